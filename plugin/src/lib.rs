@@ -56,9 +56,9 @@ use verdict::Verdict;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = command::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
-    let is_exec = arguments.windows(2).any(|pair| pair == ["pool", "exec"]);
     let parsed = command
-        .try_get_matches_from(arguments)
+        .clone()
+        .try_get_matches_from(&arguments)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     let Arguments { global, command } = match parsed {
         Ok(parsed) => parsed,
@@ -68,7 +68,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let verdict = match error.exit_code() {
                 0 => Verdict::Met,
                 // The command that it was to run may use 2 itself.
-                _ if is_exec => Verdict::Command(pool::NO_LEASE),
+                _ if is_exec(command, &arguments) => Verdict::Command(pool::NO_LEASE),
                 _ => Verdict::Undecided,
             };
             return verdict.into();
@@ -89,6 +89,17 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Not dropped: that would wait for a name server that does not answer.
     runtime.shutdown_background();
     verdict.into()
+}
+
+/// Whether arguments with a usage error name `pool exec`, wherever the flags are.
+fn is_exec(command: clap::Command, arguments: &[OsString]) -> bool {
+    let matches = command.ignore_errors(true).try_get_matches_from(arguments);
+    let subcommand = |matches: &clap::ArgMatches, name: &str| match matches.subcommand() {
+        Some((found, matches)) if found == name => Some(matches.clone()),
+        _ => None,
+    };
+    let pool = matches.ok().and_then(|matches| subcommand(&matches, "pool"));
+    pool.is_some_and(|pool| subcommand(&pool, "exec").is_some())
 }
 
 /// Runs a command until it ends or is interrupted.
@@ -132,4 +143,42 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         let of_machine = cause.downcast_ref::<NoSuchMachine>().map(NoSuchMachine::hint);
         of_machine.or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usage_error_of_exec_is_known_by_its_subcommand() {
+        for (arguments, expected) in [
+            ("pool exec", true),
+            ("pool -n x exec", true),
+            ("-n x pool --context=c exec", true),
+            ("pool -n x exec --no-such-flag p -- true", true),
+            ("pool exec p --ttl soon -- true", true),
+            ("pool -n exec status --no-such-flag", false),
+            ("pool status exec --no-such-flag", false),
+            ("status pool exec --no-such-flag", false),
+            ("pool", false),
+        ] {
+            let words = ["kubectl-kcp"].into_iter().chain(arguments.split(' '));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            assert_eq!(is_exec(command::command(), &words), expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_usage_error_of_exec_exits_with_125() {
+        let exits = |arguments: &[&str]| {
+            let code = main(["kubectl-kcp"].iter().chain(arguments).map(OsString::from));
+            format!("{code:?}")
+        };
+        let expected = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(exits(&["pool", "-n", "x", "exec"]), expected(125));
+        assert_eq!(
+            exits(&["pool", "-n", "x", "status", "--no-such-flag"]),
+            expected(2)
+        );
+    }
 }

@@ -39,15 +39,25 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     }
     ensure!(in_force(admission).await? == "1");
 
-    mounted.replace(&[(KEY, &configuration("{max-surge-unsuported: deny}"))])?;
+    mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: loud}"))])?;
     wait::until("the broken file is reported", async || {
         ensure!(in_force(admission).await? == "0");
         Ok(())
     })
     .await?;
     warns(kubectl).await?;
+
+    let rules = "{max-surge-unsupported: warn, max-surge-unsuported: deny}";
+    mounted.replace(&[(KEY, &configuration(rules))])?;
+    wait::until("the unknown rule is reported", async || {
+        ensure!(metric(admission, "kcp_webhook_configuration_unknown_rules").await? == "1");
+        Ok(())
+    })
+    .await?;
+    ensure!(in_force(admission).await? == "1");
+    warns(kubectl).await?;
     let log = fs::read_to_string(admission.log()).context("reading the server's log")?;
-    let told = "rules.max-surge-unsuported: no rule has this id; `kubectl kcp rules` lists them";
+    let told = r#"unknown_rules={"max-surge-unsuported"}"#;
     ensure!(log.contains(told), "{told} is not in\n{log}");
 
     mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: deny}"))])?;
@@ -58,10 +68,14 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
 
 /// Whether the last configuration that the server read is in effect: 1 or 0.
 async fn in_force(admission: &Admission) -> Result<String> {
+    metric(admission, "kcp_webhook_configuration_last_reload_success").await
+}
+
+async fn metric(admission: &Admission, name: &str) -> Result<String> {
     let metrics = admission.metrics().await?;
     let value = metrics
         .lines()
-        .find_map(|line| line.strip_prefix("kcp_webhook_configuration_last_reload_success "));
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     Ok(value.with_context(|| format!("not in\n{metrics}"))?.to_owned())
 }
 
@@ -141,11 +155,13 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     );
 
     let annotations = management.api().audit_annotations("patch", namespace, "urgent")?;
-    let warned_by = "kubeadmcontrolplanes.validate.kubectl-kcp.dev/warned-by";
-    let warned_by: Vec<_> = annotations
-        .iter()
-        .filter_map(|of_event| of_event.get(warned_by))
-        .collect();
-    ensure!(warned_by == [&json!("replicas-with-upgrade")], "{annotations:?}");
+    for by in ["warned-by", "overridden-by"] {
+        let key = format!("kubeadmcontrolplanes.validate.kubectl-kcp.dev/{by}");
+        let values: Vec<_> = annotations
+            .iter()
+            .filter_map(|of_event| of_event.get(&key))
+            .collect();
+        ensure!(values == [&json!("replicas-with-upgrade")], "{annotations:?}");
+    }
     Ok(())
 }

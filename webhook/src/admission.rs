@@ -21,6 +21,7 @@ use kcp_rules::api::{
 use serde_json::value::RawValue;
 
 use self::evaluator::Evaluator;
+pub(crate) use self::evaluator::Overrides;
 use crate::{
     cluster::Cluster,
     configuration::CurrentConfiguration,
@@ -69,9 +70,13 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(cluster: Cluster, configuration: Arc<CurrentConfiguration>) -> Self {
+    pub(crate) fn new(
+        cluster: Cluster,
+        configuration: Arc<CurrentConfiguration>,
+        overrides: Overrides,
+    ) -> Self {
         Self {
-            evaluator: Evaluator::new(cluster, configuration),
+            evaluator: Evaluator::new(cluster, configuration, overrides),
         }
     }
 
@@ -98,15 +103,16 @@ impl Admission {
 
     async fn mutate(&self, target: Target, request: &Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
-        match target {
+        let mutation = match target {
             Target::ControlPlane => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
-            Target::ControlPlaneScale => scale::mutate(request, evaluator).await,
+            Target::ControlPlaneScale => return scale::mutate(request, evaluator).await,
             Target::Template => object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator),
             Target::ClusterPool => object::mutate::<ClusterPool<'_>>(request, evaluator),
             Target::Customization => object::mutate::<ClusterDeploymentCustomization<'_>>(request, evaluator),
             Target::ClusterDeployment => object::mutate::<ClusterDeployment<'_>>(request, evaluator),
-            Target::Status => Decision::allowed(),
-        }
+            Target::Status => return Decision::allowed(),
+        };
+        mutation.decision(request, evaluator).await
     }
 
     async fn validate(&self, target: Target, request: &Request<'_>) -> Decision {

@@ -23,6 +23,9 @@ pub struct Arguments {
 pub enum Command {
     /// Serve the admission webhooks over TLS.
     Serve(ServeArguments),
+    /// Check a configuration file. Exit code 0: nothing is wrong; 1: it cannot be used, names unknown rules, or has exemptions
+    /// that ended; 2: it cannot be read.
+    CheckConfiguration(CheckConfigurationArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
     Certs(CertsCommand),
@@ -51,7 +54,13 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: PathBuf,
 
-    /// How often to check the certificate and key files for changes.
+    /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it changes. A client
+    /// without a certificate of these authorities still gets an answer, but the webhook reads no other objects for it. Without
+    /// this flag, it reads them for every client that reaches the port.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+
+    /// How often to check the certificate, key and client CA files for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub tls_reload_interval: Duration,
 
@@ -60,10 +69,16 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// YAML file with an AdmissionConfiguration, which sets the action of each rule. Reloaded when it changes; an invalid file
-    /// is logged, and the previous configuration stays in use. `kubectl kcp lint --configuration` reads the same file.
+    /// YAML file with an AdmissionConfiguration, which sets the action of each rule and exempts writes. Reloaded when it
+    /// changes. A file that cannot be used is logged; the previous configuration stays in use, or at start the default action
+    /// of every rule. `kcp-webhook check-configuration` checks it, and `kubectl kcp lint --configuration` reads it too.
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
+
+    /// Let an annotation override a rule only if the API server allows the user the verb `override` on the object. Needs the
+    /// permission to create subjectaccessreviews. Without this flag, everyone who may write an object may override its rules.
+    #[arg(long)]
+    pub authorize_overrides: bool,
 
     /// How long to keep serving after SIGTERM while /readyz fails, so that clients switch to another replica.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
@@ -80,6 +95,14 @@ pub struct ServeArguments {
     /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Targets,
+}
+
+/// `kcp-webhook check-configuration`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckConfigurationArguments {
+    /// YAML file with an AdmissionConfiguration.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 /// The format of the log.

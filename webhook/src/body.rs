@@ -1,18 +1,17 @@
 //! Reads an HTTP body up to a size limit.
 
-use std::{fmt, pin::pin, str::Utf8Error};
+use std::{fmt, pin::pin, str::Utf8Error, time::Duration};
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
+
+use crate::buffers::{Buffer, NoMemory};
 
 /// A complete body. While it exists, its bytes count against the limit for all bodies together.
-pub(crate) struct BufferedBody<'s> {
+pub(crate) struct BufferedBody {
     bytes: Bytes,
-    _permit: Option<SemaphorePermit<'s>>,
+    _buffer: Buffer,
 }
 
 /// Why a body could not be read.
@@ -21,12 +20,57 @@ pub(crate) enum BodyError {
     TooLarge,
     /// All bodies in memory together would exceed their limit.
     NoMemory,
+    /// The body did not arrive before the deadline.
     TooSlow,
+    /// The body arrives more slowly than the slowest allowed rate.
+    BelowRate,
     /// The sender disconnected, or sent invalid HTTP.
     Broken(String),
 }
 
-impl BufferedBody<'_> {
+impl From<NoMemory> for BodyError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// How slowly a body may arrive.
+pub(crate) struct Pace {
+    deadline: Instant,
+    /// When the rate begins to apply, and the bytes per second from then on.
+    rate: Option<(Instant, usize)>,
+}
+
+impl Pace {
+    /// At any rate until a deadline.
+    pub(crate) const fn until(deadline: Instant) -> Self {
+        Self { deadline, rate: None }
+    }
+
+    /// Within `limit` from now on, and after `grace` at a rate of bytes per second.
+    pub(crate) fn at_least(rate: usize, grace: Duration, limit: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            deadline: now + limit,
+            rate: Some((now + grace, rate)),
+        }
+    }
+
+    /// When the next bytes must have arrived, and the error otherwise.
+    fn next(&self, received: usize) -> (Instant, BodyError) {
+        let due = self.rate.map(|(from, rate)| {
+            let seconds = u32::try_from(received).map_or(f64::MAX, f64::from)
+                / u32::try_from(rate.max(1)).map_or(f64::MAX, f64::from);
+            from + Duration::try_from_secs_f64(seconds).unwrap_or_default()
+        });
+        match due.filter(|due| *due < self.deadline) {
+            Some(due) => (due, BodyError::BelowRate),
+            None => (self.deadline, BodyError::TooSlow),
+        }
+    }
+}
+
+impl BufferedBody {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -36,14 +80,14 @@ impl BufferedBody<'_> {
     }
 }
 
-/// Reads a body of at most `limit` bytes until `deadline`. Takes permits from `free_bytes` as bytes arrive, not as the
-/// client announces them: announcing costs a client nothing.
+/// Reads a body of at most `limit` bytes. Counts the bytes in `buffer` as they arrive, not as the client announces them:
+/// announcing costs a client nothing.
 pub(crate) async fn read<B>(
     body: B,
     limit: usize,
-    deadline: Instant,
-    free_bytes: &Semaphore,
-) -> Result<BufferedBody<'_>, BodyError>
+    pace: Pace,
+    buffer: Buffer,
+) -> Result<BufferedBody, BodyError>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
@@ -51,26 +95,17 @@ where
     if announced > limit {
         return Err(BodyError::TooLarge);
     }
-    time::timeout_at(deadline, collect(body, announced, limit, free_bytes))
-        .await
-        .unwrap_or(Err(BodyError::TooSlow))
-}
-
-async fn collect<B>(
-    body: B,
-    announced: usize,
-    limit: usize,
-    free_bytes: &Semaphore,
-) -> Result<BufferedBody<'_>, BodyError>
-where
-    B: Body<Data = Bytes, Error: fmt::Display>,
-{
     let mut body = pin!(body);
     let mut first: Option<Bytes> = None;
     let mut rest = Vec::new();
-    let mut permit: Option<SemaphorePermit<'_>> = None;
     let mut length = 0_usize;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let (due, late) = pace.next(length);
+        let frame = tokio::select! {
+            frame = time::timeout_at(due, body.frame()) => frame.map_err(|_| late)?,
+            () = buffer.gives_way() => return Err(BodyError::NoMemory),
+        };
+        let Some(frame) = frame else { break };
         // Ignores trailers.
         let Ok(data) = frame
             .map_err(|error| BodyError::Broken(error.to_string()))?
@@ -82,14 +117,7 @@ where
         if length > limit {
             return Err(BodyError::TooLarge);
         }
-        let count = u32::try_from(data.len()).map_err(|_| BodyError::TooLarge)?;
-        let more = free_bytes
-            .try_acquire_many(count)
-            .map_err(|_| BodyError::NoMemory)?;
-        match &mut permit {
-            Some(permit) => permit.merge(more),
-            None => permit = Some(more),
-        }
+        buffer.grow(data.len())?;
         // Most bodies arrive in one frame, which is used without a copy.
         if rest.is_empty() && first.is_none() {
             first = Some(data);
@@ -101,8 +129,9 @@ where
             rest.extend_from_slice(&data);
         }
     }
+    buffer.complete();
     Ok(BufferedBody {
         bytes: first.unwrap_or_else(|| rest.into()),
-        _permit: permit,
+        _buffer: buffer,
     })
 }

@@ -3,15 +3,18 @@
 //! - `watch`: lists and watches a kind, and updates its cache
 //! - `view`: reads the objects that rules need
 //! - `subject`: the names of the object under review
+//! - `authorization`: asks the API server what a user may do, and for the labels of a namespace
 //! - `discovery`: asks the API server for the versions of a group
 //! - `list`: live reads of lists
 //! - `live_reads`: reads from the API server until a deadline
+//! - `shared_reads`: shares one answer between the reviews that ask for it
 //! - `versions`: remembers the version in which to read a group
 //! - `kinds`: the watched kinds, and the part of each object that is cached
 //! - `cache`: the cached objects of one kind
 //! - `events`: the lists and watch events that an API server sends
 //! - `read_error`: why a read failed
 
+mod authorization;
 mod cache;
 mod discovery;
 mod events;
@@ -19,12 +22,13 @@ mod kinds;
 mod list;
 mod live_reads;
 mod read_error;
+mod shared_reads;
 mod subject;
 mod versions;
 mod view;
 mod watch;
 
-use std::{env, path::Path, sync::Arc};
+use std::{collections::BTreeSet, env, path::Path, sync::Arc};
 
 use kcp_rules::view::MissingParts;
 use kube::{
@@ -66,7 +70,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(client: Option<Client>, metrics: Arc<Metrics>) -> Self {
         Self {
-            server: ApiServer::new(client, metrics),
+            server: ApiServer::new(client.ok_or(ReadError::NoAccess), metrics),
+            caches: Arc::default(),
+        }
+    }
+
+    /// Reads nothing, because the client is unverified.
+    pub(crate) fn for_unverified(metrics: Arc<Metrics>) -> Self {
+        Self {
+            server: ApiServer::new(Err(ReadError::Unverified), metrics),
             caches: Arc::default(),
         }
     }

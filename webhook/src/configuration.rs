@@ -1,13 +1,17 @@
-//! The configuration file, in which an operator sets the action of each rule.
+//! The configuration file, in which an operator sets the action of each rule and exempts writes.
+//!
+//! No content of the file stops the server: with `failurePolicy: Fail`, a server that does not start blocks every write.
 
 use std::{
-    fs, future, io,
+    collections::BTreeSet,
+    fmt, fs, future, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use kcp_rules::{Configuration, configuration::ConfigurationError, topics};
 use thiserror::Error;
 use tokio::time::{self, MissedTickBehavior};
@@ -38,7 +42,7 @@ pub enum ConfigurationFileError {
         /// The error and its position.
         error: String,
     },
-    /// The file is not an `AdmissionConfiguration`, or names an unknown rule.
+    /// The file is not an `AdmissionConfiguration`, or has an exemption for every write.
     #[error("{}: {error}", path.display())]
     Invalid {
         /// The file.
@@ -48,12 +52,44 @@ pub enum ConfigurationFileError {
     },
 }
 
+/// A usable configuration.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// The configuration, without unknown rules.
+    pub configuration: Configuration,
+    /// Rule ids in the file that no rule has, such as those of another version of this program.
+    pub unknown_rules: BTreeSet<String>,
+}
+
+/// Whether the current content of the file is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileStatus {
+    /// The file cannot be used.
+    unusable: bool,
+    /// A previous content of the file is in use.
+    has_previous: bool,
+    unknown_rules: BTreeSet<String>,
+}
+
+/// Without text from the file: anyone who reaches the port for probes can read it.
+impl fmt::Display for FileStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.unusable, self.has_previous, self.unknown_rules.len()) {
+            (true, false, _) => f.write_str("unusable: every rule has its default action; see the log"),
+            (true, true, _) => f.write_str("unusable: the previous configuration is in use; see the log"),
+            (false, _, 0) => f.write_str("ok"),
+            (false, _, unknown) => write!(f, "names {unknown} unknown rules; see the log"),
+        }
+    }
+}
+
 /// The configuration in use.
 pub(crate) struct CurrentConfiguration {
     file: Option<PathBuf>,
     current: ArcSwap<Configuration>,
     /// The result of the last read. A reload with the same result does nothing.
     last_read: Mutex<FileState>,
+    status: ArcSwap<FileStatus>,
     metrics: Arc<Metrics>,
 }
 
@@ -68,42 +104,42 @@ enum FileState {
 }
 
 impl CurrentConfiguration {
-    /// Reads the file. Without one, every rule uses its default action. A configured file may not exist yet: someone may
-    /// create its `ConfigMap` later.
-    pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Result<Self, ConfigurationFileError> {
-        let (last_read, configuration) = match file.map(|path| (path, fs::read(path))) {
-            None => (FileState::Missing, Configuration::default()),
-            Some((path, Err(error))) if error.kind() == io::ErrorKind::NotFound => {
-                info!(file = %path.display(), "the configuration file does not exist yet; every rule uses its default action");
-                (FileState::Missing, Configuration::default())
-            }
-            Some((path, Err(error))) => return Err(unreadable(path, error)),
-            Some((path, Ok(content))) => {
-                let configuration = parse(path, &content)?;
-                (FileState::Content(content), configuration)
-            }
+    /// Reads the file. Without one, every rule uses its default action, and with one that cannot be used too. A configured
+    /// file may not exist yet: someone may create its `ConfigMap` later.
+    pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Self {
+        let configuration = Self::without_file(metrics);
+        let Some(path) = file else {
+            configuration.metrics.configuration_reloaded(true);
+            return configuration;
         };
-        Ok(Self::new(file, last_read, configuration, metrics))
+        let configuration = Self {
+            file: Some(path.to_owned()),
+            ..configuration
+        };
+        let read = fs::read(path);
+        if matches!(&read, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            info!(file = %path.display(), "the configuration file does not exist yet; every rule uses its default action");
+            configuration.metrics.configuration_reloaded(true);
+        } else {
+            configuration.use_content(path, read);
+        }
+        configuration
     }
 
     /// Every rule uses its default action.
     pub(crate) fn without_file(metrics: Arc<Metrics>) -> Self {
-        Self::new(None, FileState::Missing, Configuration::default(), metrics)
-    }
-
-    fn new(
-        file: Option<&Path>,
-        last_read: FileState,
-        configuration: Configuration,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        metrics.configuration_reloaded(true);
         Self {
-            file: file.map(Path::to_owned),
-            current: ArcSwap::from_pointee(configuration),
-            last_read: Mutex::new(last_read),
+            file: None,
+            current: ArcSwap::default(),
+            last_read: Mutex::new(FileState::Missing),
+            status: ArcSwap::default(),
             metrics,
         }
+    }
+
+    /// Whether the current content of the file is in use; `None` without a file.
+    pub(crate) fn status(&self) -> Option<Arc<FileStatus>> {
+        self.file.as_ref().map(|_| self.status.load_full())
     }
 
     pub(crate) fn get(&self) -> Arc<Configuration> {
@@ -126,7 +162,10 @@ impl CurrentConfiguration {
 
     /// Replaces the configuration if the file changed and is valid.
     pub(crate) fn reload(&self, path: &Path) {
-        let read = fs::read(path);
+        self.use_content(path, fs::read(path));
+    }
+
+    fn use_content(&self, path: &Path, read: io::Result<Vec<u8>>) {
         let now = match &read {
             Ok(content) => FileState::Content(content.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Missing,
@@ -143,15 +182,45 @@ impl CurrentConfiguration {
             .map_err(|error| unreadable(path, error))
             .and_then(|content| parse(path, &content));
         match parsed {
-            Ok(configuration) => {
-                info!(rules = ?configuration.rules, "reloaded the configuration");
+            Ok(Parsed {
+                configuration,
+                unknown_rules,
+            }) => {
+                info!(rules = ?configuration.rules, "using the configuration");
+                if !unknown_rules.is_empty() {
+                    warn!(
+                        ?unknown_rules,
+                        "no rule has these ids; `kubectl kcp rules` lists them"
+                    );
+                }
                 self.current.store(Arc::new(configuration));
                 self.metrics.configuration_reloaded(true);
+                self.metrics.configuration_unknown_rules(unknown_rules.len());
+                self.status.store(Arc::new(FileStatus {
+                    unusable: false,
+                    has_previous: true,
+                    unknown_rules,
+                }));
             }
             Err(error) => {
+                let status = FileStatus {
+                    unusable: true,
+                    ..(*self.status.load_full()).clone()
+                };
                 self.metrics.configuration_reloaded(false);
-                warn!(%error, "cannot reload the configuration; still using the previous one");
+                warn!(%error, in_use = status.in_use(), "cannot use the configuration file");
+                self.status.store(Arc::new(status));
             }
+        }
+    }
+}
+
+impl FileStatus {
+    const fn in_use(&self) -> &'static str {
+        if self.has_previous {
+            "the previous configuration"
+        } else {
+            "the default action of every rule"
         }
     }
 }
@@ -164,18 +233,79 @@ fn unreadable(path: &Path, error: io::Error) -> ConfigurationFileError {
 }
 
 /// Parses the content of a configuration file. `path` is only used in errors.
-pub fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFileError> {
-    let configuration: Configuration =
+pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileError> {
+    let mut configuration: Configuration =
         serde_saphyr::from_slice(content).map_err(|error| ConfigurationFileError::Malformed {
             path: path.to_owned(),
             error: error.to_string(),
         })?;
+    let unknown_rules = configuration.remove_unknown_rules(topics::is_rule);
     configuration
         .checked(topics::is_rule)
+        .map(|configuration| Parsed {
+            configuration,
+            unknown_rules,
+        })
         .map_err(|error| ConfigurationFileError::Invalid {
             path: path.to_owned(),
             error,
         })
+}
+
+/// `kcp-webhook check-configuration`: prints what is wrong with a file. Returns whether nothing is.
+pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bool, CheckError> {
+    let content = fs::read(path).map_err(|error| unreadable(path, error))?;
+    let path_shown = path.display();
+    let Parsed {
+        configuration,
+        unknown_rules,
+    } = match parse(path, &content) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            writeln!(out, "{error}")?;
+            return Ok(false);
+        }
+    };
+    for id in &unknown_rules {
+        let similar = topics::similar(id);
+        let hint = similar
+            .first()
+            .map(|id| format!("; did you mean {id}?"))
+            .unwrap_or_default();
+        writeln!(out, "{path_shown}: {id}: no rule has this id{hint}")?;
+    }
+    let mut ended = 0;
+    for (index, exemption) in configuration.exemptions.iter().enumerate() {
+        if exemption.until <= now {
+            ended += 1;
+            writeln!(
+                out,
+                "{path_shown}: exemptions[{index}]: ended at {}; remove it",
+                exemption.until
+            )?;
+        }
+    }
+    let is_good = unknown_rules.is_empty() && ended == 0;
+    if is_good {
+        writeln!(
+            out,
+            "{path_shown}: ok: sets {} rules, exempts {} kinds of writes",
+            configuration.rules.len(),
+            configuration.exemptions.len()
+        )?;
+    }
+    Ok(is_good)
+}
+
+/// Why a configuration file cannot be checked.
+#[derive(Debug, Error)]
+pub enum CheckError {
+    /// The file cannot be read.
+    #[error("{0}")]
+    File(#[from] ConfigurationFileError),
+    /// The result cannot be printed.
+    #[error("cannot print the result: {0}")]
+    Output(#[from] io::Error),
 }
 
 #[cfg(test)]
@@ -196,7 +326,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("configuration.yaml");
         fs::write(&path, WARN).unwrap();
-        let configuration = CurrentConfiguration::load(Some(&path), Arc::new(Metrics::new())).unwrap();
+        let configuration = CurrentConfiguration::load(Some(&path), Arc::new(Metrics::new()));
         assert_eq!(action(&configuration), Some(Action::Warn));
         fs::write(&path, WARN.replace("warn", "off")).unwrap();
         configuration.reload(&path);
@@ -204,7 +334,7 @@ mod tests {
         for broken in [
             "rules: [",
             "kind: Other",
-            &WARN.replace("even", "odd"),
+            &format!("{WARN}exemptions:\n- until: 2026-12-01T00:00:00Z\n"),
             &WARN.replace("warn", "loud"),
         ] {
             fs::write(&path, broken).unwrap();
@@ -232,7 +362,7 @@ mod tests {
                 metrics.encode().unwrap()
             );
         };
-        let configuration = CurrentConfiguration::load(Some(&path), metrics.clone()).unwrap();
+        let configuration = CurrentConfiguration::load(Some(&path), metrics.clone());
         assert_eq!(action(&configuration), None);
         reload_succeeded("1");
         fs::write(&path, WARN).unwrap();
@@ -248,19 +378,105 @@ mod tests {
     }
 
     #[test]
-    fn rejects_an_invalid_file_at_start_with_its_path() {
+    fn starts_with_the_default_actions_if_the_file_is_unusable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("configuration.yaml");
-        fs::write(&path, WARN.replace("even", "odd")).unwrap();
-        let error = CurrentConfiguration::load(Some(&path), Arc::new(Metrics::new()))
-            .err()
-            .unwrap();
+        fs::write(&path, "rules: [").unwrap();
+        let metrics = Arc::new(Metrics::new());
+        let configuration = CurrentConfiguration::load(Some(&path), metrics.clone());
+        assert_eq!(action(&configuration), None);
+        let status = || configuration.status().unwrap().to_string();
         assert_eq!(
-            error.to_string(),
-            format!(
-                "{}: rules.replicas-odd: no rule has this id; `kubectl kcp rules` lists them",
-                path.display()
-            )
+            status(),
+            "unusable: every rule has its default action; see the log"
         );
+        assert!(
+            metrics
+                .encode()
+                .unwrap()
+                .contains("kcp_webhook_configuration_last_reload_success 0\n")
+        );
+        fs::write(&path, WARN).unwrap();
+        configuration.reload(&path);
+        assert_eq!(
+            (action(&configuration), status()),
+            (Some(Action::Warn), "ok".to_owned())
+        );
+        fs::write(&path, "rules: [").unwrap();
+        configuration.reload(&path);
+        assert_eq!(
+            status(),
+            "unusable: the previous configuration is in use; see the log"
+        );
+    }
+
+    #[test]
+    fn ignores_unknown_rules_and_counts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("configuration.yaml");
+        let unknown =
+            "  replicas-odd: warn\nexemptions:\n- {users: [a], rules: [gone], until: 2026-12-01T00:00:00Z}\n";
+        fs::write(&path, format!("{WARN}{unknown}")).unwrap();
+        let metrics = Arc::new(Metrics::new());
+        let configuration = CurrentConfiguration::load(Some(&path), metrics.clone());
+        assert_eq!(action(&configuration), Some(Action::Warn));
+        assert_eq!(configuration.get().rules.len(), 1);
+        // An exemption of an unknown rule must not become one of every rule.
+        assert_eq!(configuration.get().exemptions[0].rules, Some(BTreeSet::new()));
+        assert_eq!(
+            configuration.status().unwrap().to_string(),
+            "names 2 unknown rules; see the log"
+        );
+        assert!(
+            metrics
+                .encode()
+                .unwrap()
+                .contains("kcp_webhook_configuration_unknown_rules 2\n")
+        );
+    }
+
+    #[test]
+    fn checks_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("configuration.yaml");
+        let shown = path.display();
+        let exempts = |until: &str| format!("{WARN}exemptions:\n- {{users: [a], until: {until}}}\n");
+        for (content, good, expected) in [
+            (
+                exempts("2026-12-01T00:00:01Z"),
+                true,
+                format!("{shown}: ok: sets 1 rules, exempts 1 kinds of writes\n"),
+            ),
+            (
+                exempts("2026-12-01T00:00:00Z"),
+                false,
+                format!("{shown}: exemptions[0]: ended at 2026-12-01T00:00:00Z; remove it\n"),
+            ),
+            (
+                WARN.replace("even", "evn"),
+                false,
+                format!("{shown}: replicas-evn: no rule has this id; did you mean replicas-even?\n"),
+            ),
+            (
+                WARN.replace("kubectl-kcp.dev", "example.com"),
+                false,
+                format!(
+                    "{shown}: apiVersion \"example.com/v1alpha1\", kind \"AdmissionConfiguration\": expected \
+                     kubectl-kcp.dev/v1alpha1 AdmissionConfiguration\n"
+                ),
+            ),
+        ] {
+            fs::write(&path, &content).unwrap();
+            let mut out = Vec::new();
+            let now = "2026-12-01T00:00:00Z".parse().unwrap();
+            let checked = check(&path, now, &mut out).unwrap();
+            assert_eq!(
+                (checked, String::from_utf8(out).unwrap()),
+                (good, expected),
+                "{content}"
+            );
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(check(&path, Timestamp::UNIX_EPOCH, &mut Vec::new()).is_err());
     }
 }

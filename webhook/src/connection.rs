@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    handle::Handle,
+    handle::{Client, Handle},
     limits::{Limits, READ_BUFFER_BYTES},
     shutdown::{self, Phase},
 };
@@ -28,13 +28,13 @@ use crate::{
 /// How long a closing server waits for the first request on a new connection.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends, a timeout passes, or the server closes.
+/// Serves a connection until it ends, a timeout passes, it must give way to another, or the server closes.
 pub(crate) async fn serve<S, H>(
     stream: S,
     handler: &H,
     limits: &Limits,
     mut phase: watch::Receiver<Phase>,
-    overloaded: bool,
+    client: &Client,
 ) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
@@ -44,7 +44,7 @@ where
     let service = service_fn(|request| {
         stage.advance_to(Stage::ANSWERING);
         async {
-            let response = handler.handle(request, overloaded).await;
+            let response = handler.handle(request, client).await;
             stage.advance_to(Stage::IDLE);
             Ok::<_, Infallible>(response)
         }
@@ -61,6 +61,7 @@ where
     );
     tokio::select! {
         ended = connection.as_mut() => return ended,
+        () = client.gives_way() => return Ok(()),
         () = shutdown::closing(&mut phase) => {}
     }
     // A client that has just connected is about to send a request. The answer asks it to close the connection.

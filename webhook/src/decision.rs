@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use kcp_rules::{
-    Action, Finding, Judgement,
+    Action, Finding, Judgement, Softening,
     api::DecodeError,
     defaulting::{Defaulted, PatchOperation},
 };
@@ -52,6 +53,8 @@ pub(crate) struct Cause {
     pub(crate) reason: &'static str,
     pub(crate) field: Cow<'static, str>,
     pub(crate) message: String,
+    /// If an annotation on the object overrides the denial: when the override ends.
+    pub(crate) overridden_until: Option<Timestamp>,
 }
 
 /// Why the webhook cannot review a write.
@@ -191,6 +194,7 @@ impl Decision {
                         error.fault
                     ),
                     field: error.field.into(),
+                    overridden_until: None,
                 }],
             }),
             ..Self::default()
@@ -200,6 +204,13 @@ impl Decision {
     /// The whole decision, warnings included, if it denies the write.
     pub(crate) fn denial(self) -> Option<Self> {
         matches!(self.verdict, Verdict::Invalid(_)).then_some(self)
+    }
+
+    /// The rules that an annotation overrides, each with the end of the override.
+    pub(crate) fn overridden(&self) -> impl Iterator<Item = (&'static str, Timestamp)> {
+        self.warned
+            .iter()
+            .filter_map(|cause| Some((cause.rule, cause.overridden_until?)))
     }
 
     /// All causes, each with the action that its rule took.
@@ -222,6 +233,10 @@ impl From<&Finding> for Cause {
             reason: finding.fault.reason.as_str(),
             field: finding.fault.field.clone(),
             message: finding.message().to_string(),
+            overridden_until: match finding.softened {
+                Some(Softening::Overridden { until }) => Some(until),
+                _ => None,
+            },
         }
     }
 }

@@ -6,12 +6,62 @@ use hyper::{
     body::{Bytes, Incoming},
 };
 
+use crate::{buffers::Sender, places::Place};
+
+/// The client at the other end of a connection.
+pub(crate) enum Client {
+    /// The connection has a place.
+    Served {
+        place: Place,
+        /// Whether its certificate was verified. Never, if clients need no certificate.
+        verified: bool,
+    },
+    /// The connection exceeds the limit: every request on it must be rejected.
+    Refused,
+}
+
+impl Client {
+    /// Whether every request must be rejected.
+    pub(crate) const fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused)
+    }
+
+    pub(crate) const fn is_verified(&self) -> bool {
+        matches!(self, Self::Served { verified: true, .. })
+    }
+
+    /// The connection keeps its place.
+    pub(crate) fn prove(&self) {
+        if let Self::Served { place, .. } = self {
+            place.prove();
+        }
+    }
+
+    /// Whose bodies are counted together.
+    pub(crate) fn sender(&self) -> Option<Sender> {
+        match self {
+            Self::Served { place, .. } => Some(Sender {
+                peer: place.peer(),
+                proven: place.is_proven(),
+            }),
+            Self::Refused => None,
+        }
+    }
+
+    /// Waits until the connection must give way to another.
+    pub(crate) async fn gives_way(&self) {
+        match self {
+            Self::Served { place, .. } => place.gives_way().await,
+            Self::Refused => std::future::pending().await,
+        }
+    }
+}
+
 pub(crate) trait Handle: Send + Sync + 'static {
-    /// Answers one request. `overloaded` means that the connection exceeds the limit: every request on it must be
-    /// rejected.
+    /// Answers one request.
     fn handle(
         &self,
         request: Request<Incoming>,
-        overloaded: bool,
+        client: &Client,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }

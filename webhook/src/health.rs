@@ -16,7 +16,8 @@ use tokio::sync::watch;
 
 use crate::{
     cluster::{Cluster, State},
-    handle::Handle,
+    configuration::CurrentConfiguration,
+    handle::{Client, Handle},
     metrics::{self, Metrics},
     shutdown::Phase,
 };
@@ -25,6 +26,7 @@ use crate::{
 pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) cluster: Cluster,
+    pub(crate) configuration: Arc<CurrentConfiguration>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
@@ -68,7 +70,11 @@ impl Health {
     }
 
     /// Adds information that does not affect readiness: without a cache, reviews read live.
-    fn write_cluster_state(&self, text: &mut String) {
+    fn write_state(&self, text: &mut String) {
+        if let Some(status) = self.configuration.status() {
+            // Writing to a string cannot fail.
+            _ = writeln!(text, "[i]configuration {status}");
+        }
         // Writing to a string cannot fail.
         if !self.cluster.has_access() {
             _ = writeln!(
@@ -114,7 +120,7 @@ impl Health {
             };
         }
         if verbose {
-            self.write_cluster_state(&mut text);
+            self.write_state(&mut text);
         }
         let result = if passed { "passed" } else { "failed" };
         _ = writeln!(text, "{name} check {result}");
@@ -123,8 +129,8 @@ impl Health {
 }
 
 impl Handle for Health {
-    async fn handle(&self, request: Request<Incoming>, overloaded: bool) -> Response<Full<Bytes>> {
-        if overloaded {
+    async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
+        if client.is_refused() {
             return answer(
                 StatusCode::SERVICE_UNAVAILABLE,
                 TEXT,

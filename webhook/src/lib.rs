@@ -9,16 +9,20 @@
 //! - [`certs`]: `kcp-webhook certs issue`
 //! - [`log`]: the log on stderr
 //! - [`arguments`]: command-line arguments
+//! - `probes`: serves the health port on a thread of its own
 //! - `listener`: accepts connections up to a limit
 //! - `connection`: serves HTTP/1.1 on one connection, with timeouts
 //! - `router`: routes requests to the webhooks by path, method and content type
 //! - `health`: serves `/livez`, `/readyz` and `/metrics`
 //! - `handle`: the interface between a connection and the code that answers its requests
+//! - `places`: the connections that are open, and which of them gives way to a new one
+//! - `panics`: catches panics
 //! - `admission`: decides on reviews
 //! - `response`: writes the answer to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
 //! - `cluster`: objects that a review does not carry: caches and live reads
 //! - `body`: reads an HTTP body up to a size limit
+//! - `buffers`: the memory for bodies, and which of them gives way when it is short
 //! - [`configuration`]: the action of each rule, reloaded when the file changes
 //! - `tls`: TLS with a key pair that is reloaded when its files change
 //! - `tasks`: background tasks that run as long as the server does
@@ -32,6 +36,7 @@
 mod admission;
 pub mod arguments;
 mod body;
+mod buffers;
 pub mod certs;
 mod cluster;
 pub mod configuration;
@@ -45,6 +50,9 @@ mod listener;
 pub mod log;
 mod metrics;
 pub mod offline;
+mod panics;
+mod places;
+mod probes;
 mod response;
 mod review;
 mod router;

@@ -56,6 +56,9 @@ pub(crate) const CACHED_OBJECTS: usize = 50_000;
 /// the names of objects are cached, and the rest is read live.
 pub(crate) const CACHED_BYTES: usize = 4 * MIB;
 
+/// Live reads in progress at one time. Further ones wait until the deadline of their review.
+pub(crate) const CONCURRENT_READS: usize = 32;
+
 /// The most objects of a list that is read live: what can be read within [`LIVE_READS`].
 pub(crate) const LISTED_OBJECTS: usize = 5000;
 
@@ -68,12 +71,28 @@ pub struct Limits {
     pub body_bytes: usize,
     /// All bodies in memory at one time, in bytes.
     pub buffered_bytes: usize,
-    /// Reviews in progress at one time. Further ones are answered with 503.
+    /// Reviews in progress at one time, from the end of their bodies. Further ones are answered with 503.
     pub reviews: usize,
     /// Connections served at one time.
     pub connections: usize,
+    /// Connections from one IP address. The API server has one for each review in progress, and keeps 25 idle ones.
+    pub connections_per_peer: usize,
+    /// Connections from one IP address on which no review has been answered. Beyond it, the one that has waited longest
+    /// gives way to a new one. The API server's connections leave this state with their first answer.
+    pub waiting_connections_per_peer: usize,
     /// Connections beyond [`Limits::connections`] that are answered with 503. Further ones are closed without an answer.
     pub refused_connections: usize,
+    /// All bodies in memory of one IP address, on connections on which no review has been answered.
+    pub buffered_bytes_per_peer: usize,
+    /// All bodies in memory of one IP address. What only the API server needs.
+    pub buffered_bytes_per_proven_peer: usize,
+    /// The limits on waiting connections and bodies of one IP address apply to those of at least this age: an API server that
+    /// starts opens many at once. It waits no longer than this for a review.
+    pub peer_grace: Duration,
+    /// The slowest transfer of a body, in bytes per second after [`Limits::body_grace`].
+    pub body_rate: usize,
+    /// The time before [`Limits::body_rate`] applies.
+    pub body_grace: Duration,
     /// The time for a TLS handshake.
     pub handshake: Duration,
     /// The time for the head of a request, from its first byte, or from the end of the handshake for the first request of a
@@ -93,7 +112,14 @@ impl Default for Limits {
             buffered_bytes: 64 * MIB,
             reviews: 256,
             connections: 512,
+            connections_per_peer: 448,
+            waiting_connections_per_peer: 64,
             refused_connections: 64,
+            buffered_bytes_per_peer: 16 * MIB,
+            buffered_bytes_per_proven_peer: 56 * MIB,
+            peer_grace: Duration::from_secs(5),
+            body_rate: 64 * 1024,
+            body_grace: Duration::from_secs(2),
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             body: Duration::from_secs(10),

@@ -7,9 +7,10 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::{Semaphore, mpsc, watch},
     time,
 };
 use tokio_rustls::TlsAcceptor;
@@ -17,9 +18,10 @@ use tracing::{debug, warn};
 
 use crate::{
     connection,
-    handle::Handle,
+    handle::{Client, Handle},
     limits::Limits,
     metrics::Connections,
+    places::{Place, Places},
     shutdown::{self, Phase},
 };
 
@@ -53,18 +55,22 @@ pub(crate) struct Listener<H> {
 }
 
 /// The connections that may still be opened.
-struct FreeConnections {
-    served: Arc<Semaphore>,
+struct Admittance {
+    places: Arc<Places>,
     /// Connections beyond the limit, which are answered with 503.
     refused: Arc<Semaphore>,
+    /// Each served connection has a clone.
+    serving: mpsc::Sender<()>,
 }
 
 impl<H: Handle> Listener<H> {
     /// Accepts connections until [`Phase::Closing`], then waits for the open ones to end.
     pub(crate) async fn run(self, socket: TcpListener) {
-        let free = FreeConnections {
-            served: Arc::new(Semaphore::new(self.limits.connections)),
+        let (serving, mut served) = mpsc::channel(1);
+        let admittance = Admittance {
+            places: Places::new(&self.limits, self.counters.evicted.clone()),
             refused: Arc::new(Semaphore::new(self.limits.refused_connections)),
+            serving,
         };
         let mut phase = self.phase.clone();
         let listener = Arc::new(self);
@@ -73,7 +79,7 @@ impl<H: Handle> Listener<H> {
                 accepted = socket.accept() => accepted,
                 () = shutdown::closing(&mut phase) => break,
             };
-            listener.admit(accepted, &free).await;
+            listener.admit(accepted, &admittance).await;
         }
         // Serve the connections that the kernel has accepted already: closing the socket would reset them and lose their
         // reviews.
@@ -83,16 +89,16 @@ impl<H: Handle> Listener<H> {
                 accepted = socket.accept() => accepted,
                 () = std::future::ready(()) => break,
             };
-            listener.admit(accepted, &free).await;
+            listener.admit(accepted, &admittance).await;
         }
         // New connections now fail immediately, so that clients connect to another replica.
         drop(socket);
-        let all = u32::try_from(listener.limits.connections).unwrap_or(u32::MAX);
-        // All permits are back when every connection has ended. Nothing closes the semaphore.
-        _ = free.served.acquire_many(all).await;
+        drop(admittance);
+        // Ends when every served connection has dropped its clone. Nothing is sent.
+        _ = served.recv().await;
     }
 
-    async fn admit(self: &Arc<Self>, accepted: io::Result<(TcpStream, SocketAddr)>, free: &FreeConnections) {
+    async fn admit(self: &Arc<Self>, accepted: io::Result<(TcpStream, SocketAddr)>, admittance: &Admittance) {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -102,25 +108,29 @@ impl<H: Handle> Listener<H> {
                 return;
             }
         };
-        let served = free.served.clone().try_acquire_owned();
-        let overloaded = served.is_err();
-        let permit = served.or_else(|_| {
-            self.counters.refused.inc();
-            free.refused.clone().try_acquire_owned()
-        });
-        let Ok(permit) = permit else {
+        let listener = self.clone();
+        if let Some(place) = admittance.places.take(peer.ip()) {
+            let serving = admittance.serving.clone();
+            tokio::spawn(async move {
+                let _open = Open::count(&listener.counters.open);
+                listener.serve(stream, peer, Some(place)).await;
+                drop(serving);
+            });
+            return;
+        }
+        self.counters.refused.inc();
+        let Ok(permit) = admittance.refused.clone().try_acquire_owned() else {
             return;
         };
-        let listener = self.clone();
         tokio::spawn(async move {
-            listener.counters.open.inc();
-            listener.serve(stream, peer, overloaded).await;
-            listener.counters.open.dec();
+            let _open = Open::count(&listener.counters.open);
+            listener.serve(stream, peer, None).await;
             drop(permit);
         });
     }
 
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr, overloaded: bool) {
+    /// Serves a connection, or refuses its requests if it has no place.
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<Place>) {
         // Nagle's algorithm would only delay answers: each is written in one piece.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "the client disconnected before it was served");
@@ -129,13 +139,27 @@ impl<H: Handle> Listener<H> {
         let phase = self.phase.clone();
         let ended = match &self.transport {
             Transport::Plain => {
-                connection::serve(stream, &self.handler, &self.limits, phase, overloaded).await
+                let client = client(place, false);
+                connection::serve(stream, &self.handler, &self.limits, phase, &client).await
             }
             Transport::Tls(acceptor) => {
-                let handshake = time::timeout(self.limits.handshake, acceptor.accept(stream)).await;
-                match handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                let handshake = time::timeout(self.limits.handshake, acceptor.accept(stream));
+                let shaken = match &place {
+                    Some(place) => tokio::select! {
+                        shaken = handshake => shaken,
+                        () = place.gives_way() => return,
+                    },
+                    None => handshake.await,
+                };
+                match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                     Ok(stream) => {
-                        connection::serve(stream, &self.handler, &self.limits, phase, overloaded).await
+                        // Only a certificate that the acceptor has verified is there.
+                        let verified = stream.get_ref().1.peer_certificates().is_some();
+                        let client = client(place, verified);
+                        if verified {
+                            client.prove();
+                        }
+                        connection::serve(stream, &self.handler, &self.limits, phase, &client).await
                     }
                     Err(error) => {
                         self.counters.failed_handshakes.inc();
@@ -150,3 +174,32 @@ impl<H: Handle> Listener<H> {
         }
     }
 }
+
+fn client(place: Option<Place>, verified: bool) -> Client {
+    match place {
+        Some(place) => {
+            place.ready();
+            Client::Served { place, verified }
+        }
+        None => Client::Refused,
+    }
+}
+
+/// Counts an open connection until it is dropped, in a panic too.
+struct Open<'c>(&'c Gauge);
+
+impl<'c> Open<'c> {
+    fn count(open: &'c Gauge) -> Self {
+        open.inc();
+        Self(open)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,10 @@ use std::{
 };
 
 use clap::Parser;
+use jiff::Timestamp;
 use kcp_webhook::{
     arguments::{Arguments, CertsCommand, Command},
-    certs, serve,
+    certs, configuration, serve,
 };
 
 /// The exit code for invalid arguments, files or addresses.
@@ -17,6 +18,17 @@ const FAILED: u8 = 2;
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments).map_err(|error| error.to_string()),
+        Command::CheckConfiguration(arguments) => {
+            configuration::check(&arguments.file, Timestamp::now(), &mut io::stdout())
+                .map(|good| {
+                    if good {
+                        ExitCode::SUCCESS
+                    } else {
+                        ExitCode::FAILURE
+                    }
+                })
+                .map_err(|error| error.to_string())
+        }
         Command::Certs(CertsCommand::Issue(arguments)) => certs::issue(&arguments, &mut io::stdout())
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| error.to_string()),

@@ -57,6 +57,7 @@ struct VersionLabels {
 pub(crate) struct Connections {
     pub(crate) open: Gauge,
     pub(crate) refused: Counter,
+    pub(crate) evicted: Counter,
     pub(crate) failed_handshakes: Counter,
 }
 
@@ -72,10 +73,13 @@ pub(crate) struct Metrics {
     watch_restarts: Family<CacheLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
     pub(crate) connections: Connections,
+    pub(crate) evicted_bodies: Counter,
+    pub(crate) panics: Counter,
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
     pub(crate) certificate_expiry: Gauge,
     configuration_success: Gauge,
+    configuration_unknown_rules: Gauge,
     configuration_reads: Family<ReloadLabels, Counter>,
 }
 
@@ -92,10 +96,13 @@ impl Metrics {
             watch_restarts: Family::default(),
             unregistered_versions: Family::default(),
             connections: Connections::default(),
+            evicted_bodies: Counter::default(),
+            panics: Counter::default(),
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
             certificate_expiry: Gauge::default(),
             configuration_success: Gauge::default(),
+            configuration_unknown_rules: Gauge::default(),
             configuration_reads: Family::default(),
         };
         metrics.register();
@@ -129,8 +136,13 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_configuration_last_reload_success",
-            "1 if the current configuration file is in use, 0 if the previous configuration still is",
+            "1 if the current configuration file is in use, 0 if it cannot be used",
             self.configuration_success.clone(),
+        );
+        registry.register(
+            "kcp_webhook_configuration_unknown_rules",
+            "Rule ids in the configuration file that no rule has",
+            self.configuration_unknown_rules.clone(),
         );
         registry.register(
             "kcp_webhook_configuration_reloads",
@@ -178,6 +190,21 @@ impl Metrics {
             self.connections.refused.clone(),
         );
         registry.register(
+            "kcp_webhook_connections_evicted",
+            "Connections without an answered review that were closed in favour of new ones",
+            self.connections.evicted.clone(),
+        );
+        registry.register(
+            "kcp_webhook_bodies_evicted",
+            "Incomplete bodies that were dropped in favour of others because memory was short",
+            self.evicted_bodies.clone(),
+        );
+        registry.register(
+            "kcp_webhook_panics",
+            "Reviews that panicked and were answered with 500",
+            self.panics.clone(),
+        );
+        registry.register(
             "kcp_webhook_tls_handshake_errors",
             "TLS handshakes that failed or timed out",
             self.connections.failed_handshakes.clone(),
@@ -189,7 +216,7 @@ impl Metrics {
         for hook in Hook::ALL {
             let webhook = hook.path();
             self.requests.create_series(hook);
-            for decision in ["allowed", "denied", "refused"] {
+            for decision in ["allowed", "denied", "refused", OVERRIDDEN] {
                 drop(
                     self.decisions
                         .get_or_create(&DecisionLabels { webhook, decision }),
@@ -215,6 +242,7 @@ impl Metrics {
 
     pub(crate) fn decided(&self, hook: Hook, decision: &Decision) {
         let label = match &decision.verdict {
+            Verdict::Allowed if decision.overridden().next().is_some() => OVERRIDDEN,
             Verdict::Allowed => "allowed",
             Verdict::Invalid(_) => "denied",
             Verdict::Refused(_) => "refused",
@@ -229,7 +257,11 @@ impl Metrics {
             self.rules
                 .get_or_create(&RuleLabels {
                     rule: cause.rule,
-                    decision: decision_of(action),
+                    decision: if cause.overridden_until.is_some() {
+                        OVERRIDDEN
+                    } else {
+                        decision_of(action)
+                    },
                 })
                 .inc();
         }
@@ -242,6 +274,11 @@ impl Metrics {
         self.configuration_reads
             .get_or_create(&ReloadLabels { result })
             .inc();
+    }
+
+    pub(crate) fn configuration_unknown_rules(&self, count: usize) {
+        self.configuration_unknown_rules
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn live_read(&self, result: &'static str) {
@@ -284,6 +321,9 @@ impl fmt::Debug for Metrics {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
+
+/// The decision where an annotation on the object overrides a denial.
+const OVERRIDDEN: &str = "overridden";
 
 const fn decision_of(action: Action) -> &'static str {
     match action {

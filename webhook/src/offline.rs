@@ -5,8 +5,14 @@ use std::{borrow::Cow, sync::Arc};
 use tokio::sync::watch;
 
 use crate::{
-    Limits, admission::Admission, cluster::Cluster, configuration::CurrentConfiguration, hook::Hook,
-    metrics::Metrics, router::Router, shutdown::Phase,
+    Limits,
+    admission::{Admission, Overrides},
+    cluster::Cluster,
+    configuration::CurrentConfiguration,
+    hook::Hook,
+    metrics::Metrics,
+    router::{Admissions, Router},
+    shutdown::Phase,
 };
 
 /// A server with the default action of every rule and without API access.
@@ -27,11 +33,15 @@ impl Default for Offline {
     fn default() -> Self {
         let metrics = Arc::new(Metrics::new());
         let configuration = CurrentConfiguration::without_file(metrics.clone());
-        let admission = Admission::new(Cluster::new(None, metrics.clone()), Arc::new(configuration));
+        let admission = Admission::new(
+            Cluster::new(None, metrics.clone()),
+            Arc::new(configuration),
+            Overrides::ByWriters,
+        );
         // Without its sender, the phase never changes.
         let (_, phase) = watch::channel(Phase::Serving);
         Self {
-            router: Router::new(admission, metrics, Limits::default(), phase),
+            router: Router::new(Admissions::for_all(admission), metrics, Limits::default(), phase),
         }
     }
 }
@@ -49,7 +59,7 @@ impl Offline {
 
     async fn answer(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.router
-            .respond(hook, body)
+            .respond_to_any(hook, body)
             .await
             .map_err(|error| HttpRejection {
                 code: error.code.as_u16(),

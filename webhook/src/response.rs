@@ -165,7 +165,7 @@ fn tail(cause: &Cause) -> String {
     format!(" ({})", cause.rule)
 }
 
-/// The ids of the rules that denied, warned or recorded. The API server writes them to its audit log, under the webhook's
+/// The ids of the rules that denied, warned or recorded, and of those that an annotation on the object overrides. The API server writes them to its audit log, under the webhook's
 /// name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     let rules = |by: Action| {
@@ -176,7 +176,9 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
             .collect();
         Vec::from_iter(ids).join(",")
     };
+    let overridden: BTreeSet<&str> = decision.overridden().map(|(rule, _)| rule).collect();
     [
+        ("overridden-by", Vec::from_iter(overridden).join(",")),
         ("denied-by", rules(Action::Deny)),
         ("warned-by", rules(Action::Warn)),
         ("audited-by", rules(Action::Audit)),

@@ -4,7 +4,7 @@ mod uid;
 
 use kcp_rules::api::{Text, json};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, json as object, value::RawValue};
 
 use crate::{limits::QUOTED_CHARS, shorten::shorten};
 
@@ -57,6 +57,34 @@ pub(crate) struct Request<'a> {
 pub(crate) struct UserInfo<'a> {
     #[serde(borrow)]
     pub(crate) username: Option<Text<'a>>,
+    /// A list of names. Decoded only where it is needed.
+    pub(crate) groups: Option<&'a RawValue>,
+    uid: Option<&'a RawValue>,
+    extra: Option<&'a RawValue>,
+}
+
+impl UserInfo<'_> {
+    pub(crate) fn name(&self) -> &str {
+        self.username.as_deref().unwrap_or_default()
+    }
+
+    /// The groups; none if they are no list of names.
+    pub(crate) fn groups(&self) -> Vec<String> {
+        let groups = self.groups.map(|groups| serde_json::from_str(groups.get()));
+        groups.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The fields that identify the user in a `SubjectAccessReview`.
+    pub(crate) fn as_subject(&self) -> Value {
+        let given = |field: Option<&RawValue>| field.and_then(|field| serde_json::from_str(field.get()).ok());
+        let mut subject = object!({"user": self.name(), "groups": self.groups()});
+        for (name, field) in [("uid", self.uid), ("extra", self.extra)] {
+            if let (Some(object), Some(value)) = (subject.as_object_mut(), given(field)) {
+                object.insert(name.to_owned(), value);
+            }
+        }
+        subject
+    }
 }
 
 /// The fields that we read of `CreateOptions`, `UpdateOptions` and `PatchOptions`.

@@ -3,7 +3,7 @@
 //! A request without a readable uid gets an HTTP error with one sentence. The API server would not accept an
 //! `AdmissionReview` for it, and applies the failure policy.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use http_body_util::Full;
 use hyper::{
@@ -11,33 +11,65 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderMap, HeaderValue},
 };
-use tokio::{
-    sync::{Semaphore, watch},
-    time::Instant,
-};
-use tracing::{debug, info, warn};
+use tokio::sync::{Semaphore, watch};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     admission::Admission,
-    body::{self, BodyError},
+    body::{self, BodyError, Pace},
+    buffers::Buffers,
     decision::{Decision, RefusalKind, Verdict},
-    handle::Handle,
+    handle::{Client, Handle},
     hook::Hook,
     limits::{CAUSES, Limits, NAME_CHARS},
     metrics::Metrics,
+    panics::{self, Panicked},
     response,
     review::{self, InvalidReview},
     shorten::shorten,
     shutdown::Phase,
 };
 
+/// Decides on reviews, by client.
+pub(crate) struct Admissions {
+    /// For verified clients, or for all if clients need no certificate.
+    admission: Admission,
+    /// For clients without a verified certificate, if the API server must have one. Reads nothing: a message can name
+    /// objects of any namespace.
+    for_unverified: Option<Admission>,
+}
+
+impl Admissions {
+    /// Every client gets the same decision.
+    pub(crate) const fn for_all(admission: Admission) -> Self {
+        Self {
+            admission,
+            for_unverified: None,
+        }
+    }
+
+    pub(crate) const fn with_unverified(admission: Admission, for_unverified: Admission) -> Self {
+        Self {
+            admission,
+            for_unverified: Some(for_unverified),
+        }
+    }
+
+    fn of(&self, client: &Client) -> &Admission {
+        match &self.for_unverified {
+            Some(admission) if !client.is_verified() => admission,
+            _ => &self.admission,
+        }
+    }
+}
+
 /// Answers admission reviews.
 pub(crate) struct Router {
-    admission: Admission,
+    admissions: Admissions,
     metrics: Arc<Metrics>,
     limits: Limits,
     free_reviews: Semaphore,
-    free_bytes: Semaphore,
+    buffers: Arc<Buffers>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -59,22 +91,22 @@ impl HttpError {
 
 impl Router {
     pub(crate) fn new(
-        admission: Admission,
+        admissions: Admissions,
         metrics: Arc<Metrics>,
         limits: Limits,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         Self {
-            admission,
-            metrics,
+            admissions,
             free_reviews: Semaphore::new(limits.reviews),
-            free_bytes: Semaphore::new(limits.buffered_bytes),
+            buffers: Buffers::for_clients(&limits, metrics.evicted_bodies.clone()),
+            metrics,
             limits,
             phase,
         }
     }
 
-    pub(crate) async fn answer<B>(&self, request: Request<B>, overloaded: bool) -> Response<Full<Bytes>>
+    pub(crate) async fn answer<B>(&self, request: Request<B>, client: &Client) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
@@ -85,19 +117,27 @@ impl Router {
             ));
         };
         let in_flight = self.metrics.begin(hook);
-        let response = if overloaded {
+        let response = if client.is_refused() {
             Err(HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many connections are open; try again",
             ))
         } else {
-            self.review(hook, request).await
+            panics::caught(self.review(hook, request, client))
+                .await
+                .unwrap_or_else(|Panicked| Err(self.panicked(hook)))
         };
         let mut response = match response {
-            Ok(answer) => json(answer),
+            Ok(answer) => {
+                // Where clients need certificates, only a certificate proves a connection.
+                if self.admissions.for_unverified.is_none() {
+                    client.prove();
+                }
+                json(answer)
+            }
             Err(error) => error_response(&error),
         };
-        if overloaded || *self.phase.borrow() != Phase::Serving {
+        if client.is_refused() || *self.phase.borrow() != Phase::Serving {
             response
                 .headers_mut()
                 .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -106,30 +146,43 @@ impl Router {
         response
     }
 
-    async fn review<B>(&self, hook: Hook, request: Request<B>) -> Result<Vec<u8>, HttpError>
+    async fn review<B>(&self, hook: Hook, request: Request<B>, client: &Client) -> Result<Vec<u8>, HttpError>
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         accept(&request)?;
+        let Limits {
+            body_bytes,
+            body_rate,
+            body_grace,
+            ..
+        } = self.limits;
+        let pace = Pace::at_least(body_rate, body_grace, self.limits.body);
+        let buffer = self.buffers.open(client.sender());
+        let body = body::read(request.into_body(), body_bytes, pace, buffer)
+            .await
+            .map_err(|error| self.body_error(error))?;
+        // Only now, so that clients that send slowly do not keep others from a review.
         let Ok(_permit) = self.free_reviews.try_acquire() else {
             return Err(HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many reviews are in progress; try again",
             ));
         };
-        let (_, body) = request.into_parts();
-        let deadline = Instant::now() + self.limits.body;
-        let body = body::read(body, self.limits.body_bytes, deadline, &self.free_bytes)
+        self.respond(hook, self.admissions.of(client), body.as_bytes())
             .await
-            .map_err(|error| self.body_error(error))?;
-        self.respond(hook, body.as_bytes()).await
+    }
+
+    /// Answers a complete body of a client that needs no certificate.
+    pub(crate) async fn respond_to_any(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
+        self.respond(hook, &self.admissions.admission, body).await
     }
 
     /// Answers a complete body.
-    pub(crate) async fn respond(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
+    async fn respond(&self, hook: Hook, admission: &Admission, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let written = match review::read(body) {
             Ok(request) => {
-                let decision = self.admission.decide(hook, &request).await;
+                let decision = admission.decide(hook, &request).await;
                 self.metrics.decided(hook, &decision);
                 log(hook, &request, &decision);
                 response::write(&request.uid, &decision)
@@ -155,6 +208,15 @@ impl Router {
         written.map_err(|error| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
 
+    fn panicked(&self, hook: Hook) -> HttpError {
+        self.metrics.panics.inc();
+        error!(webhook = hook.path(), "the review panicked; answered 500");
+        HttpError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "kcp-webhook failed to review this write; report this as a bug, with the log of kcp-webhook",
+        )
+    }
+
     fn body_error(&self, error: BodyError) -> HttpError {
         match error {
             BodyError::TooLarge => HttpError::new(
@@ -169,6 +231,13 @@ impl Router {
                 StatusCode::REQUEST_TIMEOUT,
                 format!("the body did not arrive within {} s", self.limits.body.as_secs()),
             ),
+            BodyError::BelowRate => HttpError::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!(
+                    "the body arrived at less than {} bytes per second",
+                    self.limits.body_rate
+                ),
+            ),
             BodyError::Broken(error) => {
                 HttpError::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
             }
@@ -177,8 +246,8 @@ impl Router {
 }
 
 impl Handle for Router {
-    async fn handle(&self, request: Request<Incoming>, overloaded: bool) -> Response<Full<Bytes>> {
-        self.answer(request, overloaded).await
+    async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
+        self.answer(request, client).await
     }
 }
 
@@ -199,7 +268,7 @@ fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         // Otherwise the rest of the body would be read as the next request.
-        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::INTERNAL_SERVER_ERROR => {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         _ => {}
@@ -254,6 +323,23 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
     let namespace = &*shortened(&request.namespace);
     let name = &*shortened(&request.name);
     match &decision.verdict {
+        Verdict::Allowed if decision.overridden().next().is_some() => {
+            let user = &*shortened(request.user_info.username.as_deref().unwrap_or_default());
+            let overridden = decision.overridden().take(CAUSES);
+            let rules: BTreeSet<String> = overridden
+                .map(|(rule, until)| format!("{rule} until {until}"))
+                .collect();
+            info!(
+                webhook,
+                uid,
+                user,
+                resource,
+                namespace,
+                name,
+                ?rules,
+                "overridden"
+            );
+        }
         Verdict::Allowed => {
             let patched = !decision.patch.is_empty();
             debug!(webhook, uid, resource, namespace, name, patched, "allowed");

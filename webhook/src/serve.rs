@@ -15,19 +15,20 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{error, info, warn};
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, Overrides},
     arguments::ServeArguments,
     cluster::{AccessError, Cluster},
-    configuration::{ConfigurationFileError, CurrentConfiguration},
+    configuration::CurrentConfiguration,
     health::Health,
     limits::Limits,
     listener::{self, Listener, Transport},
     log,
     metrics::{Connections, Metrics},
-    router::Router,
+    panics, probes,
+    router::{Admissions, Router},
     shutdown::{Phase, Stop},
     tasks::{EndedTask, Tasks},
-    tls::{self, KeyPair, KeyPairError},
+    tls::{self, ClientCa, ClientCaError, KeyPair, KeyPairError},
 };
 
 /// The connection limit of the health port: enough for a kubelet and a few scrapers.
@@ -39,9 +40,9 @@ pub enum StartError {
     /// The TLS key pair cannot be used.
     #[error("{0}")]
     KeyPair(#[from] KeyPairError),
-    /// The configuration file cannot be used.
+    /// The authorities of clients cannot be used.
     #[error("{0}")]
-    Configuration(#[from] ConfigurationFileError),
+    ClientCa(#[from] ClientCaError),
     /// The kubeconfig cannot be used.
     #[error("{0}")]
     Access(#[from] AccessError),
@@ -76,15 +77,21 @@ pub enum Ended {
     Failed,
 }
 
+/// The threads that answer reviews. A review takes tens of microseconds, so two threads do not limit the rate of writes,
+/// and every further thread would cost memory. With two, a costly review leaves one thread for the others.
+const REVIEW_THREADS: usize = 2;
+
 /// Serves until SIGTERM or SIGINT.
-///
-/// Runs on one thread. A review takes tens of microseconds, so one thread does not limit the rate of writes, and every
-/// further thread would cost memory.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     log::init(arguments.log_format, &arguments.log_level);
     // The Kubernetes client uses the default provider of the process.
     _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    panics::log_without_message();
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(REVIEW_THREADS)
+        .thread_name("reviews")
+        .enable_all()
+        .build()?;
     let ended = runtime.block_on(async {
         let stop = Stop::on_signals()?;
         let server = Server::bind(arguments, Limits::default()).await?;
@@ -109,6 +116,9 @@ pub struct Server {
 
 struct Parts {
     acceptor: TlsAcceptor,
+    /// Whether only clients with a verified certificate get reads.
+    needs_certificates: bool,
+    overrides: Overrides,
     cluster: Cluster,
     configuration: Arc<CurrentConfiguration>,
     metrics: Arc<Metrics>,
@@ -139,8 +149,14 @@ impl Server {
         let configuration = Arc::new(CurrentConfiguration::load(
             arguments.configuration.as_deref(),
             metrics.clone(),
-        )?);
-        let acceptor = tls::acceptor(key_pair.clone())?;
+        ));
+        let client_ca = arguments
+            .client_ca_file
+            .as_deref()
+            .map(|file| ClientCa::load(file, metrics.clone()))
+            .transpose()?
+            .map(Arc::new);
+        let acceptor = tls::acceptor(key_pair.clone(), client_ca.clone())?;
         let address = arguments.bind_address;
         let open = async |port| {
             listener::bind(address, port)
@@ -156,6 +172,11 @@ impl Server {
         tasks.spawn("TLS key pair reload", async move {
             key_pair.reload_periodically(interval).await;
         });
+        if let Some(client_ca) = client_ca.clone() {
+            tasks.spawn("client CA reload", async move {
+                client_ca.reload_periodically(interval).await;
+            });
+        }
         let current = configuration.clone();
         tasks.spawn("configuration reload", async move {
             current.reload_periodically().await;
@@ -167,6 +188,12 @@ impl Server {
             tasks,
             parts: Parts {
                 acceptor,
+                needs_certificates: client_ca.is_some(),
+                overrides: if arguments.authorize_overrides {
+                    Overrides::ByAuthorized
+                } else {
+                    Overrides::ByWriters
+                },
                 cluster,
                 configuration,
                 metrics,
@@ -208,7 +235,10 @@ impl Server {
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);
-        tasks.spawn("probes", parts.probes(phase.clone()).run(health));
+        if let Err(error) = probes::spawn(&mut tasks, health, parts.probes(phase.clone())) {
+            error!(%error, "cannot start the thread for probes; stopped");
+            return Ended::Failed;
+        }
         let mut reviews = tokio::spawn(parts.reviews(phase).run(secure));
 
         let failed = tokio::select! {
@@ -252,7 +282,7 @@ impl Parts {
         Listener {
             transport: Transport::Tls(self.acceptor.clone()),
             handler: Router::new(
-                Admission::new(self.cluster.clone(), self.configuration.clone()),
+                self.admissions(),
                 self.metrics.clone(),
                 self.limits.clone(),
                 phase.clone(),
@@ -263,12 +293,24 @@ impl Parts {
         }
     }
 
+    fn admissions(&self) -> Admissions {
+        let admission = Admission::new(self.cluster.clone(), self.configuration.clone(), self.overrides);
+        if self.needs_certificates {
+            let cluster = Cluster::for_unverified(self.metrics.clone());
+            let for_unverified = Admission::new(cluster, self.configuration.clone(), self.overrides);
+            Admissions::with_unverified(admission, for_unverified)
+        } else {
+            Admissions::for_all(admission)
+        }
+    }
+
     fn probes(&self, phase: watch::Receiver<Phase>) -> Listener<Health> {
         Listener {
             transport: Transport::Plain,
             handler: Health {
                 metrics: self.metrics.clone(),
                 cluster: self.cluster.clone(),
+                configuration: self.configuration.clone(),
                 phase,
             },
             limits: Limits {

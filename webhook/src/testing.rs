@@ -4,8 +4,10 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     fmt::Write,
+    io,
+    net::Ipv4Addr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll},
 };
 
@@ -16,12 +18,22 @@ use hyper::{
     header,
 };
 use kube::{Client, client::Body};
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
-    admission::Admission, cluster::Cluster, configuration::CurrentConfiguration, limits::Limits,
-    metrics::Metrics, router::Router, shutdown::Phase,
+    admission::{Admission, Overrides},
+    cluster::Cluster,
+    configuration::CurrentConfiguration,
+    handle::Client as Caller,
+    limits::Limits,
+    metrics::Metrics,
+    places::Places,
+    router::{Admissions, Router},
+    shutdown::Phase,
 };
 
 /// A control plane that every rule accepts.
@@ -37,7 +49,7 @@ pub(crate) fn router() -> Router {
 pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
     let metrics = Arc::new(Metrics::new());
     Router::new(
-        admission(client, &metrics),
+        Admissions::for_all(admission(client, &metrics)),
         metrics,
         limits,
         phase(Phase::Serving),
@@ -46,8 +58,21 @@ pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
 
 /// Admission with the default action of every rule.
 pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admission {
-    let configuration = CurrentConfiguration::load(None, metrics.clone()).unwrap();
-    Admission::new(Cluster::new(client, metrics.clone()), Arc::new(configuration))
+    let configuration = CurrentConfiguration::load(None, metrics.clone());
+    Admission::new(
+        Cluster::new(client, metrics.clone()),
+        Arc::new(configuration),
+        Overrides::ByWriters,
+    )
+}
+
+/// A client without a certificate, on a new connection.
+pub(crate) fn caller() -> Caller {
+    let places = Places::new(&Limits::default(), Counter::default());
+    Caller::Served {
+        place: places.take(Ipv4Addr::LOCALHOST.into()).unwrap(),
+        verified: false,
+    }
 }
 
 /// A phase that never changes.
@@ -132,7 +157,7 @@ pub(crate) async fn post(router: &Router, path: &str, body: impl Into<Bytes>) ->
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(body.into()))
         .unwrap();
-    read(router.answer(request, false).await).await
+    read(router.answer(request, &caller()).await).await
 }
 
 pub(crate) async fn read(response: Response<Full<Bytes>>) -> (StatusCode, String) {
@@ -193,5 +218,43 @@ impl hyper::body::Body for Chunks {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.0.pop_front().map(|chunk| Ok(Frame::data(chunk))))
+    }
+}
+
+/// What this thread logs, at every level.
+pub(crate) struct Captured {
+    text: Arc<Mutex<Vec<u8>>>,
+    _guard: DefaultGuard,
+}
+
+impl Captured {
+    pub(crate) fn start() -> Self {
+        let text = Arc::<Mutex<Vec<u8>>>::default();
+        let written = text.clone();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || Shared(written.clone()));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        Self {
+            text,
+            _guard: subscriber.set_default(),
+        }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.text.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -3,16 +3,22 @@
 use std::path::Path;
 
 use kcp_rules::topics;
-use kcp_webhook::configuration::parse;
+use kcp_webhook::configuration::{Parsed, parse};
 
 /// What is accepted names rules that there are, and is the same configuration when it is written and read again.
 pub(crate) fn holds(content: &[u8]) {
     let path = Path::new("configuration.yaml");
     match parse(path, content) {
-        Ok(configuration) => {
-            assert!(configuration.rules.keys().all(|id| topics::is_rule(id)));
+        Ok(Parsed {
+            configuration,
+            unknown_rules,
+        }) => {
+            assert!(configuration.rule_ids().all(|id| topics::is_rule(id)));
+            assert!(!unknown_rules.iter().any(|id| topics::is_rule(id)));
             let written = serde_json::to_vec(&configuration).unwrap();
-            assert_eq!(parse(path, &written).unwrap(), configuration);
+            let again = parse(path, &written).unwrap();
+            assert_eq!(again.configuration, configuration);
+            assert!(again.unknown_rules.is_empty());
         }
         Err(error) => {
             let said = error.to_string();

@@ -7,6 +7,7 @@ use std::{
 };
 
 pub(crate) mod configuration;
+pub(crate) mod cost;
 pub(crate) mod lint_yaml;
 pub(crate) mod patch;
 pub(crate) mod review;

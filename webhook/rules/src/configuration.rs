@@ -1,11 +1,17 @@
 //! The configuration file that sets the action of each rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{action::Action, feature_gates::FeatureGates, rule::Rule, trusted_users::TrustedUsers};
+use crate::{
+    action::Action,
+    exemption::{Exemption, Selector},
+    feature_gates::FeatureGates,
+    rule::Rule,
+    trusted_users::TrustedUsers,
+};
 
 /// The `apiVersion` of a configuration file.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
@@ -14,6 +20,7 @@ pub const KIND: &str = "AdmissionConfiguration";
 
 /// A configuration file. A rule that it does not name has its default action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Configuration {
     /// [`API_VERSION`].
@@ -29,6 +36,12 @@ pub struct Configuration {
     /// The users as which the controllers of Cluster API and Hive write.
     #[serde(default)]
     pub trusted_users: TrustedUsers,
+    /// Writes whose findings are only recorded in the audit log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exemptions: Vec<Exemption>,
+    /// The namespaces in which denials are only warnings, by their labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warn_only: Option<Selector>,
 }
 
 /// A configuration that cannot be used.
@@ -41,6 +54,12 @@ pub enum ConfigurationError {
         found_version: String,
         /// The `kind` found.
         found_kind: String,
+    },
+    /// An exemption names neither a writer nor a namespace.
+    #[error("exemptions[{index}]: it would exempt every write; add users, groups or namespaceSelector")]
+    UnlimitedExemption {
+        /// The position of the exemption.
+        index: usize,
     },
     /// The document names a rule that does not exist.
     #[error("rules.{id}: no rule has this id; `kubectl kcp rules` lists them")]
@@ -62,10 +81,48 @@ impl Configuration {
                 found_kind: self.kind,
             });
         }
-        match self.rules.keys().find(|id| !is_rule(id)) {
-            Some(id) => Err(ConfigurationError::UnknownRule { id: id.clone() }),
+        if let Some(index) = self
+            .exemptions
+            .iter()
+            .position(|exemption| !exemption.is_limited())
+        {
+            return Err(ConfigurationError::UnlimitedExemption { index });
+        }
+        let unknown = self.rule_ids().find(|id| !is_rule(id)).cloned();
+        match unknown {
+            Some(id) => Err(ConfigurationError::UnknownRule { id }),
             None => Ok(self),
         }
+    }
+
+    /// Every rule id that the document names.
+    pub fn rule_ids(&self) -> impl Iterator<Item = &String> {
+        let exempted = self
+            .exemptions
+            .iter()
+            .filter_map(|exemption| exemption.rules.as_ref());
+        self.rules.keys().chain(exempted.flatten())
+    }
+
+    /// Removes unknown rule ids and returns them. An exemption of unknown rules alone then exempts no rule.
+    pub fn remove_unknown_rules(&mut self, is_rule: impl Fn(&str) -> bool) -> BTreeSet<String> {
+        let unknown = self.rule_ids().filter(|id| !is_rule(id)).cloned().collect();
+        self.rules.retain(|id, _| is_rule(id));
+        for exemption in &mut self.exemptions {
+            if let Some(rules) = &mut exemption.rules {
+                rules.retain(|id| is_rule(id));
+            }
+        }
+        unknown
+    }
+
+    /// Whether the labels of a namespace can change the consequence of a finding.
+    pub fn reads_namespaces(&self) -> bool {
+        self.warn_only.is_some()
+            || self
+                .exemptions
+                .iter()
+                .any(|exemption| exemption.namespace_selector.is_some())
     }
 
     /// The action on findings of a rule.

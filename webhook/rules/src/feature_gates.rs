@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The feature gates of Cluster API on which rules depend. The defaults are Cluster API's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct FeatureGates {
     /// `KubeadmBootstrapFormatIgnition`, off by default.

@@ -18,6 +18,8 @@ pub enum Softening {
         /// When the override expires.
         until: Timestamp,
     },
+    /// The configuration only warns in this namespace.
+    WarnOnly,
 }
 
 /// A fault and the rule that found it.

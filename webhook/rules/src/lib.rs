@@ -11,12 +11,13 @@
 //!   gates, the writer and the time; any of them may be unknown
 //! - [`change`]: the input of a rule: the operation, the new object and the old one
 //! - [`action`], [`fault`], [`cel`], [`rule`]: the definition of a rule, and its result as Kubernetes field errors
-//! - [`configuration`]: the actions that an operator sets for rules
+//! - [`configuration`]: the actions that an operator sets for rules, and exemptions
 //! - [`case`]: accepted and rejected examples of each rule
 //! - [`progress`]: what is in progress on a control plane: a rollout, the adoption of Machines, a pause
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`topics`]: every rule, by topic; the table of contents
 //! - [`finding`], [`overrides`], [`judge`]: applies all rules to one change
+//! - [`exemption`]: writes whose findings do not deny, by user, group and namespace
 //! - [`row`]: applies all rules to one case
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
 //! - [`defaulting`]: default values as minimal JSON patches
@@ -30,6 +31,7 @@ pub mod change;
 pub mod configuration;
 pub mod context;
 pub mod defaulting;
+pub mod exemption;
 pub mod fault;
 pub mod feature_gates;
 pub mod finding;

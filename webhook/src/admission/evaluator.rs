@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kcp_rules::{Action, Change, Context, Judged, Judgement, Operation, Scope, judge, view::View};
+use kcp_rules::{
+    Action, Change, Configuration, Context, Finding, Judged, Judgement, Operation, Scope, Softening,
+    exemption::{self, Requester},
+    judge,
+    view::View,
+};
+use serde_json::json;
 
 use crate::{
     cluster::{Cluster, LiveReads, Source, Subject},
@@ -16,13 +22,28 @@ use crate::{
 pub(super) struct Evaluator {
     pub(super) cluster: Cluster,
     configuration: Arc<CurrentConfiguration>,
+    overrides: Overrides,
+}
+
+/// Who may override a rule by an annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overrides {
+    /// Everyone who may write the object.
+    ByWriters,
+    /// Those whom the API server allows the verb `override` on the object.
+    ByAuthorized,
 }
 
 impl Evaluator {
-    pub(super) const fn new(cluster: Cluster, configuration: Arc<CurrentConfiguration>) -> Self {
+    pub(super) const fn new(
+        cluster: Cluster,
+        configuration: Arc<CurrentConfiguration>,
+        overrides: Overrides,
+    ) -> Self {
         Self {
             cluster,
             configuration,
+            overrides,
         }
     }
 
@@ -41,6 +62,23 @@ impl Evaluator {
         reads: &LiveReads<'_>,
     ) -> Evaluation {
         let configuration = self.configuration.get();
+        let mut evaluation = self.judged(request, change, reads, &configuration).await;
+        let unread = self
+            .exempted(request, &mut evaluation.judgement, reads, &configuration)
+            .await;
+        evaluation.unread.extend(unread);
+        let unread = self.authorized(request, &mut evaluation.judgement, reads).await;
+        evaluation.unread.extend(unread);
+        evaluation
+    }
+
+    async fn judged<T: Judged>(
+        &self,
+        request: &Request<'_>,
+        change: Change<'_, T>,
+        reads: &LiveReads<'_>,
+        configuration: &Configuration,
+    ) -> Evaluation {
         let context = context(request);
         let evaluate = |view: &View| {
             judge(
@@ -48,7 +86,7 @@ impl Evaluator {
                     view: Some(view),
                     ..context
                 }),
-                &configuration,
+                configuration,
             )
         };
         let empty = View::default();
@@ -91,6 +129,95 @@ impl Evaluator {
             .findings
             .retain(|finding| finding.rule.scope != Scope::Cluster);
         judgement
+    }
+
+    /// Applies the exemptions of the configuration. The validating webhook reports what cannot be read.
+    pub(super) async fn exempt(&self, request: &Request<'_>, judgement: &mut Judgement) {
+        let (configuration, reads) = (self.configuration.get(), self.cluster.reads());
+        self.exempted(request, judgement, &reads, &configuration).await;
+    }
+
+    /// Applies the exemptions of the configuration. Returns a warning if the labels of the namespace cannot be read: then
+    /// exemptions by namespace do not apply.
+    async fn exempted(
+        &self,
+        request: &Request<'_>,
+        judgement: &mut Judgement,
+        reads: &LiveReads<'_>,
+        configuration: &Configuration,
+    ) -> Option<String> {
+        let Configuration {
+            exemptions,
+            warn_only,
+            ..
+        } = configuration;
+        let is_effective = |finding: &Finding| finding.action > Action::Audit;
+        if exemptions.is_empty() && warn_only.is_none() || !judgement.findings.iter().any(is_effective) {
+            return None;
+        }
+        let labels = if configuration.reads_namespaces() {
+            // Boxed: the future is large, and most reviews never get here.
+            Some(Box::pin(reads.namespace_labels(&request.namespace)).await)
+        } else {
+            None
+        };
+        let groups = request.user_info.groups();
+        let requester = Requester {
+            user: request.user_info.name(),
+            groups: &groups.iter().map(String::as_str).collect::<Vec<_>>(),
+            namespace_labels: labels.as_ref().and_then(|labels| labels.as_ref().ok()),
+        };
+        let now = Timestamp::now();
+        exemption::apply(
+            &mut judgement.findings,
+            exemptions,
+            warn_only.as_ref(),
+            &requester,
+            now,
+        );
+        let error = labels?.err()?;
+        Some(format!(
+            "could not read the labels of the namespace: {}; exemptions by namespace do not apply",
+            error.label()
+        ))
+    }
+
+    /// Undoes overrides by users who may not override. Returns a warning if it does.
+    async fn authorized(
+        &self,
+        request: &Request<'_>,
+        judgement: &mut Judgement,
+        reads: &LiveReads<'_>,
+    ) -> Option<String> {
+        let is_overridden = |finding: &Finding| {
+            finding.action == Action::Warn && matches!(finding.softened, Some(Softening::Overridden { .. }))
+        };
+        if self.overrides == Overrides::ByWriters || !judgement.findings.iter().any(is_overridden) {
+            return None;
+        }
+        let mut spec = request.user_info.as_subject();
+        let resource = &request.resource;
+        if let Some(spec) = spec.as_object_mut() {
+            let attributes = json!({
+                "verb": "override", "group": &*resource.group, "resource": &*resource.plural,
+                "namespace": &*request.namespace, "name": &*request.name
+            });
+            spec.insert("resourceAttributes".to_owned(), attributes);
+        }
+        let why = match Box::pin(reads.allows(&spec)).await {
+            Ok(true) => return None,
+            Ok(false) => "the user needs the verb override on this object".to_owned(),
+            Err(error) => format!("could not ask whether the user may override: {}", error.label()),
+        };
+        for finding in judgement
+            .findings
+            .iter_mut()
+            .filter(|finding| is_overridden(finding))
+        {
+            finding.action = Action::Deny;
+            finding.softened = None;
+        }
+        Some(format!("the override has no effect: {why}"))
     }
 }
 

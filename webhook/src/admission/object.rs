@@ -3,7 +3,7 @@
 use kcp_rules::{
     Change, Context, Judgement,
     api::{DecodeError, Metadata, decode, decode_part},
-    defaulting::apply,
+    defaulting::{Defaulted, apply},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -66,33 +66,69 @@ async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &E
     }
 }
 
+/// The result of the mutating webhook, before the exemptions of the configuration.
+pub(super) enum Mutation {
+    Decided(Decision),
+    Judged {
+        group: &'static str,
+        kind: &'static str,
+        /// Empty unless the judgement denies.
+        name: String,
+        judgement: Judgement,
+        defaults: Defaulted,
+    },
+}
+
+impl Mutation {
+    pub(super) async fn decision(self, request: &Request<'_>, evaluator: &Evaluator) -> Decision {
+        match self {
+            Self::Decided(decision) => decision,
+            Self::Judged {
+                group,
+                kind,
+                name,
+                mut judgement,
+                defaults,
+            } => {
+                if judgement.is_denied() {
+                    evaluator.exempt(request, &mut judgement).await;
+                }
+                // If the write is allowed, the validating webhook prints the warnings: once is enough.
+                Decision::of(group, kind, || name, judgement)
+                    .denial()
+                    .unwrap_or_else(|| Decision::defaulted(defaults))
+            }
+        }
+    }
+}
+
 /// Fills in defaults, and denies what is still invalid with them: this webhook answers before schema validation and
 /// before every validating webhook, and a user sees only the first denial.
 ///
 /// Allows an update with an object that does not decode. The stored object may be the one at fault; the validating
 /// webhook distinguishes the two.
-pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
+pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
     let Some(object) = request.object else {
-        return Decision::missing("object");
+        return Mutation::Decided(Decision::missing("object"));
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
             Ok(new) => defaulted(request, object, None, &Change::create(&new), evaluator),
-            Err(error) => undecodable::<T>(request, error),
+            Err(error) => Mutation::Decided(undecodable::<T>(request, error)),
         };
     }
     let Some(old_object) = request.old_object else {
-        return Decision::missing("oldObject");
+        return Mutation::Decided(Decision::missing("oldObject"));
     };
     // A default must not replace a stored value that we cannot read.
     let Ok(old) = decode_part::<T>(old_object) else {
-        return Decision::allowed();
+        return Mutation::Decided(Decision::allowed());
     };
     if old.metadata().is_deleting() {
-        return Decision::allowed();
+        return Mutation::Decided(Decision::allowed());
     }
     T::decode_beside(Some(&old), object).map_or_else(
-        |_| Decision::allowed(),
+        |_| Mutation::Decided(Decision::allowed()),
         |new| {
             let change = Change::update(&old, &new);
             defaulted(request, object, Some(old_object), &change, evaluator)
@@ -106,39 +142,55 @@ fn defaulted<'a, T: Defaulting<'a>>(
     old_object: Option<&RawValue>,
     change: &Change<'_, T>,
     evaluator: &Evaluator,
-) -> Decision {
+) -> Mutation {
     let defaults = T::defaults(change);
-    let decision = if defaults.operations.is_empty() {
-        decision(request, change.new, evaluator.evaluate_object(request, *change))
+    let (judgement, name) = if defaults.operations.is_empty() {
+        judged(request, *change, evaluator)
     } else {
-        let evaluated = apply(object.get(), &defaults.operations)
-            .and_then(|text| evaluated_text::<T::Of<'_>>(request, &text, old_object, evaluator));
-        let Some(decision) = evaluated else {
-            return Decision::allowed();
+        let judged = apply(object.get(), &defaults.operations)
+            .and_then(|text| judged_text::<T::Of<'_>>(request, &text, old_object, evaluator));
+        let Some(judged) = judged else {
+            return Mutation::Decided(Decision::allowed());
         };
-        decision
+        judged
     };
-    // If the write is allowed, the validating webhook prints the warnings: once is enough.
-    decision.denial().unwrap_or_else(|| Decision::defaulted(defaults))
+    Mutation::Judged {
+        group: T::GROUP,
+        kind: T::KIND,
+        name,
+        judgement,
+        defaults,
+    }
 }
 
 /// Evaluates the rules that need no other object, on the object with its defaults.
-fn evaluated_text<'b, T: Kind<'b>>(
+fn judged_text<'b, T: Kind<'b>>(
     request: &Request<'_>,
     text: &'b str,
     old_object: Option<&'b RawValue>,
     evaluator: &Evaluator,
-) -> Option<Decision> {
+) -> Option<(Judgement, String)> {
     let new = decode::<T>(text).ok()?;
     let old = old_object.map(|old| decode_part::<T>(old)).transpose().ok()?;
     let change = old
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));
-    Some(decision(
-        request,
-        &new,
-        evaluator.evaluate_object(request, change),
-    ))
+    Some(judged(request, change, evaluator))
+}
+
+/// The judgement, and the name of the object if it is denied.
+fn judged<'a, T: Kind<'a>>(
+    request: &Request<'_>,
+    change: Change<'_, T>,
+    evaluator: &Evaluator,
+) -> (Judgement, String) {
+    let judgement = evaluator.evaluate_object(request, change);
+    let name = if judgement.is_denied() {
+        name(request, change.new.metadata())
+    } else {
+        String::new()
+    };
+    (judgement, name)
 }
 
 async fn evaluated<'a, T: Kind<'a>>(
@@ -149,10 +201,6 @@ async fn evaluated<'a, T: Kind<'a>>(
     let reads = evaluator.cluster.reads();
     let evaluation = evaluator.evaluate(request, change, &reads).await;
     evaluation.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
-}
-
-fn decision<'a, T: Kind<'a>>(request: &Request<'_>, object: &T, judgement: Judgement) -> Decision {
-    Decision::of(T::GROUP, T::KIND, || name(request, object.metadata()), judgement)
 }
 
 fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> Decision {

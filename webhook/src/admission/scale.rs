@@ -72,7 +72,8 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
     };
     let old: KubeadmControlPlane<'_> = match decode(text) {
         Ok(old) => old,
-        Err(error) => return unreadable(&name, &ReadError::Unusable(error.to_string())),
+        // Without the fault, which quotes the value: it can be a secret.
+        Err(error) => return unreadable(&name, &ReadError::BadField(error.field)),
     };
     if old.metadata.is_deleting() {
         return Decision::allowed();
@@ -113,13 +114,15 @@ fn unreadable(name: &str, error: &ReadError) -> Decision {
         ReadError::NotFound => RefusalKind::NotFound,
         ReadError::BadName => RefusalKind::BadRequest,
         ReadError::NoAccess
+        | ReadError::Unverified
         | ReadError::Forbidden(_)
         | ReadError::TooSlow
         | ReadError::Failed(_)
         | ReadError::ClusterUnknown
         | ReadError::TooMany(_)
         | ReadError::TooLarge
-        | ReadError::Unusable(_) => RefusalKind::ServiceUnavailable,
+        | ReadError::Unusable(_)
+        | ReadError::BadField(_) => RefusalKind::ServiceUnavailable,
     };
     Decision::refused(
         kind,

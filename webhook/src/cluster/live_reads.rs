@@ -5,44 +5,52 @@ use std::{sync::Arc, time::Duration};
 use hyper::{Request, header};
 use kube::{Client, client::Body};
 use serde::de::DeserializeOwned;
-use tokio::{
-    sync::Semaphore,
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 
 use super::{
     read_error::{ReadError, status},
+    shared_reads::SharedReads,
     subject::is_path_segment,
     versions::Versions,
 };
 use crate::{
-    body::{self, BufferedBody},
-    limits::{ANSWER_BYTES, ANSWERS_BYTES},
+    body::{self, BufferedBody, Pace},
+    buffers::Buffers,
+    limits::{ANSWER_BYTES, ANSWERS_BYTES, CONCURRENT_READS},
     metrics::Metrics,
 };
+
+/// What is read.
+type Target = (String, Projection);
+
+/// An answer, shared by the reviews that asked for it. An error of the API server is an answer too.
+type Answer = Result<Arc<BufferedBody>, ReadError>;
 
 /// The API server to read from, if there is one.
 #[derive(Clone)]
 pub(super) struct ApiServer {
-    pub(super) client: Option<Client>,
+    /// Or why there is none.
+    pub(super) client: Result<Client, ReadError>,
     pub(super) versions: Arc<Versions>,
-    /// The bytes that answers in memory may still take.
-    pub(super) free_bytes: Arc<Semaphore>,
+    /// The memory for answers.
+    pub(super) buffers: Arc<Buffers>,
+    reads: Arc<SharedReads<Target, Answer>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
 impl ApiServer {
-    pub(super) fn new(client: Option<Client>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(client: Result<Client, ReadError>, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
             versions: Arc::default(),
-            free_bytes: Arc::new(Semaphore::new(ANSWERS_BYTES)),
+            buffers: Buffers::new(ANSWERS_BYTES),
+            reads: Arc::new(SharedReads::new(CONCURRENT_READS)),
             metrics,
         }
     }
 
     pub(super) const fn has_access(&self) -> bool {
-        self.client.is_some()
+        self.client.is_ok()
     }
 
     pub(super) fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
@@ -60,7 +68,7 @@ pub(crate) struct LiveReads<'s> {
 }
 
 /// How much of an object the API server sends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Projection {
     Whole,
     /// Only metadata, of each member of a list: an object can take a megabyte, and its name takes a few bytes.
@@ -68,7 +76,7 @@ pub(super) enum Projection {
 }
 
 impl Projection {
-    const fn accept(self) -> &'static str {
+    pub(super) const fn accept(self) -> &'static str {
         match self {
             Self::Whole => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
@@ -90,7 +98,7 @@ impl LiveReads<'_> {
         version: &str,
         namespace: &str,
         name: &str,
-    ) -> Result<BufferedBody<'_>, ReadError> {
+    ) -> Result<Arc<BufferedBody>, ReadError> {
         if ![version, namespace, name].into_iter().all(is_path_segment) {
             return Err(ReadError::BadName);
         }
@@ -106,41 +114,51 @@ impl LiveReads<'_> {
         projection: Projection,
     ) -> Result<T, ReadError> {
         let answer = self.read(path, projection).await?;
-        serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::Unusable(error.to_string()))
+        serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::of_json(&error))
     }
 
     /// Reads a path of the API, and counts the read. Names in `path` must have passed [`is_path_segment`].
-    async fn read(&self, path: &str, projection: Projection) -> Result<BufferedBody<'_>, ReadError> {
-        let read = self.get(path, projection).await;
+    async fn read(&self, path: &str, projection: Projection) -> Result<Arc<BufferedBody>, ReadError> {
+        let target = (path.to_owned(), projection);
+        let read = async || match self.get(path, projection).await {
+            // Only this review's time is over.
+            Err(ReadError::TooSlow) => Err(ReadError::TooSlow),
+            answer => Ok(answer.map(Arc::new)),
+        };
+        let read = match &self.server.client {
+            Ok(_) => {
+                let shared = self.server.reads.get(&target, read);
+                let shared = time::timeout_at(self.deadline, shared).await;
+                shared.unwrap_or(Err(ReadError::TooSlow)).flatten()
+            }
+            // No timer: this needs no runtime.
+            Err(error) => Err(error.clone()),
+        };
         self.server
             .metrics
             .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
         read
     }
 
-    pub(super) async fn get(
-        &self,
-        path: &str,
-        projection: Projection,
-    ) -> Result<BufferedBody<'_>, ReadError> {
-        let client = self.server.client.as_ref().ok_or(ReadError::NoAccess)?;
+    pub(super) async fn get(&self, path: &str, projection: Projection) -> Result<BufferedBody, ReadError> {
         let request = Request::get(path)
             .header(header::ACCEPT, projection.accept())
             .body(Body::empty())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
+        self.send(path, request).await
+    }
+
+    pub(super) async fn send(&self, path: &str, request: Request<Body>) -> Result<BufferedBody, ReadError> {
+        let client = self.server.client.as_ref().map_err(Clone::clone)?;
         let answer = time::timeout_at(self.deadline, client.send(request))
             .await
             .map_err(|_| ReadError::TooSlow)?
             .map_err(|error| ReadError::of_request(&error))?;
         let code = answer.status();
-        let answer = body::read(
-            answer.into_body(),
-            ANSWER_BYTES,
-            self.deadline,
-            &self.server.free_bytes,
-        )
-        .await
-        .map_err(ReadError::of_body)?;
+        let (pace, buffer) = (Pace::until(self.deadline), self.server.buffers.open(None));
+        let answer = body::read(answer.into_body(), ANSWER_BYTES, pace, buffer)
+            .await
+            .map_err(ReadError::of_body)?;
         if code.is_success() {
             return Ok(answer);
         }

@@ -11,13 +11,18 @@ use crate::{
 };
 
 /// Why an object could not be read. Each message ends with what to do, if there is something to do.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub(crate) enum ReadError {
     #[error(
         "kcp-webhook has no API access; give it a service account or --kubeconfig, or set spec.replicas on the \
          object itself"
     )]
     NoAccess,
+    #[error(
+        "kcp-webhook reads other objects only for clients with a certificate of --client-ca-file; give one to the API \
+         server in its admission configuration, or set spec.replicas on the object itself"
+    )]
+    Unverified,
     #[error(
         "its API version, namespace or name is not valid in Kubernetes; use the name of an existing object"
     )]
@@ -40,13 +45,16 @@ pub(crate) enum ReadError {
     Failed(String),
     #[error("cannot use the API server's answer: {0}; correct the object first")]
     Unusable(String),
+    #[error("its {0} does not have the type that its kind requires; correct the object first")]
+    BadField(String),
 }
 
 impl ReadError {
     /// The error's class, for metrics and short warnings.
-    pub(super) const fn label(&self) -> &'static str {
+    pub(crate) const fn label(&self) -> &'static str {
         match self {
             Self::NoAccess => "no-access",
+            Self::Unverified => "unverified",
             Self::BadName => "bad-name",
             Self::NotFound => "not-found",
             Self::Forbidden(_) => "forbidden",
@@ -54,7 +62,7 @@ impl ReadError {
             Self::TooMany(_) => "too-many",
             Self::TooLarge => "too-large",
             Self::TooSlow => "timeout",
-            Self::Failed(_) | Self::Unusable(_) => "error",
+            Self::Failed(_) | Self::Unusable(_) | Self::BadField(_) => "error",
         }
     }
 
@@ -74,7 +82,7 @@ impl ReadError {
             BodyError::NoMemory => {
                 Self::Failed("other reviews use all memory reserved for answers".to_owned())
             }
-            BodyError::TooSlow => Self::TooSlow,
+            BodyError::TooSlow | BodyError::BelowRate => Self::TooSlow,
             BodyError::Broken(error) => Self::Failed(format!("cannot read the API server's answer: {error}")),
         }
     }
@@ -90,7 +98,13 @@ impl ReadError {
     }
 
     pub(super) fn of_json(error: &serde_json::Error) -> Self {
-        Self::Unusable(error.to_string())
+        // Its text quotes the value: it can be a secret.
+        Self::Unusable(format!(
+            "{:?} error at line {} column {}",
+            error.classify(),
+            error.line(),
+            error.column()
+        ))
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     read_error::{ReadError, status},
 };
 use crate::{
-    body::{self, BufferedBody},
+    body::{self, BufferedBody, Pace},
     limits::{ANSWER_BYTES, CACHED_OBJECTS, PAGE_OBJECTS},
     tasks::Tasks,
 };
@@ -214,7 +214,7 @@ impl<T: Cached> Watch<T> {
     }
 
     async fn open(&self, version: &str, resource_version: &str) -> Result<Lines<Body>, ReadError> {
-        let client = self.server.client.as_ref().ok_or(ReadError::NoAccess)?;
+        let client = self.server.client.as_ref().map_err(Clone::clone)?;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("watch", "true")
             .append_pair("allowWatchBookmarks", "true")
@@ -234,13 +234,8 @@ impl<T: Cached> Watch<T> {
         if code == StatusCode::OK {
             return Ok(Lines::new(answer.into_body()));
         }
-        let body = body::read(
-            answer.into_body(),
-            ANSWER_BYTES,
-            deadline,
-            &self.server.free_bytes,
-        )
-        .await;
+        let buffer = self.server.buffers.open(None);
+        let body = body::read(answer.into_body(), ANSWER_BYTES, Pace::until(deadline), buffer).await;
         let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
         Err(ReadError::of_status(&status(code, text)))
     }

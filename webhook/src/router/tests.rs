@@ -1,5 +1,8 @@
 mod bad_input;
+mod exemptions;
+mod overridden;
 mod properties;
+mod secrets;
 
 use std::{
     convert::Infallible,
@@ -12,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{
-    Chunks, admission, control_plane, phase, post, read, review, router, router_with, send,
+    Chunks, admission, caller, control_plane, phase, post, read, review, router, router_with, send,
 };
 
 /// A review without a request.
@@ -58,7 +61,7 @@ async fn accepts_only_posts_of_json_to_two_paths() {
             .header(header::CONTENT_TYPE, content_type)
             .body(Full::new(Bytes::from_static(NO_REQUEST)))
             .unwrap();
-        let (status, text) = read(router().answer(request, false).await).await;
+        let (status, text) = read(router().answer(request, &caller()).await).await;
         assert_eq!(
             (status.as_u16(), text.as_str()),
             (code, sentence),
@@ -75,7 +78,7 @@ async fn rejects_a_content_encoding() {
         .body(Full::new(Bytes::from_static(NO_REQUEST)))
         .unwrap();
     assert_eq!(
-        read(router().answer(request, false).await).await,
+        read(router().answer(request, &caller()).await).await,
         (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "send reviews without a content encoding\n".to_owned()
@@ -280,7 +283,7 @@ async fn rejects_a_body_above_the_limit() {
         .header(header::CONTENT_TYPE, "application/json")
         .body(Chunks(vec![Bytes::from_static(&[b' '; 400]); 3].into()))
         .unwrap();
-    let response = router.answer(request, false).await;
+    let response = router.answer(request, &caller()).await;
     assert_eq!(response.headers()[header::CONNECTION], "close");
     assert_eq!(read(response).await, too_large);
 }
@@ -293,7 +296,7 @@ async fn joins_the_chunks_of_a_body() {
         .header(header::CONTENT_TYPE, "application/json")
         .body(Chunks(chunks))
         .unwrap();
-    let (code, text) = read(router().answer(request, false).await).await;
+    let (code, text) = read(router().answer(request, &caller()).await).await;
     assert_eq!(code, StatusCode::OK);
     assert_eq!(
         text,
@@ -329,10 +332,10 @@ async fn times_out_on_a_body_that_does_not_arrive() {
         .body(Never)
         .unwrap();
     assert_eq!(
-        read(router().answer(request, false).await).await,
+        read(router().answer(request, &caller()).await).await,
         (
             StatusCode::REQUEST_TIMEOUT,
-            "the body did not arrive within 10 s\n".to_owned()
+            "the body arrived at less than 65536 bytes per second\n".to_owned()
         )
     );
 }
@@ -357,7 +360,7 @@ async fn rejects_requests_above_the_limits() {
     let request = Request::post("/validate")
         .body(Full::new(Bytes::from(body)))
         .unwrap();
-    let response = router().answer(request, true).await;
+    let response = router().answer(request, &Client::Refused).await;
     assert_eq!(response.headers()[header::CONNECTION], "close");
     assert_eq!(response.headers()[header::RETRY_AFTER], "1");
     assert_eq!(
@@ -378,7 +381,7 @@ async fn asks_clients_to_disconnect_while_draining() {
     ] {
         let metrics = Arc::new(Metrics::new());
         let router = Router::new(
-            admission(None, &metrics),
+            Admissions::for_all(admission(None, &metrics)),
             metrics,
             Limits::default(),
             phase(phase_now),
@@ -389,7 +392,7 @@ async fn asks_clients_to_disconnect_while_draining() {
                 review("CREATE", &control_plane(), &Value::Null).to_string(),
             )))
             .unwrap();
-        let response = router.answer(request, false).await;
+        let response = router.answer(request, &caller()).await;
         let connection = response.headers().get(header::CONNECTION);
         assert_eq!(
             connection.map(|value| value.to_str().unwrap()),
@@ -431,6 +434,53 @@ async fn counts_requests_decisions_and_rules() {
             "{line} is missing from:\n{text}"
         );
     }
+}
+
+/// A body that panics.
+struct Panics;
+
+impl Body for Panics {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("a panic for the test")
+    }
+}
+
+#[tokio::test]
+async fn answers_500_to_a_review_that_panics_and_counts_it() {
+    let router = router();
+    let request = Request::post("/validate")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Panics)
+        .unwrap();
+    let response = router.answer(request, &caller()).await;
+    assert_eq!(response.headers()[header::CONNECTION], "close");
+    assert_eq!(
+        read(response).await,
+        (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "kcp-webhook failed to review this write; report this as a bug, with the log of kcp-webhook\n"
+                .to_owned()
+        )
+    );
+    let text = router.metrics.encode().unwrap();
+    for line in [
+        "kcp_webhook_panics_total 1",
+        r#"controller_runtime_webhook_requests_total{webhook="/validate",code="500"} 1"#,
+        r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"} 0"#,
+    ] {
+        assert!(
+            text.lines().any(|present| present == line),
+            "{line} is missing from:\n{text}"
+        );
+    }
+    let review = review("CREATE", &control_plane(), &Value::Null);
+    assert_eq!(send(&router, "/validate", &review).await["allowed"], true);
 }
 
 /// A body that never comes.

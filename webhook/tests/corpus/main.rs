@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+mod costly;
 mod dictionary;
 #[path = "../../../tests/fuzz/oracles/mod.rs"]
 mod oracles;
@@ -67,6 +68,34 @@ fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
 #[test]
 fn reviews() {
     replay("review", oracles::review::holds);
+}
+
+/// Prints the slowest input of the corpus, and of a few made to be slow. No test asserts a speed.
+#[test]
+fn reports_the_slowest_review_by_byte() {
+    let mut costs: Vec<_> = seeds::seeds()
+        .into_iter()
+        .filter(|seed| seed.target == "review")
+        .map(|seed| (oracles::cost::Cost::of(&seed.content), seed.name))
+        .collect();
+    for entry in fs::read_dir(folder(CORPUS, "review")).unwrap() {
+        let file = entry.unwrap().path();
+        let cost = oracles::cost::Cost::of(&fs::read(&file).unwrap());
+        costs.push((cost, file.file_name().unwrap().to_string_lossy().into_owned()));
+    }
+    for (name, body) in costly::bodies() {
+        costs.push((oracles::cost::Cost::of(body.as_bytes()), name.to_owned()));
+    }
+    costs.sort_by_key(|(cost, _)| cost.per_byte());
+    for (cost, name) in costs.iter().rev().take(5) {
+        eprintln!(
+            "{:?} a byte: {name}, {} bytes in {:?}",
+            cost.per_byte(),
+            cost.bytes,
+            cost.cpu
+        );
+    }
+    assert!(costs.len() > 20, "{}", costs.len());
 }
 
 #[test]

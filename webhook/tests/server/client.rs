@@ -1,15 +1,21 @@
 //! A client that can misbehave: HTTP/1.1 by hand.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -58,19 +64,47 @@ pub(crate) async fn connect(
     secure(stream, ca, protocols).await
 }
 
+/// Connects with TLS from one of this host's addresses.
+pub(crate) async fn connect_from(
+    from: Ipv4Addr,
+    address: SocketAddr,
+    ca: &Path,
+) -> io::Result<Connection<TlsStream<TcpStream>>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(IpAddr::V4(from), 0))?;
+    let stream = soon(socket.connect(address)).await?;
+    secure(stream, ca, &["http/1.1"]).await
+}
+
+/// A client certificate and its key.
+pub(crate) type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
 /// Starts TLS. The server must have a certificate of the authority in `ca`.
 pub(crate) async fn secure(
     stream: TcpStream,
     ca: &Path,
     protocols: &[&str],
 ) -> io::Result<Connection<TlsStream<TcpStream>>> {
+    secure_as(None, stream, ca, protocols).await
+}
+
+/// Starts TLS with a client certificate.
+pub(crate) async fn secure_as(
+    identity: Option<Identity>,
+    stream: TcpStream,
+    ca: &Path,
+    protocols: &[&str],
+) -> io::Result<Connection<TlsStream<TcpStream>>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = protocols
         .iter()
         .map(|protocol| protocol.as_bytes().to_vec())
@@ -83,8 +117,7 @@ pub(crate) async fn secure(
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(crate) async fn send(&mut self, bytes: &str) {
-        soon(self.0.write_all(bytes.as_bytes())).await.unwrap();
-        soon(self.0.flush()).await.unwrap();
+        self.try_send(bytes).await.unwrap();
     }
 
     /// The head of a request with a body of `length` bytes.
@@ -113,7 +146,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.try_answer().await.unwrap()
     }
 
-    async fn try_answer(&mut self) -> io::Result<Answer> {
+    pub(crate) async fn try_send(&mut self, bytes: &str) -> io::Result<()> {
+        soon(self.0.write_all(bytes.as_bytes())).await?;
+        soon(self.0.flush()).await
+    }
+
+    pub(crate) async fn try_answer(&mut self) -> io::Result<Answer> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(soon(self.0.read_u8()).await?);

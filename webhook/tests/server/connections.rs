@@ -1,6 +1,11 @@
 //! TLS, HTTP, and the limits on one client.
 
-use std::{convert::Infallible, future::pending, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    io::{Read as _, Write as _},
+    time::Duration,
+};
 
 use kcp_webhook::Limits;
 use tokio::{
@@ -271,7 +276,7 @@ async fn answers_503_above_the_connection_limit_and_then_closes_connections() {
 }
 
 #[tokio::test]
-async fn rejects_reviews_above_the_limit_until_one_ends() {
+async fn a_review_counts_only_once_its_body_has_arrived() {
     let server = Running::start(Limits {
         reviews: 1,
         ..Limits::default()
@@ -285,17 +290,62 @@ async fn rejects_reviews_above_the_limit_until_one_ends() {
             "1",
         )
         .await;
-    assert_eq!(
-        server.connect().await.review().await,
-        Answer {
-            code: 503,
-            closes: false,
-            body: "too many reviews are in progress; try again\n".to_owned()
-        }
-    );
+    assert_eq!(server.connect().await.review().await, Answer::allowed(false));
     slow.send(REVIEW).await;
     assert_eq!(slow.answer().await, Answer::allowed(false));
+}
+
+#[tokio::test]
+async fn answers_408_to_a_body_below_the_rate() {
+    let server = Running::start(Limits {
+        body_rate: 1_000_000,
+        body_grace: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut connection = server.connect().await;
+    connection.send_head("/validate", 1024 * 1024).await;
+    assert_eq!(
+        Dripping::new(connection).answer().await,
+        Answer {
+            code: 408,
+            closes: true,
+            body: "the body arrived at less than 1000000 bytes per second\n".to_owned()
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_connection_without_an_answer_gives_way_to_a_new_one() {
+    let server = Running::start(Limits {
+        connections: 2,
+        ..Limits::default()
+    })
+    .await;
+    let mut kept = server.connect().await;
+    assert_eq!(kept.review().await, Answer::allowed(false));
+    let mut waiting = server.connect().await;
+    waiting.send_head("/validate", REVIEW.len()).await;
+    server.until_metric("kcp_webhook_connections", "2").await;
     assert_eq!(server.connect().await.review().await, Answer::allowed(false));
+    waiting.ends().await;
+    assert_eq!(server.metric("kcp_webhook_connections_evicted_total").await, "1");
+    assert_eq!(kept.review().await, Answer::allowed(false));
+}
+
+/// The test's thread is the server's thread for reviews, and this blocks it.
+#[tokio::test]
+async fn a_probe_is_answered_while_the_threads_for_reviews_are_busy() {
+    let server = Running::start(Limits::default()).await;
+    assert_eq!(server.connect().await.review().await, Answer::allowed(false));
+    let mut probe = std::net::TcpStream::connect(server.health).unwrap();
+    probe.set_read_timeout(Some(crate::client::DEADLINE)).unwrap();
+    probe
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = [0; 12];
+    probe.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 #[tokio::test]

@@ -7,8 +7,10 @@
 )]
 
 mod client;
+mod client_certificates;
 mod connections;
 mod faulty_clients;
+mod hostile_clients;
 mod memory;
 mod process;
 mod reload;

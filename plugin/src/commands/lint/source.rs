@@ -57,11 +57,17 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
             if recursive {
                 search(&path, recursive, found)?;
             }
-        } else if is_manifest(&path) && !path.is_dir() {
+        } else if is_manifest(&path) && !is_special(&path) {
             found.push(path);
         }
     }
     Ok(())
+}
+
+/// A folder, or something whose content never ends or never comes, such as a named pipe. A link that leads nowhere is left to
+/// say so when it is read.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -115,6 +121,18 @@ mod tests {
         for recursive in [false, true] {
             assert_eq!(files(root, recursive).unwrap(), expected);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_named_pipe_is_no_manifest() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        mknodat(CWD, root.join("pipe.yaml"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        fs::write(root.join("a.yaml"), "").unwrap();
+        assert_eq!(files(root, false).unwrap(), [root.join("a.yaml")]);
     }
 
     #[test]

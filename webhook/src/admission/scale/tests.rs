@@ -160,7 +160,7 @@ async fn refuses_when_the_answer_is_not_a_control_plane() {
     assert_eq!(response["status"]["code"], 503);
     assert_eq!(
         response["status"]["message"],
-        "cannot check the scale of KubeadmControlPlane \"example\": cannot use the API server's answer: spec.replicas: found a list, expected an integer; correct the object first"
+        "cannot check the scale of KubeadmControlPlane \"example\": its spec.replicas does not have the type that its kind requires; correct the object first"
     );
 }
 

@@ -236,3 +236,25 @@ async fn warns_of_objects_that_cannot_be_read() {
         ]
     );
 }
+
+#[tokio::test]
+async fn concurrent_reviews_share_their_live_reads() {
+    const REVIEWS: usize = 50;
+    let mut object = control_plane();
+    object["metadata"]["resourceVersion"] = json!("8");
+    let (admission, requested) = server(&[], &[object]);
+    let admission = Arc::new(admission);
+    let mut reviews = tokio::task::JoinSet::new();
+    for _ in 0..REVIEWS {
+        let admission = admission.clone();
+        reviews.spawn(async move {
+            let text = scale_at("7").to_string();
+            let request = review::read(text.as_bytes()).unwrap();
+            let decision = admission.decide(Hook::Validate, &request).await;
+            matches!(decision.verdict, Verdict::Allowed)
+        });
+    }
+    assert_eq!(reviews.join_all().await, [true; REVIEWS]);
+    // The first one reads, and the others share the next read.
+    assert!(requested.lock().unwrap().len() <= 3, "{requested:?}");
+}

@@ -1,0 +1,221 @@
+//! The memory for bodies. When it is short, an incomplete body gives way: the one that has held the most bytes for the
+//! longest time. So a client that sends slowly cannot keep the memory from a client that sends at once.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::limits::Limits;
+
+/// The bodies in memory, and the limits on them.
+pub(crate) struct Buffers {
+    limit: usize,
+    per_peer: Option<PerPeer>,
+    held: Mutex<Held>,
+    /// Bodies that gave way.
+    evicted: Counter,
+}
+
+/// The limits on the bodies of one peer.
+struct PerPeer {
+    bytes: usize,
+    bytes_if_proven: usize,
+    grace: Duration,
+}
+
+#[derive(Default)]
+struct Held {
+    bytes: usize,
+    next: u64,
+    bodies: BTreeMap<u64, Body>,
+}
+
+/// One body.
+struct Body {
+    sender: Option<Sender>,
+    bytes: usize,
+    since: Instant,
+    complete: bool,
+    gives_way: Arc<Notify>,
+}
+
+/// The client that sends a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) peer: IpAddr,
+    /// Whether a review on the connection has been answered, or the API server's certificate was verified.
+    pub(crate) proven: bool,
+}
+
+/// The memory does not suffice for a body, and no other body gives way.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
+
+impl Buffers {
+    /// Memory for bodies that never give way, such as answers of the API server.
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            per_peer: None,
+            held: Mutex::default(),
+            evicted: Counter::default(),
+        })
+    }
+
+    /// Memory for the bodies of clients.
+    pub(crate) fn for_clients(limits: &Limits, evicted: Counter) -> Arc<Self> {
+        Arc::new(Self {
+            limit: limits.buffered_bytes,
+            per_peer: Some(PerPeer {
+                bytes: limits.buffered_bytes_per_peer,
+                bytes_if_proven: limits.buffered_bytes_per_proven_peer,
+                grace: limits.peer_grace,
+            }),
+            held: Mutex::default(),
+            evicted,
+        })
+    }
+
+    /// An empty buffer. A body without a sender never gives way.
+    pub(crate) fn open(self: &Arc<Self>, sender: Option<Sender>) -> Buffer {
+        let gives_way = Arc::new(Notify::new());
+        let mut held = self.held();
+        let id = held.next;
+        held.next += 1;
+        held.bodies.insert(
+            id,
+            Body {
+                sender,
+                bytes: 0,
+                since: Instant::now(),
+                complete: false,
+                gives_way: gives_way.clone(),
+            },
+        );
+        drop(held);
+        Buffer {
+            buffers: self.clone(),
+            id,
+            gives_way,
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grow(&self, id: u64, bytes: usize) -> Result<(), NoMemory> {
+        let now = Instant::now();
+        let mut held = self.held();
+        let Some(body) = held.bodies.get_mut(&id) else {
+            return Err(NoMemory);
+        };
+        body.bytes += bytes;
+        let sender = body.sender;
+        held.bytes += bytes;
+        loop {
+            let slowest = if held.bytes > self.limit {
+                held.slowest(now, |_| true)
+            } else if let Some((per_peer, sender)) = self.exceeded(&held, sender) {
+                let old = |body: &Body| now.duration_since(body.since) >= per_peer.grace;
+                let slowest = held.slowest(now, |body| is_of(body, sender) && old(body));
+                if slowest.is_none() {
+                    return Ok(());
+                }
+                slowest
+            } else {
+                return Ok(());
+            };
+            match slowest.filter(|slowest| *slowest != id) {
+                Some(slowest) => {
+                    held.remove(slowest, |body| body.gives_way.notify_one());
+                    self.evicted.inc();
+                }
+                None => return Err(NoMemory),
+            }
+        }
+    }
+
+    /// The limits of the sender, if its bodies exceed them.
+    fn exceeded(&self, held: &Held, sender: Option<Sender>) -> Option<(&PerPeer, Sender)> {
+        let (per_peer, sender) = (self.per_peer.as_ref()?, sender?);
+        let limit = if sender.proven {
+            per_peer.bytes_if_proven
+        } else {
+            per_peer.bytes
+        };
+        let of_sender = held.bodies.values().filter(|body| is_of(body, sender));
+        (of_sender.map(|body| body.bytes).sum::<usize>() > limit).then_some((per_peer, sender))
+    }
+}
+
+/// Whether a body counts against the same limit as the sender's.
+fn is_of(body: &Body, sender: Sender) -> bool {
+    body.sender
+        .is_some_and(|other| other.peer == sender.peer && (sender.proven || !other.proven))
+}
+
+impl Held {
+    /// The incomplete body that has held the most bytes for the longest time.
+    fn slowest(&self, now: Instant, filter: impl Fn(&Body) -> bool) -> Option<u64> {
+        let may_give_way =
+            |(_, body): &(&u64, &Body)| body.sender.is_some() && !body.complete && filter(body);
+        let cost = |(_, body): &(&u64, &Body)| {
+            let bytes = body.bytes as u128;
+            (bytes * now.duration_since(body.since).as_millis(), bytes)
+        };
+        self.bodies
+            .iter()
+            .filter(may_give_way)
+            .max_by_key(cost)
+            .map(|(id, _)| *id)
+    }
+
+    fn remove(&mut self, id: u64, removed: impl FnOnce(&Body)) {
+        if let Some(body) = self.bodies.remove(&id) {
+            self.bytes -= body.bytes;
+            removed(&body);
+        }
+    }
+}
+
+/// The memory of one body. Dropping it frees the memory.
+pub(crate) struct Buffer {
+    buffers: Arc<Buffers>,
+    id: u64,
+    gives_way: Arc<Notify>,
+}
+
+impl Buffer {
+    /// Counts further bytes.
+    pub(crate) fn grow(&self, bytes: usize) -> Result<(), NoMemory> {
+        self.buffers.grow(self.id, bytes)
+    }
+
+    /// A complete body no longer gives way.
+    pub(crate) fn complete(&self) {
+        if let Some(body) = self.buffers.held().bodies.get_mut(&self.id) {
+            body.complete = true;
+        }
+    }
+
+    /// Waits until the body must give way to others.
+    pub(crate) async fn gives_way(&self) {
+        self.gives_way.notified().await;
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.buffers.held().remove(self.id, |_| {});
+    }
+}
+
+#[cfg(test)]
+mod tests;

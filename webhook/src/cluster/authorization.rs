@@ -1,0 +1,70 @@
+//! Asks the API server what a user may do, and for the labels of a namespace, by which a configuration can exempt writes.
+
+use std::collections::BTreeMap;
+
+use hyper::{Request, header};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    live_reads::{LiveReads, Projection},
+    read_error::ReadError,
+    subject::is_path_segment,
+};
+
+const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+#[derive(Default, Deserialize)]
+struct Namespace {
+    #[serde(default)]
+    metadata: NamespaceMetadata,
+}
+
+#[derive(Default, Deserialize)]
+struct NamespaceMetadata {
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct SubjectAccessReview {
+    status: AccessStatus,
+}
+
+#[derive(Deserialize)]
+struct AccessStatus {
+    #[serde(default)]
+    allowed: bool,
+}
+
+impl LiveReads<'_> {
+    pub(crate) async fn namespace_labels(
+        &self,
+        namespace: &str,
+    ) -> Result<BTreeMap<String, String>, ReadError> {
+        if !is_path_segment(namespace) {
+            return Err(ReadError::BadName);
+        }
+        let path = format!("/api/v1/namespaces/{namespace}");
+        let namespace: Namespace = self.object(&path, Projection::Whole).await?;
+        Ok(namespace.metadata.labels.unwrap_or_default())
+    }
+
+    /// Whether the API server allows what the `spec` of a `SubjectAccessReview` describes.
+    pub(crate) async fn allows(&self, spec: &Value) -> Result<bool, ReadError> {
+        let review = serde_json::json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec
+        });
+        let request = Request::post(PATH)
+            .header(header::ACCEPT, Projection::Whole.accept())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(review.to_string().into_bytes()))
+            .map_err(|error| ReadError::Failed(error.to_string()))?;
+        let answer = self.send(PATH, request).await?;
+        let review: SubjectAccessReview =
+            serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::of_json(&error))?;
+        Ok(review.status.allowed)
+    }
+}

@@ -1,0 +1,50 @@
+//! Catches panics, so that one review does not take its connection with it.
+
+use std::{
+    future::poll_fn,
+    panic::{self, AssertUnwindSafe},
+    pin::pin,
+    task::Poll,
+};
+
+use tracing::error;
+
+/// A future panicked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Panicked;
+
+/// Runs a future until it ends or panics.
+pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
+    let mut future = pin!(future);
+    poll_fn(
+        |cx| match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        },
+    )
+    .await
+}
+
+/// Logs where a panic happens, and not its message, which can quote what a client sent.
+pub(crate) fn log_without_message() {
+    panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        error!(location, "panicked; report this as a bug");
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn returns_the_output_or_the_panic() {
+        assert_eq!(caught(async { 7 }).await, Ok(7));
+        let panics = async {
+            tokio::task::yield_now().await;
+            panic!("a panic for the test");
+        };
+        assert_eq!(caught(panics).await, Err::<(), _>(Panicked));
+    }
+}

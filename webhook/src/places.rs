@@ -1,0 +1,189 @@
+//! The connections that are open, and which of them gives way to a new one.
+//!
+//! A connection is proven once a review on it was answered, or once the API server's certificate was verified. A client can
+//! open connections and then send nothing, or slowly. Such connections stay unproven, so they give way, and proven ones stay.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::limits::Limits;
+
+/// The open connections of a listener.
+pub(crate) struct Places {
+    limits: Limits,
+    open: Mutex<Open>,
+    /// Connections that gave way.
+    evicted: Counter,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    /// The oldest connection first.
+    connections: BTreeMap<u64, Connection>,
+}
+
+struct Connection {
+    peer: IpAddr,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Since when the server waits for a request. Before that, the client may be waiting for the server's handshake.
+    waits_since: OnceLock<Instant>,
+    proven: AtomicBool,
+    gives_way: Notify,
+}
+
+impl Places {
+    pub(crate) fn new(limits: &Limits, evicted: Counter) -> Arc<Self> {
+        Arc::new(Self {
+            limits: limits.clone(),
+            open: Mutex::default(),
+            evicted,
+        })
+    }
+
+    /// Takes a place for a new connection. Returns `None` if there is none, and no other connection gives way.
+    pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        // An IPv4 client of a socket for both families is the same peer as on a socket for IPv4.
+        let peer = peer.to_canonical();
+        let mut open = self.open();
+        let now = Instant::now();
+        let unanswered = open
+            .of(peer)
+            .filter(|connection| connection.is_waiting() && connection.waits_for(now).is_some())
+            .count();
+        let gives_way = if open.connections.len() >= self.limits.connections {
+            Some(open.longest_waiting(open.most_waiting()?, now)?)
+        } else if open.of(peer).count() >= self.limits.connections_per_peer {
+            Some(open.longest_waiting(peer, now)?)
+        } else if unanswered >= self.limits.waiting_connections_per_peer {
+            let is_old = |id: &u64| {
+                let connection = open.connections.get(id);
+                let waits = connection.and_then(|connection| connection.waits_for(now));
+                waits.is_some_and(|waits| waits >= self.limits.peer_grace)
+            };
+            open.longest_waiting(peer, now).filter(is_old)
+        } else {
+            None
+        };
+        if let Some(connection) = gives_way.and_then(|id| open.connections.remove(&id)) {
+            connection.state.gives_way.notify_one();
+            self.evicted.inc();
+        }
+        let (id, state) = (open.next, Arc::<State>::default());
+        open.next += 1;
+        open.connections.insert(
+            id,
+            Connection {
+                peer,
+                state: state.clone(),
+            },
+        );
+        drop(open);
+        Some(Place {
+            places: self.clone(),
+            id,
+            peer,
+            state,
+        })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    fn is_waiting(&self) -> bool {
+        !self.state.proven.load(Relaxed)
+    }
+
+    /// For how long the server has waited for a request.
+    fn waits_for(&self, now: Instant) -> Option<Duration> {
+        Some(now.duration_since(*self.state.waits_since.get()?))
+    }
+}
+
+impl Open {
+    fn of(&self, peer: IpAddr) -> impl Iterator<Item = &Connection> {
+        let connections = self.connections.values();
+        connections.filter(move |connection| connection.peer == peer)
+    }
+
+    /// The peer with the most waiting connections.
+    fn most_waiting(&self) -> Option<IpAddr> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for connection in self.connections.values().filter(|it| it.is_waiting()) {
+            *counts.entry(connection.peer).or_default() += 1;
+        }
+        counts
+            .into_iter()
+            .max_by_key(|(_, count)| *count)
+            .map(|(peer, _)| peer)
+    }
+
+    /// The connection that the server has waited for longest, or else the oldest one in its handshake.
+    fn longest_waiting(&self, peer: IpAddr, now: Instant) -> Option<u64> {
+        let connections = self.connections.iter();
+        connections
+            .filter(|(_, connection)| connection.peer == peer && connection.is_waiting())
+            .max_by_key(|(id, connection)| (connection.waits_for(now), Reverse(**id)))
+            .map(|(id, _)| *id)
+    }
+}
+
+/// The place of one connection. Dropping it frees the place.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    id: u64,
+    peer: IpAddr,
+    state: Arc<State>,
+}
+
+impl Place {
+    pub(crate) const fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    pub(crate) fn is_proven(&self) -> bool {
+        self.state.proven.load(Relaxed)
+    }
+
+    /// From now on, the server waits for a request.
+    pub(crate) fn ready(&self) {
+        self.state.waits_since.get_or_init(Instant::now);
+    }
+
+    /// The connection no longer gives way.
+    pub(crate) fn prove(&self) {
+        self.state.proven.store(true, Relaxed);
+    }
+
+    /// Waits until the connection must give way to another.
+    pub(crate) async fn gives_way(&self) {
+        self.state.gives_way.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.open().connections.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

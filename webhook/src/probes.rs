@@ -1,0 +1,39 @@
+//! Serves the health port on a thread of its own: a probe must be answered while every thread for reviews is busy, or the
+//! kubelet restarts the server.
+
+use std::{io, thread};
+
+use tokio::{net::TcpListener, runtime, sync::oneshot};
+
+use crate::{handle::Handle, listener::Listener, tasks::Tasks};
+
+/// Starts the thread, and a task that ends when the thread does. The thread ends when the task is aborted.
+pub(crate) fn spawn<H: Handle>(
+    tasks: &mut Tasks,
+    socket: TcpListener,
+    listener: Listener<H>,
+) -> io::Result<()> {
+    let socket = socket.into_std()?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (running, ended) = oneshot::channel::<()>();
+    thread::Builder::new().name("probes".to_owned()).spawn(move || {
+        // Dropped when the thread ends, by a panic too.
+        let _running = running;
+        runtime.block_on(async {
+            let Ok(socket) = TcpListener::from_std(socket) else {
+                return;
+            };
+            tokio::select! {
+                () = listener.run(socket) => {}
+                _ = stopped => {}
+            }
+        });
+    })?;
+    tasks.spawn("probes", async move {
+        let _stop = stop;
+        // Nothing is sent.
+        _ = ended.await;
+    });
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! The certificate authorities of clients, reloaded from a file.
+//!
+//! A client without a certificate may connect: the router decides what it gets. A certificate of another authority fails the
+//! handshake.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, UnixTime,
+        pem::{self, PemObject},
+    },
+    server::{
+        VerifierBuilderError, WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use thiserror::Error;
+use tokio::time::{self, MissedTickBehavior};
+use tracing::{info, warn};
+
+use crate::metrics::Metrics;
+
+/// Why the authorities of clients cannot be used.
+#[derive(Debug, Error)]
+pub enum ClientCaError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The file has no valid PEM certificate.
+    #[error("{} does not contain PEM certificates: {error}", path.display())]
+    NotPem {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: pem::Error,
+    },
+    /// A certificate is no authority.
+    #[error("cannot use a certificate in {} as a certificate authority: {error}", path.display())]
+    BadCertificate {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: rustls::Error,
+    },
+    /// The file has no certificate.
+    #[error("cannot use the certificates in {}: {error}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: VerifierBuilderError,
+    },
+}
+
+/// Verifies client certificates with the current authorities.
+pub(crate) struct ClientCa {
+    file: PathBuf,
+    current: ArcSwap<Verifier>,
+    /// The content of the file at the last reload, valid or not.
+    content: Mutex<Vec<u8>>,
+    metrics: Arc<Metrics>,
+}
+
+/// Sized, because [`ArcSwap`] holds no trait objects.
+struct Verifier(Arc<dyn ClientCertVerifier>);
+
+impl ClientCa {
+    pub(crate) fn load(file: &Path, metrics: Arc<Metrics>) -> Result<Self, ClientCaError> {
+        let content = read(file)?;
+        let current = verifier(file, &content)?;
+        Ok(Self {
+            file: file.to_owned(),
+            current: ArcSwap::from_pointee(current),
+            content: Mutex::new(content),
+            metrics,
+        })
+    }
+
+    /// Reloads the file every `interval`, forever. Open connections stay as they are.
+    pub(crate) async fn reload_periodically(&self, interval: Duration) {
+        // An interval of zero panics.
+        let mut ticks = time::interval(interval.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.reload();
+        }
+    }
+
+    fn reload(&self) {
+        let reloaded = read(&self.file).and_then(|content| {
+            let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+            if *last == content {
+                return Ok(None);
+            }
+            // An invalid file is reported once, and tried again when it changes.
+            *last = content;
+            verifier(&self.file, &last).map(Some)
+        });
+        match reloaded {
+            Ok(None) => {}
+            Ok(Some(current)) => {
+                self.current.store(Arc::new(current));
+                self.metrics.certificate_reads.inc();
+                info!(file = %self.file.display(), "reloaded the certificate authorities of clients");
+            }
+            Err(error) => {
+                self.metrics.certificate_errors.inc();
+                warn!(%error, "cannot reload the certificate authorities of clients; still using the previous ones");
+            }
+        }
+    }
+
+    fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        self.current.load().0.clone()
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ClientCaError> {
+    fs::read(path).map_err(|error| ClientCaError::Unreadable {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn verifier(path: &Path, content: &[u8]) -> Result<Verifier, ClientCaError> {
+    let not_pem = |error| ClientCaError::NotPem {
+        path: path.to_owned(),
+        error,
+    };
+    let certificates = CertificateDer::pem_slice_iter(content).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(not_pem)?;
+    if certificates.is_empty() {
+        return Err(not_pem(pem::Error::NoItemsFound));
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots
+            .add(certificate)
+            .map_err(|error| ClientCaError::BadCertificate {
+                path: path.to_owned(),
+                error,
+            })?;
+    }
+    let provider = Arc::new(ring::default_provider());
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .allow_unauthenticated()
+        .build()
+        .map(Verifier)
+        .map_err(|error| ClientCaError::Unusable {
+            path: path.to_owned(),
+            error,
+        })
+}
+
+impl fmt::Debug for ClientCa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCa")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientCertVerifier for ClientCa {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// No hints: they would have to outlive a reload. Go's client sends its certificate without them.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.verifier().verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier().verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier().verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier().supported_verify_schemes()
+    }
+}

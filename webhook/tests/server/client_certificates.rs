@@ -1,0 +1,117 @@
+//! With --client-ca-file, only a client with a certificate gets reads of other objects.
+
+use std::fs;
+
+use kcp_webhook::Limits;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use tokio::net::TcpStream;
+
+use crate::{
+    client::{Answer, Identity, secure_as, soon},
+    running::Running,
+};
+
+/// A scale needs the control plane, which the server would have to read.
+const SCALE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","resource":{"group":"controlplane.cluster.x-k8s.io","version":"v1beta2","resource":"kubeadmcontrolplanes"},"subResource":"scale","name":"example","namespace":"default","operation":"UPDATE","object":{"spec":{"replicas":3}}}}"#;
+
+/// The server has no API access, so this is what a client with reads gets.
+const READS: &str = "kcp-webhook has no API access";
+const NO_READS: &str =
+    "kcp-webhook reads other objects only for clients with a certificate of --client-ca-file";
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Issuer {
+    let mut parameters = CertificateParams::default();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn identity(issuer: &Issuer) -> Identity {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::default().signed_by(&key, issuer).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    (certificate.der().clone(), key)
+}
+
+async fn server(issuer: &Issuer) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client-ca.crt");
+    fs::write(&file, issuer.pem()).unwrap();
+    let running = Running::start_with(Limits::default(), |arguments| {
+        arguments.client_ca_file = Some(file);
+    })
+    .await;
+    // The server keeps what it has loaded.
+    drop(folder);
+    running
+}
+
+/// The answer to a scale, or the error of the connection.
+async fn scale(server: &Running, identity: Option<Identity>) -> std::io::Result<String> {
+    let stream = soon(TcpStream::connect(server.secure)).await?;
+    let ca = server.certificates.path("ca.crt");
+    let mut connection = secure_as(identity, stream, &ca, &["http/1.1"]).await?;
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        SCALE.len()
+    );
+    connection.try_send(&head).await?;
+    connection.try_send(SCALE).await?;
+    let Answer { code, body, .. } = connection.try_answer().await?;
+    assert_eq!(code, 200, "{body}");
+    Ok(body)
+}
+
+#[tokio::test]
+async fn only_a_client_with_a_certificate_gets_reads() {
+    let issuer = authority();
+    let server = server(&issuer).await;
+    let verified = scale(&server, Some(identity(&issuer))).await.unwrap();
+    assert!(verified.contains(READS), "{verified}");
+    let unverified = scale(&server, None).await.unwrap();
+    assert!(unverified.contains(NO_READS), "{unverified}");
+    // What needs no other object is answered as for all.
+    assert_eq!(server.connect().await.review().await, Answer::allowed(false));
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_gets_no_answer() {
+    let server = server(&authority()).await;
+    assert!(scale(&server, Some(identity(&authority()))).await.is_err());
+    server
+        .until_metric("kcp_webhook_tls_handshake_errors_total", "1")
+        .await;
+}
+
+#[tokio::test]
+async fn without_the_flag_every_client_gets_reads() {
+    let server = Running::start(Limits::default()).await;
+    let answer = scale(&server, None).await.unwrap();
+    assert!(answer.contains(READS), "{answer}");
+}
+
+#[tokio::test]
+async fn reads_new_authorities() {
+    let (old, new) = (authority(), authority());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client-ca.crt");
+    fs::write(&file, old.pem()).unwrap();
+    let server = Running::start_with(Limits::default(), |arguments| {
+        arguments.client_ca_file = Some(file.clone());
+    })
+    .await;
+    assert!(scale(&server, Some(identity(&new))).await.is_err());
+    fs::write(&file, new.pem()).unwrap();
+    server
+        .until_metric("certwatcher_read_certificate_total", "2")
+        .await;
+    assert!(
+        scale(&server, Some(identity(&new)))
+            .await
+            .unwrap()
+            .contains(READS)
+    );
+    assert!(scale(&server, Some(identity(&old))).await.is_err());
+}

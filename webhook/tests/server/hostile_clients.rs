@@ -1,0 +1,184 @@
+//! Clients that send slowly do not keep others from a review.
+
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use kcp_webhook::Limits;
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    sync::Semaphore,
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tokio_rustls::client::TlsStream;
+
+use crate::{
+    client::{Answer, Connection, DEADLINE, REVIEW, connect},
+    running::Running,
+};
+
+const SLOW_SENDERS: usize = 256;
+const SLOW_BODIES: usize = 10;
+const LARGEST: usize = 7 * 1024 * 1024;
+
+/// Good reviews per second, and for how long: longer than the time limit of a body.
+const RATE: u32 = 200;
+const UNDISTURBED: Duration = Duration::from_secs(2);
+const DISTURBED: Duration = Duration::from_secs(11);
+
+/// The interval at which a slow client sends something.
+const PACE: Duration = Duration::from_millis(250);
+/// Slow, but not below the slowest rate that the server accepts.
+const SLOW_BODY: Slowness = Slowness {
+    length: LARGEST,
+    step: LARGEST / 60,
+};
+const SLOW_SENDER: Slowness = Slowness {
+    length: REVIEW.len(),
+    step: 1,
+};
+/// How often a slow client connects again.
+const RENEWED: Duration = Duration::from_secs(5);
+
+/// The writes that an API server serves at one time (k8s.io/apiserver, `pkg/server/config.go`,
+/// `MaxMutatingRequestsInFlight`).
+const IN_FLIGHT: usize = 200;
+
+#[derive(Clone)]
+struct Target {
+    address: SocketAddr,
+    ca: PathBuf,
+}
+
+impl Target {
+    async fn connect(&self) -> std::io::Result<Connection<TlsStream<TcpStream>>> {
+        connect(self.address, &self.ca, &["http/1.1"]).await
+    }
+}
+
+/// How a slow client sends a body.
+#[derive(Clone, Copy)]
+struct Slowness {
+    length: usize,
+    /// Bytes that it sends every [`PACE`].
+    step: usize,
+}
+
+/// Sends a body slowly. Begins again every [`RENEWED`], after the server had enough.
+async fn slowly(target: Target, slowness: Slowness, opened: Arc<AtomicU64>) {
+    let Slowness { length, step } = slowness;
+    let mut renewals = time::interval(RENEWED);
+    renewals.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    loop {
+        renewals.tick().await;
+        let attempt = async {
+            let mut connection = target.connect().await?;
+            let head = format!(
+                "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                 Content-Length: {length}\r\n\r\n"
+            );
+            connection.0.write_all(head.as_bytes()).await?;
+            opened.fetch_add(1, Relaxed);
+            let mut pace = time::interval(PACE);
+            for _ in 0..length / step {
+                pace.tick().await;
+                connection.0.write_all(&vec![b' '; step]).await?;
+                connection.0.flush().await?;
+            }
+            std::io::Result::Ok(())
+        };
+        // The server closes the connection of a slow client.
+        _ = attempt.await;
+    }
+}
+
+type Idle = Arc<Mutex<Vec<Connection<TlsStream<TcpStream>>>>>;
+
+/// Sends good reviews at a steady rate. Returns all answers but the right one, and the latencies in order.
+async fn good_reviews(target: &Target, duration: Duration) -> (Vec<Answer>, Vec<Duration>) {
+    let idle = Idle::default();
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let mut running = JoinSet::new();
+    let started = Instant::now();
+    let mut ticks = time::interval(Duration::from_secs(1) / RATE);
+    while started.elapsed() < duration {
+        ticks.tick().await;
+        let (idle, target, in_flight) = (idle.clone(), target.clone(), in_flight.clone());
+        running.spawn(async move {
+            let sent = Instant::now();
+            let _permit = in_flight.acquire().await.unwrap();
+            let kept = idle.lock().unwrap().pop();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => target.connect().await.unwrap(),
+            };
+            let answer = connection.review().await;
+            idle.lock().unwrap().push(connection);
+            (answer, sent.elapsed())
+        });
+    }
+    let (answers, mut latencies): (Vec<_>, Vec<_>) = running.join_all().await.into_iter().unzip();
+    latencies.sort_unstable();
+    let bad = answers
+        .into_iter()
+        .filter(|answer| *answer != Answer::allowed(false));
+    (bad.collect(), latencies)
+}
+
+fn p99(latencies: &[Duration]) -> Duration {
+    latencies[latencies.len() * 99 / 100]
+}
+
+/// The slow clients are at the API server's own address, where no limit on an address protects it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_review_is_refused_beside_slow_clients_at_the_same_address() {
+    // Handshakes take long on a machine that is busy with other tests.
+    let server = Running::start(Limits {
+        handshake: DEADLINE * 3,
+        ..Limits::default()
+    })
+    .await;
+    let target = Target {
+        address: server.secure,
+        ca: server.certificates.path("ca.crt"),
+    };
+    let (refused, undisturbed) = good_reviews(&target, UNDISTURBED).await;
+    assert_eq!(refused, []);
+
+    let opened = Arc::new(AtomicU64::new(0));
+    let mut hostile = JoinSet::new();
+    for number in 0..SLOW_SENDERS + SLOW_BODIES {
+        let slowness = if number < SLOW_BODIES {
+            SLOW_BODY
+        } else {
+            SLOW_SENDER
+        };
+        hostile.spawn(slowly(target.clone(), slowness, opened.clone()));
+    }
+    let (refused, disturbed) = good_reviews(&target, DISTURBED).await;
+    let counted = async |what: &str| server.metric(&format!("kcp_webhook_{what}_total")).await;
+    let report = format!(
+        "{} good reviews beside {} slow requests: {} refused; p99 {:.1} ms, undisturbed {:.1} ms; gave way: {} connections, \
+         {} bodies\n",
+        disturbed.len(),
+        opened.load(Relaxed),
+        refused.len(),
+        p99(&disturbed).as_secs_f64() * 1e3,
+        p99(&undisturbed).as_secs_f64() * 1e3,
+        counted("connections_evicted").await,
+        counted("bodies_evicted").await,
+    );
+    // libtest captures what tests print, but everyone should see the figures.
+    std::io::stderr().write_all(report.as_bytes()).unwrap();
+    assert_eq!(refused, []);
+    assert!(opened.load(Relaxed) >= (SLOW_SENDERS + SLOW_BODIES) as u64);
+}

@@ -8,7 +8,7 @@ use kcp_api::{
 use kube::core::ApiResource;
 
 use crate::{Action, Connection, Error, Served};
-use kcp_control_plane::control_plane::Snapshot;
+use kcp_control_plane::snapshot::Snapshot;
 
 /// Reads from one management cluster, in the versions that it serves.
 #[derive(Clone)]

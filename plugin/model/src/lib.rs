@@ -4,7 +4,6 @@
 //! From the ground up:
 //!
 //! - [`duration`], [`merge_patch`]: text and JSON
-//! - [`control_plane`]: control planes and Machines, one view over both API versions
 //! - [`snapshot`]: what the management cluster, the workload cluster and etcd report at one time
 //! - [`quorum`]: what etcd can lose after a change of its members
 //! - [`blocker`]: what prevents a step, a change or a remediation; [`staleness`]: how long it may last before it counts as
@@ -33,7 +32,6 @@
 pub mod blocker;
 pub mod change;
 pub mod checks;
-pub mod control_plane;
 pub mod duration;
 pub mod inspection;
 pub mod kubelet_skew;
@@ -43,5 +41,7 @@ pub mod quorum;
 pub mod review;
 pub mod snapshot;
 pub mod staleness;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod verbs;
 pub mod wait;

@@ -118,7 +118,7 @@ mod tests {
 
     use super::rejection;
     use super::{Review, ReviewContext, review_scale, review_update};
-    use crate::control_plane::example::now;
+    use crate::testing::objects::now;
 
     fn context(view: &View) -> ReviewContext<'_> {
         ReviewContext {

@@ -249,9 +249,9 @@ mod tests {
     };
 
     use super::stuck;
-    use crate::control_plane::{
-        Snapshot,
-        example::{
+    use crate::{
+        snapshot::Snapshot,
+        testing::objects::{
             change_spec, condition, healthy, minutes_ago, new_machine, now, pause, set, use_external_etcd,
         },
     };

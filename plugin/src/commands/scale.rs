@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use kcp_client::reader::Reader;
 use kcp_control_plane::{
-    change::snapshot::ReadScope,
     duration::parse_duration,
+    snapshot::change::ReadScope,
     verbs::scale::{ScaleOptions, decide},
     wait::WaitCondition,
 };

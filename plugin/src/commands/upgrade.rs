@@ -10,13 +10,11 @@ use kcp_client::{
     reads::{change::LIMIT, workers::read_workers},
 };
 use kcp_control_plane::{
-    change::{
-        decision::{Decision, Refusal},
-        snapshot::{ChangeSnapshot, ReadScope},
-    },
+    change::decision::{Decision, Refusal},
     duration::parse_duration,
     plan::ask::with_leading_v,
     review::ReviewContext,
+    snapshot::change::{ChangeSnapshot, ReadScope},
     verbs::upgrade::{Upgrade, UpgradeOptions, decide, reviewed_machines, workers::Workers},
     wait::WaitCondition,
 };
@@ -214,9 +212,9 @@ mod tests {
     use super::{Layout, Upgrade, preview};
     use crate::terminal::plain;
     use kcp_control_plane::{
-        change::{decision::Decision, example::snapshot},
-        control_plane::example::now,
+        change::decision::Decision,
         plan::{ask::asked, outlook::plan},
+        testing::{change::snapshot, objects::now},
         verbs::upgrade::{assess, workers::Workers},
     };
 

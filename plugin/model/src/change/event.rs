@@ -1,6 +1,7 @@
 //! The Event on a changed object: who did what.
 
 use jiff::Timestamp;
+use kcp_api::{Kind, Object};
 use serde_json::{Value, json};
 
 /// The API requires a qualified name.
@@ -38,6 +39,17 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
+    pub fn of(object: &impl Object, kind: &Kind, api_version: &str) -> Self {
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.kind.to_owned(),
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            uid: object.uid().to_owned(),
+            resource_version: object.resource_version().to_owned(),
+        }
+    }
+
     fn reference(&self) -> Value {
         json!({
             "apiVersion": self.api_version,
@@ -103,7 +115,7 @@ mod tests {
     use serde_json::json;
 
     use super::{ChangeEvent, ObjectReference};
-    use crate::control_plane::example::now;
+    use crate::testing::objects::now;
 
     fn event(detail: &str) -> ChangeEvent {
         ChangeEvent {

@@ -77,17 +77,19 @@ mod tests {
 
     use super::{Guard, standstill};
     use crate::{
-        control_plane::example::{condition, minutes_ago, now, pause, set},
         plan::{
-            example::{observed, restarted, spec, with_replicas},
-            observed::{Etcd, EtcdMember, Observed},
             outlook::{Asked, Plan, plan},
             step::NoPlan,
         },
         quorum::Votes,
+        snapshot::{EtcdMember, EtcdMembers, Snapshot},
+        testing::{
+            objects::{condition, minutes_ago, now, pause, set},
+            plan::{observed, restarted, spec, with_replicas},
+        },
     };
 
-    fn of(observed: &Observed, spec: KubeadmControlPlaneSpec, denials: &[&str]) -> Plan {
+    fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec, denials: &[&str]) -> Plan {
         let asked = Asked {
             spec,
             changes: Vec::new(),
@@ -97,7 +99,7 @@ mod tests {
     }
 
     /// Members on the nodes of three Machines, those of which a reason is given silent.
-    fn members(silent: &[(&str, &str)]) -> Etcd {
+    fn members(silent: &[(&str, &str)]) -> EtcdMembers {
         let member = |node: &str| EtcdMember {
             name: node.to_owned(),
             silence: silent
@@ -106,24 +108,24 @@ mod tests {
                 .map(|(_, why)| (*why).to_owned()),
             ..EtcdMember::default()
         };
-        Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
+        EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
     }
 
-    fn alarmed(node: &str) -> Etcd {
-        let Etcd::Members(mut members) = members(&[]) else {
+    fn alarmed(node: &str) -> EtcdMembers {
+        let EtcdMembers::Known(mut members) = members(&[]) else {
             panic!("members are told");
         };
         for member in &mut members {
             member.has_alarm = member.name == node;
         }
-        Etcd::Members(members)
+        EtcdMembers::Known(members)
     }
 
     #[test]
     fn tells_a_blocked_change_from_an_impossible_one() {
         type Case = (
             &'static str,
-            fn(&mut Observed),
+            fn(&mut Snapshot),
             KubeadmControlPlaneSpec,
             &'static [&'static str],
         );
@@ -140,7 +142,7 @@ mod tests {
             ("paused", |o| pause(&mut o.control_plane.metadata), five(), &[]),
             (
                 "a member that is silent",
-                |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
+                |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
                 five(),
                 &[
                     "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
@@ -149,7 +151,7 @@ mod tests {
             ),
             (
                 "a member that is silent, restart",
-                |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
+                |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
                 restarted(spec(), now()),
                 &[
                     "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
@@ -159,7 +161,7 @@ mod tests {
             (
                 "a member that is silent, fewer, and another is chosen",
                 |o| {
-                    o.etcd = members(&[("node-m2", "no answer within 2 s")]);
+                    o.etcd_members = members(&[("node-m2", "no answer within 2 s")]);
                     o.set_failure_domains("");
                 },
                 one(),
@@ -170,13 +172,13 @@ mod tests {
             ),
             (
                 "a member that raises an alarm",
-                |o| o.etcd = alarmed("node-m2"),
+                |o| o.etcd_members = alarmed("node-m2"),
                 five(),
                 &["etcd member node-m2 of Machine m2 has raised an alarm", COSTS_4],
             ),
             (
                 "two members that are silent",
-                |o| o.etcd = members(&[("node-m2", "gone"), ("node-m3", "gone")]),
+                |o| o.etcd_members = members(&[("node-m2", "gone"), ("node-m3", "gone")]),
                 five(),
                 &["etcd has lost quorum: 1 of 3 voting members healthy, 2 needed"],
             ),
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn only_a_blocked_change_can_be_overridden() {
         let mut lost = observed();
-        lost.etcd = members(&[("node-m2", "gone"), ("node-m3", "gone")]);
+        lost.etcd_members = members(&[("node-m2", "gone"), ("node-m3", "gone")]);
         let votes = Votes {
             voters: 3,
             unhealthy: 2,
@@ -224,7 +226,7 @@ mod tests {
         );
         // The controller would not wait, and either step costs the quorum.
         let mut silent = observed();
-        silent.etcd = members(&[("node-m2", "gone")]);
+        silent.etcd_members = members(&[("node-m2", "gone")]);
         silent.set_failure_domains("");
         for replicas in [1, 5] {
             let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));

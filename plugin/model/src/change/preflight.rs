@@ -8,15 +8,14 @@ use crate::{
         decision::{Refusal, RefusedBy},
         guard::{Guard, standstill},
         ownership::ownership,
-        snapshot::ChangeSnapshot,
     },
     plan::{
         ask::{asked, patched},
-        outlook,
-        outlook::Plan,
+        outlook::{self, Plan},
         wording,
     },
     review::{Review, ReviewContext, review_update},
+    snapshot::change::ChangeSnapshot,
 };
 
 /// A change of a control plane.
@@ -153,15 +152,13 @@ mod tests {
 
     use super::{ChangeRequest, Preflight, preflight, preflight_without_plan};
     use crate::{
-        change::{
-            decision::{Refusal, RefusedBy},
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::{condition, now, set},
-        plan::observed::{Etcd, EtcdMember},
+        change::decision::{Refusal, RefusedBy},
         review::{Review, ReviewContext},
-        snapshot::Failure,
+        snapshot::{EtcdMember, EtcdMembers, Failure, change::ChangeSnapshot},
+        testing::{
+            change::{fail, snapshot},
+            objects::{condition, now, set},
+        },
     };
 
     fn of(snapshot: &ChangeSnapshot, replicas: i64, review: &Review, force: bool) -> Preflight {
@@ -263,7 +260,8 @@ mod tests {
             ..EtcdMember::default()
         };
         let mut cut_off = snapshot();
-        cut_off.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+        cut_off.observed.etcd_members =
+            EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
         for force in [false, true] {
             let preflight = of(&cut_off, 1, &Review::default(), force);
             assert_eq!(
@@ -299,7 +297,8 @@ mod tests {
             silence: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
-        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
+        lost.observed.etcd_members =
+            EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
         let etcd = "recover etcd first: the controller cannot".to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();

@@ -12,7 +12,7 @@ use crate::{
         machine_grace::is_turning,
     },
     snapshot::{
-        Observed, Reading,
+        Reading, Snapshot,
         workload::{Addon, Node, Workload},
     },
     staleness::{JOIN_LIMIT, age, since},
@@ -35,7 +35,7 @@ pub const CHECKS: &[Check] = &[
 /// How long a controller's Lease may have expired. A change of leaders takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn leases(observed: &Snapshot, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let leases = need(&workload.leases, "Leases")?;
     if leases.is_empty() {
@@ -68,7 +68,7 @@ pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn kube_proxy(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let unsettled = workload.nodes.read().map_or(0, |nodes| {
         let nodes = nodes.iter().filter(|node| !has_settled(node, now));
@@ -91,7 +91,7 @@ fn has_settled(node: &Node, now: Timestamp) -> bool {
     node.ready == Some(true) && !is_young
 }
 
-pub fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn core_dns(observed: &Snapshot, now: Timestamp) -> Judgement {
     addon(
         observed,
         "Deployment",
@@ -103,7 +103,7 @@ pub fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 fn addon(
-    observed: &Observed,
+    observed: &Snapshot,
     kind: &str,
     name: &str,
     part: fn(&Workload) -> &Reading<Option<Addon>>,
@@ -138,11 +138,11 @@ fn addon(
 pub(super) mod cases {
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::example::minutes_ago,
-        snapshot::{Observed, Reading},
+        snapshot::{Reading, Snapshot},
+        testing::objects::minutes_ago,
     };
 
-    fn lacks_kube_proxies(observed: &mut Observed, number: i64) {
+    fn lacks_kube_proxies(observed: &mut Snapshot, number: i64) {
         if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
             add_on.ready -= number;
         }

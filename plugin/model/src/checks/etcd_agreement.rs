@@ -14,7 +14,7 @@ use crate::{
         membership::{Membership, asked_objects, of_member, phase_of_asked},
     },
     snapshot::{
-        Observed,
+        Snapshot,
         etcd::{Asked, hexadecimal},
     },
 };
@@ -51,7 +51,7 @@ fn outcome(is_turning: bool) -> CheckOutcome {
     }
 }
 
-pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     if membership.one_cluster().is_err() {
@@ -84,7 +84,7 @@ pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(others.collect())
 }
 
-pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn member_lists(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
@@ -167,7 +167,7 @@ fn joined<'n>(names: impl Iterator<Item = &'n String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn leader(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
@@ -213,7 +213,7 @@ pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn raft_term(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
@@ -239,7 +239,7 @@ pub fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(behind.collect())
 }
 
-pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
@@ -278,11 +278,9 @@ pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
 #[cfg(test)]
 pub(super) mod cases {
     use crate::{
-        checks::{
-            example::member,
-            tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
-        },
+        checks::tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
         snapshot::etcd::Alarms,
+        testing::snapshot::member,
     };
 
     pub(crate) const CASES: &[Case] = &[

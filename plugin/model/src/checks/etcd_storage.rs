@@ -14,7 +14,7 @@ use crate::{
         membership::{asked_objects, of_member},
         rollout::is_rolling_out,
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -49,7 +49,7 @@ const fn mebibytes(bytes: u64) -> u64 {
     bytes / MEBIBYTE
 }
 
-pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn space(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let told = survey
         .statuses()
@@ -95,7 +95,7 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(full.chain(differing).collect())
 }
 
-pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn fragmentation(observed: &Snapshot, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let findings = survey.statuses().filter_map(|(asked, status)| {
         let used = percent(status.db_size_in_use, status.db_size)?;
@@ -113,7 +113,7 @@ pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn versions(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let told: BTreeSet<&str> = survey
         .statuses()

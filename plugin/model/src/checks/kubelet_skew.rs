@@ -1,8 +1,5 @@
 //! Whether the kubelets of the other nodes are of a version that the API servers serve.
 
-use crate::kubelet_skew::{Skew, skew};
-use jiff::Timestamp;
-
 use crate::{
     checks::{
         Check,
@@ -10,8 +7,10 @@ use crate::{
         finding::{Finding, Judgement, Unjudged, need, node},
         machine_grace::{machine_of_node, machines},
     },
-    snapshot::Observed,
+    kubelet_skew::{Skew, skew},
+    snapshot::Snapshot,
 };
+use jiff::Timestamp;
 
 pub const CHECKS: &[Check] = &[Check::new(
     "kubelet-skew",
@@ -25,7 +24,7 @@ pub fn minor(version: &str) -> Option<(u64, u64)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-pub fn kubelet_skew(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let nodes = need(&workload.nodes, "nodes")?;
     let mut servers: Vec<&str> = machines(observed)
@@ -37,7 +36,7 @@ pub fn kubelet_skew(observed: &Observed, _: Timestamp) -> Judgement {
     let (Some(oldest), Some(newest)) = (servers.first(), servers.last()) else {
         return Err(Unjudged::unknown("no Machine reports its Kubernetes version"));
     };
-    let desired = observed.management.control_plane.control_plane.spec.version();
+    let desired = observed.control_plane.spec.version();
     let workers = nodes
         .iter()
         .filter(|of| machine_of_node(observed, &of.name).is_none() && !of.has_control_plane_label);
@@ -68,9 +67,9 @@ pub fn kubelet_skew(observed: &Observed, _: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
-    use crate::{checks::tests::Case, snapshot::Observed};
+    use crate::{checks::tests::Case, snapshot::Snapshot};
 
-    fn worker(observed: &mut Observed, kubelet: &str) {
+    fn worker(observed: &mut Snapshot, kubelet: &str) {
         observed.nodes()[3].kubelet_version = kubelet.to_owned();
     }
 
@@ -82,12 +81,12 @@ pub(super) mod cases {
             for number in 1..=3 {
                 o.machine(number).spec.version = Some("v1.27.0".to_owned());
             }
-            o.facts().control_plane.spec.version = Some("v1.27.0".to_owned());
+            o.control_plane.spec.version = Some("v1.27.0".to_owned());
             worker(o, "v1.24.17");
         }),
         ("kubelet-skew", "behind_what_is_asked_for", |o| {
             worker(o, "v1.31.9");
-            o.facts().control_plane.spec.version = Some("v1.35.0".to_owned());
+            o.control_plane.spec.version = Some("v1.35.0".to_owned());
         }),
     ];
 }

@@ -10,7 +10,7 @@ use crate::{
         rollout::has_pending_change,
     },
     plan::preflight::topology_version,
-    snapshot::Observed,
+    snapshot::Snapshot,
     staleness::since,
 };
 
@@ -44,15 +44,15 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-fn control_plane(observed: &Observed) -> &KubeadmControlPlane {
-    &observed.management.control_plane.control_plane
+fn control_plane(observed: &Snapshot) -> &KubeadmControlPlane {
+    &observed.control_plane
 }
 
-fn object(observed: &Observed) -> String {
+fn object(observed: &Snapshot) -> String {
     format!("KubeadmControlPlane/{}", control_plane(observed).name())
 }
 
-pub fn deletion(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn deletion(observed: &Snapshot, now: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
     let Some(started) = control_plane.deletion_timestamp() else {
         return Ok(Vec::new());
@@ -64,7 +64,7 @@ pub fn deletion(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(vec![Finding::fail(object(observed), message)])
 }
 
-pub fn failure(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn failure(observed: &Snapshot, _: Timestamp) -> Judgement {
     let failure = control_plane(observed).status.failure();
     Ok(failure
         .map(|failure| Finding::fail(object(observed), &failure))
@@ -72,9 +72,9 @@ pub fn failure(observed: &Observed, _: Timestamp) -> Judgement {
         .collect())
 }
 
-pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    let cluster_paused = observed.management.control_plane.cluster_is_paused();
+    let cluster_paused = observed.cluster_is_paused();
     let own = control_plane.is_paused();
     if !own && !cluster_paused && !control_plane.is("Paused") {
         return Ok(Vec::new());
@@ -102,13 +102,12 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     }])
 }
 
-pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
     if control_plane.cluster().is_none() {
         return Err(Unjudged::skipped("it has no Cluster yet"));
     }
-    let cluster = observed.management.cluster();
-    let cluster = need(&cluster, "the Cluster")?;
+    let cluster = need(&observed.cluster, "the Cluster")?;
     let reference = cluster.spec.control_plane_ref.as_ref();
     let message = match reference.filter(|reference| !reference.name.is_empty()) {
         Some(_) if cluster.control_plane() == Some(control_plane.name()) => return Ok(Vec::new()),
@@ -131,10 +130,9 @@ pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
 }
 
 /// What the controller waits for before it does anything.
-pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
-    need(&observed.management.cluster(), "the Cluster")?;
+pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
+    need(&observed.cluster, "the Cluster")?;
     let control_plane = control_plane(observed);
-    let facts = &observed.management.control_plane;
     let object = control_plane
         .cluster()
         .map_or_else(|| object(observed), |name| format!("Cluster/{name}"));
@@ -146,10 +144,10 @@ pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
     };
     let messages = [
         (
-            !facts.infrastructure_is_ready(),
+            !observed.infrastructure_is_ready(),
             "its infrastructure is not ready",
         ),
-        (!facts.has_endpoint(), "has no control plane endpoint"),
+        (!observed.has_endpoint(), "has no control plane endpoint"),
     ];
     Ok(messages
         .into_iter()
@@ -158,8 +156,8 @@ pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
         .collect())
 }
 
-pub fn topology(observed: &Observed, _: Timestamp) -> Judgement {
-    let plan = &observed.management.control_plane;
+pub fn topology(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let plan = observed;
     let Some(version) = topology_version(plan, &plan.control_plane.spec) else {
         return Ok(Vec::new());
     };
@@ -167,9 +165,9 @@ pub fn topology(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(vec![Finding::info(object(observed), message)])
 }
 
-pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn adoption(observed: &Snapshot, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    let findings = observed.management.unowned.iter().map(|name| {
+    let findings = observed.unowned.iter().map(|name| {
         Finding::warn(
             machine(name),
             format!(
@@ -191,7 +189,7 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, says},
-        control_plane::example::{minutes_ago, pause},
+        testing::objects::{minutes_ago, pause},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -207,7 +205,7 @@ pub(super) mod cases {
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
         ("not-paused", "by_its_cluster", |o| {
-            o.facts().cluster_mut().spec.paused = true;
+            o.cluster_mut().spec.paused = true;
         }),
         ("not-paused", "says_a_condition", |o| {
             says(o, "Paused", True, "", 5);
@@ -226,24 +224,24 @@ pub(super) mod cases {
             o.reference().kind = "RKE2ControlPlane".to_owned();
         }),
         ("cluster-reference", "none", |o| {
-            o.cluster().spec.control_plane_ref = None;
+            o.cluster_mut().spec.control_plane_ref = None;
         }),
         ("cluster-reference", "not_linked", |o| {
             o.control_plane().metadata.labels = None;
         }),
         ("cluster-ready", "neither", |o| {
-            o.facts().cluster_mut().status.infrastructure_provisioned = false;
-            o.facts().cluster_mut().spec.control_plane_endpoint = None;
+            o.cluster_mut().status.infrastructure_provisioned = false;
+            o.cluster_mut().spec.control_plane_endpoint = None;
         }),
         ("cluster-ready", "not_yet", |o| {
-            o.facts().cluster_mut().status.infrastructure_provisioned = false;
+            o.cluster_mut().status.infrastructure_provisioned = false;
             o.control_plane().status.initialized = false;
         }),
         ("topology-version", "goes_on", |o| {
-            o.facts().set_topology("v1.35.0");
+            o.set_topology("v1.35.0");
         }),
         ("machines-owned", "to_be_adopted", |o| {
-            o.management.unowned = vec!["old-1".to_owned()];
+            o.unowned = vec!["old-1".to_owned()];
         }),
     ];
 }

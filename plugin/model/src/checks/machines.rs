@@ -10,7 +10,7 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, machine},
         machine_grace::{Phase, machines, machines_read},
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
     staleness::since,
 };
 
@@ -36,7 +36,7 @@ const EXPLAIN: [&str; 6] = [
 ];
 
 /// Each Machine has its node, or is young.
-pub fn nodes(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn nodes(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = machines(observed)
         .iter()
@@ -67,7 +67,7 @@ fn starting(of: &Machine, now: Timestamp) -> Finding {
     Finding::info(machine(of.name()), format!("starting{lasts}{phase}"))
 }
 
-pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn deletions(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = machines(observed).iter().filter_map(|of| {
         let started = of.deletion_timestamp()?;
@@ -77,7 +77,6 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
             CheckOutcome::Info
         };
         let waits_for = observed
-            .management
             .deletions
             .iter()
             .find(|deletion| deletion.machine == of.name())
@@ -103,7 +102,7 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// `Ready` counts by itself only if none of the conditions that it sums up explains it.
-pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let settled = machines(observed)
         .iter()
@@ -120,9 +119,9 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// How to replace a Machine: through its `MachineHealthCheck` if it has one, which protects the quorum.
-pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
+pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
-    let covers = observed.management.health_checks.read().is_some_and(|checks| {
+    let covers = observed.health_checks.read().is_some_and(|checks| {
         checks
             .iter()
             .any(|check| !check.paused && check.targets.contains(name))
@@ -145,8 +144,8 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::example::{condition, minutes_ago, set},
-        snapshot::management::Deletion,
+        snapshot::Deletion,
+        testing::objects::{condition, minutes_ago, set},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -172,7 +171,7 @@ pub(super) mod cases {
         }),
         ("machine-deletions", "leaves", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
-            o.management.deletions = vec![Deletion {
+            o.deletions = vec![Deletion {
                 machine: "m2".to_owned(),
                 since: minutes_ago(5),
                 waits_for: vec![

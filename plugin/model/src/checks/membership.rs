@@ -11,9 +11,8 @@ use crate::{
     },
     quorum,
     snapshot::{
-        Observed,
-        etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
-        member_consensus,
+        Snapshot,
+        etcd::{Answer, Asked, EtcdSurvey, hexadecimal, ids},
     },
 };
 
@@ -39,8 +38,8 @@ impl<'s> Membership<'s> {
     pub fn of(survey: &'s EtcdSurvey) -> Self {
         Self {
             survey,
-            cluster_id: member_consensus::cluster_id(survey),
-            list: member_consensus::list(survey),
+            cluster_id: survey.cluster_id(),
+            list: survey.agreed_members(),
         }
     }
 
@@ -66,7 +65,7 @@ impl<'s> Membership<'s> {
         let mut answers = self.survey.answers().map(|(_, answer)| answer);
         match self.cluster_id {
             None => answers.any(|answer| answer.cluster_id().is_some()),
-            Some(id) => self.list.is_none() && answers.any(|answer| answer.tells_list_of(id)),
+            Some(id) => self.list.is_none() && answers.any(|answer| answer.lists_members_of(id)),
         }
     }
 
@@ -91,14 +90,13 @@ impl<'s> Membership<'s> {
 
     /// Whether a member's list is the cluster's.
     pub fn is_usual(&self, list: &Members) -> bool {
-        self.list
-            .is_some_and(|usual| member_consensus::ids(usual) == member_consensus::ids(list))
+        self.list.is_some_and(|usual| ids(usual) == ids(list))
     }
 
     /// The members as they count for quorum. Unhealthy is a member that does not respond, has an alarm, has no leader while
     /// others have one, or belongs to another cluster. A member that was not queried counts as healthy in an external etcd and
     /// while Machines start or are deleted; one that was queried, while its Machine has not named its node.
-    pub fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
+    pub fn members(&self, observed: &Snapshot, now: Timestamp) -> Vec<quorum::Member> {
         let is_open = !self.survey.stacked || is_turning(observed, now);
         let alarmed = self.survey.alarmed();
         self.listed()
@@ -116,7 +114,7 @@ impl<'s> Membership<'s> {
     }
 
     /// Whether no Machine names the node of one that was asked, and one that starts may be on it.
-    pub fn may_be_starting(&self, asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+    pub fn may_be_starting(&self, asked: &Asked, observed: &Snapshot, now: Timestamp) -> bool {
         machine_of_node(observed, &asked.name).is_none()
             && phase_of_asked(self.survey, asked, observed, now) == Phase::Starting
     }
@@ -160,7 +158,7 @@ pub fn asked_objects(asked: &Asked) -> Vec<String> {
 }
 
 /// Where the Machine of one that was asked is in its life: members of an etcd elsewhere have none, and are settled.
-pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Observed, now: Timestamp) -> Phase {
+pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Snapshot, now: Timestamp) -> Phase {
     if survey.stacked {
         phase_of_node(observed, &asked.name, now)
     } else {

@@ -16,7 +16,7 @@
 
 use jiff::Timestamp;
 
-use crate::snapshot::Observed;
+use crate::snapshot::Snapshot;
 use finding::{CheckOutcome, Finding, Judgement, Unjudged};
 
 pub mod add_ons;
@@ -52,7 +52,7 @@ pub struct Check {
     pub is_blocking: bool,
     /// It sums up other checks.
     pub sums_up: bool,
-    judge: fn(&Observed, Timestamp) -> Judgement,
+    judge: fn(&Snapshot, Timestamp) -> Judgement,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Check {
     const fn new(
         id: &'static str,
         summary: &'static str,
-        judge: fn(&Observed, Timestamp) -> Judgement,
+        judge: fn(&Snapshot, Timestamp) -> Judgement,
     ) -> Self {
         Self {
             id,
@@ -102,7 +102,7 @@ impl Check {
         }
     }
 
-    pub fn run(&self, observed: &Observed, now: Timestamp) -> Checked {
+    pub fn run(&self, observed: &Snapshot, now: Timestamp) -> Checked {
         let (outcome, reason, findings) = match (self.judge)(observed, now) {
             Ok(findings) => {
                 let worst = findings.iter().map(|finding| finding.outcome).max();
@@ -150,7 +150,5 @@ pub fn find(id: &str) -> Option<&'static Check> {
     all().find(|check| check.id == id)
 }
 
-#[cfg(any(test, feature = "testing"))]
-pub mod example;
 #[cfg(test)]
 pub mod tests;

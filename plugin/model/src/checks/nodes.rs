@@ -9,7 +9,7 @@ use crate::{
         finding::{Judgement, need},
         machine_grace::{machine_of_node, machines},
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[Check::new(
@@ -18,7 +18,7 @@ pub const CHECKS: &[Check] = &[Check::new(
     ready,
 )];
 
-pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let nodes = need(&workload.nodes, "nodes")?;
     let present = nodes.iter().filter_map(|of| {

@@ -11,7 +11,7 @@ use crate::{
         machine_grace::machines,
         rollout::has_pending_change,
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
     staleness::{Stuck, stuck},
 };
 
@@ -25,12 +25,12 @@ pub const CHECKS: &[Check] = &[
     Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
-fn all(observed: &Observed, now: Timestamp) -> Vec<Stuck> {
+fn all(observed: &Snapshot, now: Timestamp) -> Vec<Stuck> {
     let machines: Vec<Machine> = machines(observed).to_vec();
-    stuck(&observed.management.control_plane.control_plane, &machines, now)
+    stuck(&observed.control_plane, &machines, now)
 }
 
-fn controller(observed: &Observed, now: Timestamp) -> Judgement {
+fn controller(observed: &Snapshot, now: Timestamp) -> Judgement {
     let stopped = all(observed, now)
         .into_iter()
         .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
@@ -40,7 +40,7 @@ fn controller(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// As `rollout status` and every wait decide that a change is stuck.
-fn change(observed: &Observed, now: Timestamp) -> Judgement {
+fn change(observed: &Snapshot, now: Timestamp) -> Judgement {
     if !has_pending_change(observed, now) {
         return Ok(Vec::new());
     }
@@ -52,8 +52,8 @@ fn change(observed: &Observed, now: Timestamp) -> Judgement {
         .collect())
 }
 
-fn finding(observed: &Observed, stuck: &Stuck, message: &str) -> Finding {
-    let control_plane = &observed.management.control_plane.control_plane;
+fn finding(observed: &Snapshot, stuck: &Stuck, message: &str) -> Finding {
+    let control_plane = &observed.control_plane;
     let finding = Finding::fail(format!("KubeadmControlPlane/{}", control_plane.name()), message)
         .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
     match stuck.blocker.machine() {
@@ -71,13 +71,13 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, says, starts},
-        control_plane::example::{change_spec, minutes_ago},
-        snapshot::Observed,
+        snapshot::Snapshot,
+        testing::objects::{change_spec, minutes_ago},
     };
 
     /// Nothing has happened for two hours.
-    fn quiet(observed: &mut Observed) {
-        for machine in &mut observed.facts().machines {
+    fn quiet(observed: &mut Snapshot) {
+        for machine in &mut observed.machines {
             machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
             for condition in &mut machine.status.conditions {
                 condition.last_transition_time = Some(minutes_ago(120));
@@ -85,14 +85,14 @@ pub(super) mod cases {
         }
     }
 
-    fn scale_up(observed: &mut Observed, minutes: i64, message: &str) {
+    fn scale_up(observed: &mut Snapshot, minutes: i64, message: &str) {
         quiet(observed);
         says(observed, "ScalingUp", True, message, minutes);
         observed.control_plane().spec.replicas = Some(5);
-        observed.facts().control_plane.spec.replicas = Some(5);
+        observed.control_plane.spec.replicas = Some(5);
     }
 
-    fn roll_out(observed: &mut Observed, minutes: i64) {
+    fn roll_out(observed: &mut Snapshot, minutes: i64) {
         quiet(observed);
         says(
             observed,
@@ -144,10 +144,9 @@ pub(super) mod cases {
         ),
         ("change-progress", "a_component_does_not_become_healthy", |o| {
             roll_out(o, 120);
-            let mut failed =
-                crate::control_plane::example::condition("SchedulerPodHealthy", False, "crashed");
+            let mut failed = crate::testing::objects::condition("SchedulerPodHealthy", False, "crashed");
             failed.last_transition_time = Some(minutes_ago(11));
-            crate::control_plane::example::set(&mut o.machine(2).status.conditions, failed);
+            crate::testing::objects::set(&mut o.machine(2).status.conditions, failed);
         }),
         ("change-progress", "nothing_is_pending", |o| {
             quiet(o);

@@ -19,7 +19,7 @@ use crate::{
         remediation::{self, Terms},
         state::{Replica, State},
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -38,13 +38,13 @@ pub const CHECKS: &[Check] = &[
 
 /// The state that decisions start from. Its etcd members are those of the survey; without a survey, one for each Machine,
 /// unhealthy if its pod is known not to be ready.
-pub fn state(observed: &Observed, now: Timestamp) -> State {
+pub fn state(observed: &Snapshot, now: Timestamp) -> State {
     let verdicts = up_to_date(observed, now);
     let is_outdated = |name: &str| {
         let verdict = verdicts.iter().find(|verdict| verdict.machine == name);
         verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
     };
-    let mut state = State::of(&observed.management.control_plane, is_outdated);
+    let mut state = State::of(observed, is_outdated);
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
     let members = survey.map(|survey| Membership::of(survey).members(observed, now));
     if state.members.is_none() {
@@ -76,8 +76,8 @@ fn has_failed(replica: &Replica, condition: &str) -> bool {
     faults.any(|fault| fault.condition == condition && fault.is_false)
 }
 
-pub fn terms(observed: &Observed, now: Timestamp) -> Terms<'_> {
-    let of = &observed.management.control_plane;
+pub fn terms(observed: &Snapshot, now: Timestamp) -> Terms<'_> {
+    let of = observed;
     Terms {
         limits: &of.control_plane.spec.remediation,
         initialized: of.control_plane.status.initialized,
@@ -87,12 +87,12 @@ pub fn terms(observed: &Observed, now: Timestamp) -> Terms<'_> {
 }
 
 /// The unhealthy Machine that is replaced next, if any waits for that.
-pub fn next_remediation(observed: &Observed, now: Timestamp) -> Option<remediation::Outlook> {
+pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediation::Outlook> {
     remediation::outlook(&state(observed, now), terms(observed, now))
 }
 
 /// What health checks have found.
-pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = machines(observed).iter().filter_map(|of| {
         let condition = of.condition("HealthCheckSucceeded")?;
@@ -107,9 +107,9 @@ pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// Whether what is to be replaced is.
-pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let control_plane = &observed.management.control_plane.control_plane;
+    let control_plane = &observed.control_plane;
     let object = || format!("KubeadmControlPlane/{}", control_plane.name());
     let mut findings = Vec::new();
     if let Some(condition) = control_plane
@@ -117,11 +117,7 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|condition| Condition::is_true(condition))
     {
         findings.push(Finding::info(object(), condition.one_line()));
-    } else if let Some(remediation) = observed
-        .management
-        .control_plane
-        .control_plane
-        .remediation_in_progress()
+    } else if let Some(remediation) = observed.control_plane.remediation_in_progress()
         && state(observed, now).remediation_in_progress
     {
         let message = format!(
@@ -164,8 +160,8 @@ const fn weight(blocker: &Blocker) -> CheckOutcome {
 }
 
 /// Whether somebody would notice that a Machine is unhealthy.
-pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
-    let checks = need(&observed.management.health_checks, "MachineHealthChecks")?;
+pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let checks = need(&observed.health_checks, "MachineHealthChecks")?;
     machines_read(observed)?;
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
     if of_machines.is_empty() {
@@ -219,11 +215,11 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::example::{condition, minutes_ago, now, record, set},
-        snapshot::{Observed, Reading},
+        snapshot::{Reading, Snapshot},
+        testing::objects::{condition, minutes_ago, now, record, set},
     };
 
-    fn unhealthy(observed: &mut Observed, number: usize) {
+    fn unhealthy(observed: &mut Snapshot, number: usize) {
         let conditions = &mut observed.machine(number).status.conditions;
         set(
             conditions,
@@ -249,7 +245,7 @@ pub(super) mod cases {
             record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);
         }),
         ("remediation", "tried_too_often", |o| {
-            o.facts().control_plane.spec.remediation.max_retry = Some(2);
+            o.control_plane.spec.remediation.max_retry = Some(2);
             unhealthy(o, 2);
             let remediation = Remediation {
                 machine: "m0".to_owned(),
@@ -278,7 +274,7 @@ pub(super) mod cases {
             starts(o);
         }),
         ("health-check-cover", "not_read", |o| {
-            o.management.health_checks = Reading::NotYet;
+            o.health_checks = Reading::NotYet;
         }),
     ];
 }

@@ -10,7 +10,7 @@ use crate::{
         machine_grace::machines_read,
     },
     plan::rollout_reason::{Standard, Verdict, judge},
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -24,8 +24,8 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// Whether each Machine is to be replaced, and why, by name.
-pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
-    let plan = &observed.management.control_plane;
+pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
+    let plan = observed;
     let standard = Standard {
         current: &plan.control_plane.spec,
         asked: &plan.control_plane.spec,
@@ -41,24 +41,24 @@ pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
     verdicts
 }
 
-pub fn is_rolling_out(observed: &Observed, now: Timestamp) -> bool {
+pub fn is_rolling_out(observed: &Snapshot, now: Timestamp) -> bool {
     up_to_date(observed, now)
         .iter()
         .any(|verdict| !verdict.reasons.is_empty())
 }
 
 /// Whether the control plane differs from its spec.
-pub fn has_pending_change(observed: &Observed, now: Timestamp) -> bool {
-    let control_plane = &observed.management.control_plane.control_plane;
+pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
+    let control_plane = &observed.control_plane;
     !control_plane.is_observed()
         || control_plane.status.replicas != control_plane.desired_replicas()
         || control_plane.status.up_to_date_replicas < control_plane.status.replicas
         || is_rolling_out(observed, now)
 }
 
-pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let control_plane = &observed.management.control_plane.control_plane;
+    let control_plane = &observed.control_plane;
     let verdicts = up_to_date(observed, now);
     let outdated = || verdicts.iter().filter(|verdict| !verdict.reasons.is_empty());
     let all = verdicts.len();
@@ -87,8 +87,8 @@ pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
     Ok([summary].into_iter().chain(each).collect())
 }
 
-pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
-    let control_plane = &observed.management.control_plane.control_plane;
+pub fn replicas(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
     let (desired, there) = (control_plane.desired_replicas(), control_plane.status.replicas);
     // What the status says of an older spec is no number to compare with.
     if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
@@ -103,8 +103,8 @@ pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
 }
 
 /// Whether new Machines would not be replaced at once.
-pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
-    let plan = &observed.management.control_plane;
+pub fn ends(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let plan = observed;
     if !plan.control_plane.spec.rolls_out_without_end() {
         return Ok(Vec::new());
     }
@@ -129,7 +129,7 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::Case,
-        control_plane::example::{condition, set},
+        testing::objects::{condition, set},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -141,7 +141,7 @@ pub(super) mod cases {
             set(&mut o.control_plane().status.conditions, rolling_out);
         }),
         ("rollout-ends", "never", |o| {
-            o.facts().control_plane.spec.certificates_expiry_days = Some(365);
+            o.control_plane.spec.certificates_expiry_days = Some(365);
         }),
         ("replicas", "up", |o| o.control_plane().spec.replicas = Some(5)),
         ("replicas", "down", |o| {

@@ -19,7 +19,7 @@ use crate::{
     },
     plan::rollout_reason,
     quorum::Votes,
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 /// The verdict on one control plane.
@@ -107,7 +107,7 @@ pub struct BlockedBy {
     pub message: String,
 }
 
-pub fn inspect(observed: &Observed, now: Timestamp) -> Inspection {
+pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
     let checks: Vec<Checked> = all().map(|check| check.run(observed, now)).collect();
     Inspection {
         health: Health::of(&checks),

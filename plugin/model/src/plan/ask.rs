@@ -5,9 +5,9 @@ use kcp_api::KubeadmControlPlane;
 use kcp_rules::api::{DecodeError, decode};
 use serde_json::{Map, Value, json};
 
-use crate::plan::{effect::changes, outlook::Asked};
 use crate::{
     merge_patch,
+    plan::{effect::changes, outlook::Asked},
     review::{Review, ReviewContext, review_update},
     verbs::rollout::start::restart,
 };
@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Asked, Change, ask};
-    use crate::{control_plane::example::now, review::ReviewContext};
+    use crate::{review::ReviewContext, testing::objects::now};
 
     fn asked(version: &'static str, change: &Change) -> Asked {
         let base = if version == "v1beta1" { V1BETA1 } else { V1BETA2 };

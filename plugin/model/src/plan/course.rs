@@ -210,13 +210,12 @@ mod tests {
 
     use super::{Action, Choice, NoPlan, Step, Surroundings, course};
     use crate::{
-        control_plane::example::now,
-        plan::{
-            example::{declared, spec, state, with_replicas},
-            remediation::Terms,
-            state::State,
-        },
+        plan::{remediation::Terms, state::State},
         quorum::Votes,
+        testing::{
+            objects::now,
+            plan::{declared, spec, state, with_replicas},
+        },
     };
 
     fn plan(state: State, spec: &KubeadmControlPlaneSpec) -> Result<Vec<Step>, NoPlan> {

@@ -73,9 +73,9 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<Next>
 #[cfg(test)]
 mod tests {
     use super::{Group, next_to_delete};
-    use crate::plan::{
-        example::{declared, replicas},
-        failure_domain::Why,
+    use crate::{
+        plan::failure_domain::Why,
+        testing::plan::{declared, replicas},
     };
 
     #[test]

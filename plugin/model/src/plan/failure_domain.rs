@@ -126,7 +126,7 @@ pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Repli
 #[cfg(test)]
 mod tests {
     use super::{Replica, Why, next_to_empty, next_to_fill};
-    use crate::plan::example::{declared, replicas};
+    use crate::testing::plan::{declared, replicas};
 
     fn names(choice: &super::Choice) -> Vec<&str> {
         choice

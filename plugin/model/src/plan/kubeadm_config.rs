@@ -187,7 +187,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{KubeadmConfigSpec, outdated_paths};
-    use crate::plan::example::config;
+    use crate::testing::plan::config;
 
     const GATES: &str = r#"{"ControlPlaneKubeletLocalMode": true}"#;
 

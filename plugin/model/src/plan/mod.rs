@@ -10,7 +10,6 @@ pub mod difference;
 pub mod effect;
 pub mod failure_domain;
 pub mod kubeadm_config;
-pub mod observed;
 pub mod outlook;
 pub mod preflight;
 pub mod remediation;
@@ -20,7 +19,5 @@ pub mod state;
 pub mod step;
 pub mod wording;
 
-#[cfg(any(test, feature = "testing"))]
-pub mod example;
 #[cfg(test)]
 mod properties;

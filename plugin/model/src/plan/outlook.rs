@@ -8,7 +8,6 @@ use crate::{
     plan::{
         course::{Step, course},
         effect::Change,
-        observed::{Etcd, Observed},
         preflight,
         remediation::{self, Terms},
         risk::risk,
@@ -17,6 +16,7 @@ use crate::{
         step::{NoPlan, Surroundings},
     },
     quorum::Votes,
+    snapshot::{EtcdMembers, Snapshot},
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +61,7 @@ pub struct Stretch {
 }
 
 /// As the controller would decide a moment after `now`.
-pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
+pub fn plan(observed: &Snapshot, asked: &Asked, now: Timestamp) -> Plan {
     // A rollout begins after the time that it is asked for.
     let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
     let standard = Standard {
@@ -120,7 +120,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
         remediation,
         blockers,
         at_risk,
-        members_unread: observed.etcd == Etcd::Unread,
+        members_unread: observed.etcd_members == EtcdMembers::Unread,
         steps,
     }
 }
@@ -159,15 +159,15 @@ mod tests {
 
     use super::{Asked, KubeadmControlPlaneSpec, NoPlan, Plan, Stretch, plan};
     use crate::{
-        control_plane::example::{minutes_ago, now},
-        plan::{
-            example::{machine, observed, restarted, spec, with_replicas, with_version},
-            observed::Observed,
-            step::Action,
+        plan::step::Action,
+        snapshot::Snapshot,
+        testing::{
+            objects::{minutes_ago, now},
+            plan::{machine, observed, restarted, spec, with_replicas, with_version},
         },
     };
 
-    pub(crate) fn of(observed: &Observed, spec: KubeadmControlPlaneSpec) -> Plan {
+    pub(crate) fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Plan {
         plan(
             observed,
             &Asked {
@@ -238,7 +238,7 @@ mod tests {
         let stretches = of(&observed, spec()).fragile_stretches();
         assert_eq!(stretches, [Stretch { first: 1, last: 2 }]);
 
-        let mut observed = crate::plan::example::observed();
+        let mut observed = crate::testing::plan::observed();
         observed.machines[0].spec.version = Some("v1.33.0".to_owned());
         observed.machines[1].spec.version = Some("v1.33.0".to_owned());
         let stretches = of(&observed, spec()).fragile_stretches();

@@ -5,17 +5,19 @@
 
 use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
 
-use crate::blocker::Blocker;
-use crate::plan::{
-    course::Step,
-    observed::{Etcd, Observed},
-    state::COMPONENT_CONDITIONS,
-    step::{Action, Purpose},
+use crate::{
+    blocker::Blocker,
+    plan::{
+        course::Step,
+        state::COMPONENT_CONDITIONS,
+        step::{Action, Purpose},
+    },
+    snapshot::{EtcdMembers, Snapshot},
 };
 
 /// The version that a managed topology upgrades to before the control plane may change.
-pub fn topology_version<'o>(observed: &'o Observed, asked: &KubeadmControlPlaneSpec) -> Option<&'o str> {
-    let cluster = observed.cluster.as_ref()?;
+pub fn topology_version<'o>(observed: &'o Snapshot, asked: &KubeadmControlPlaneSpec) -> Option<&'o str> {
+    let cluster = observed.cluster.read()?;
     let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
     let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
     let is_there = version == asked.version() || step == Some(asked.version());
@@ -23,7 +25,7 @@ pub fn topology_version<'o>(observed: &'o Observed, asked: &KubeadmControlPlaneS
 }
 
 /// What blocks the first of the steps; nothing if there are no steps.
-pub fn blockers(observed: &Observed, asked: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
+pub fn blockers(observed: &Snapshot, asked: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -52,7 +54,7 @@ pub fn blockers(observed: &Observed, asked: &KubeadmControlPlaneSpec, steps: &[S
 }
 
 /// What stops the controller from reconciling the control plane at all.
-pub fn reconciliation_blockers(observed: &Observed) -> Vec<Blocker> {
+pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
     let paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
@@ -71,7 +73,7 @@ pub fn reconciliation_blockers(observed: &Observed) -> Vec<Blocker> {
     .collect()
 }
 
-fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker> {
+fn of_machine(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
     let machine = || name.to_owned();
     match purpose {
         Purpose::FinishDeletion => vec![Blocker::BeingDeleted {
@@ -82,12 +84,12 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover => {
             let of_name = |other: &&Machine| other.name() == name;
-            let stacked = observed.etcd != Etcd::External;
+            let stacked = observed.etcd_members != EtcdMembers::External;
             match observed.machines.iter().find(of_name) {
                 Some(machine) if machine.has_node() => {
                     let mut blockers = conditions(machine, stacked, purpose);
-                    blockers.extend(silent(machine, &observed.etcd));
-                    blockers.extend(alarm(machine, &observed.etcd));
+                    blockers.extend(silent(machine, &observed.etcd_members));
+                    blockers.extend(alarm(machine, &observed.etcd_members));
                     blockers
                 }
                 _ => vec![Blocker::NoNode {
@@ -127,7 +129,7 @@ fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker
     blockers
 }
 
-fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+fn silent(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
     Some(Blocker::Silent {
         member: node.to_owned(),
@@ -136,7 +138,7 @@ fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
     })
 }
 
-fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+fn alarm(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
     etcd.has_alarm(node).then(|| Blocker::Alarm {
         member: node.to_owned(),
@@ -156,28 +158,28 @@ mod tests {
     use super::{blockers, topology_version};
     use crate::{
         blocker::Blocker,
-        control_plane::example::{annotate, condition, minutes_ago, pause, set},
-        plan::{
-            example::{observed, spec, with_replicas, with_version},
-            observed::{Etcd, EtcdMember, Observed},
-            outlook::{Asked, plan},
+        plan::outlook::{Asked, plan},
+        snapshot::{EtcdMember, EtcdMembers, Snapshot},
+        testing::{
+            objects::{annotate, condition, minutes_ago, pause, set},
+            plan::{observed, spec, with_replicas, with_version},
         },
     };
 
-    fn of(observed: &Observed, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
+    fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
         let asked = Asked {
             spec,
             changes: vec![],
             denials: vec![],
         };
-        let plan = plan(observed, &asked, crate::control_plane::example::now());
+        let plan = plan(observed, &asked, crate::testing::objects::now());
         let steps = plan.steps.expect("there is a plan");
         blockers(observed, &asked.spec, &steps)
     }
 
     #[test]
     fn what_surrounds_a_control_plane_may_keep_every_step() {
-        type Case = (fn(&mut Observed), &'static [Blocker]);
+        type Case = (fn(&mut Snapshot), &'static [Blocker]);
         let cases: &[Case] = &[
             (|_| {}, &[]),
             (
@@ -261,7 +263,7 @@ mod tests {
         }
     }
 
-    type Case = (&'static str, fn(&mut Observed), Vec<Blocker>);
+    type Case = (&'static str, fn(&mut Snapshot), Vec<Blocker>);
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
@@ -332,7 +334,7 @@ mod tests {
             (
                 "etcd_elsewhere",
                 |o| {
-                    o.etcd = Etcd::External;
+                    o.etcd_members = EtcdMembers::External;
                     o.machines[1]
                         .status
                         .conditions
@@ -348,7 +350,7 @@ mod tests {
                         is_learner: machine == "m2",
                         ..EtcdMember::default()
                     };
-                    o.etcd = Etcd::Members(vec![member("m1"), member("m2"), member("m3")]);
+                    o.etcd_members = EtcdMembers::Known(vec![member("m1"), member("m2"), member("m3")]);
                 },
                 vec![Blocker::Learner { machine: machine() }],
             ),
@@ -359,7 +361,8 @@ mod tests {
                         name: name.to_owned(),
                         ..EtcdMember::default()
                     };
-                    o.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
+                    o.etcd_members =
+                        EtcdMembers::Known(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
                 },
                 vec![Blocker::MemberWithoutMachine {
                     member: "old".to_owned(),

@@ -4,15 +4,17 @@ use kcp_api::KubeadmControlPlaneSpec;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    control_plane::example::now,
     plan::{
         course::{Choice, Step, course},
-        example::{declared, spec, state, with_replicas},
         remediation::Terms,
         state::State,
         step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
     },
     quorum::{Change, Member},
+    testing::{
+        objects::now,
+        plan::{declared, spec, state, with_replicas},
+    },
 };
 
 /// A control plane with anything wrong, and what is asked of it.

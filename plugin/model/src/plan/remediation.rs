@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use kcp_api::control_plane::RemediationLimits;
 use serde::Serialize;
 
-use crate::blocker::Blocker;
 use crate::{
+    blocker::Blocker,
     plan::state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
     quorum::Change,
 };
@@ -139,9 +139,11 @@ mod tests {
 
     use super::{Blocker, Outlook, RemediationLimits, State, Terms, outlook};
     use crate::{
-        control_plane::example::{minutes_ago, now},
-        plan::example::{replicas, state},
         quorum::Votes,
+        testing::{
+            objects::{minutes_ago, now},
+            plan::{replicas, state},
+        },
     };
 
     fn look(state: &State) -> Option<Outlook> {

@@ -60,13 +60,10 @@ fn wait(state: &mut State, step: &Step) {
 mod tests {
     use super::risk;
     use crate::{
-        control_plane::example::now,
-        plan::{
-            course::course,
-            example::{spec, state, with_replicas},
-            remediation::Terms,
-            state::Fault,
-            step::Surroundings,
+        plan::{course::course, remediation::Terms, state::Fault, step::Surroundings},
+        testing::{
+            objects::now,
+            plan::{spec, state, with_replicas},
         },
     };
 

@@ -242,9 +242,9 @@ mod tests {
     use serde_json::json;
 
     use super::{Gap, Reason, Standard, Verdict, judge};
-    use crate::{
-        control_plane::example::{condition, minutes_ago, now, set},
-        plan::example::{config, machine, spec, template, with_replicas, with_version},
+    use crate::testing::{
+        objects::{condition, minutes_ago, now, set},
+        plan::{config, machine, spec, template, with_replicas, with_version},
     };
 
     type Alteration<'a> = &'a dyn Fn(&mut Machine);

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Remediation};
 
-use crate::blocker::Blocker;
 use crate::{
-    plan::observed::{Etcd, Observed},
+    blocker::Blocker,
     quorum::{Change, Member, Votes},
+    snapshot::{EtcdMembers, Snapshot},
 };
 
 /// Conditions of a Machine that the controller checks, and whether they are about stacked etcd; in the order of
@@ -175,11 +175,13 @@ fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
 
 impl State {
     /// The state now. `is_outdated` tells by name which Machines a rollout replaces.
-    pub fn of(observed: &Observed, is_outdated: impl Fn(&str) -> bool) -> Self {
-        let stacked = observed.etcd != Etcd::External;
+    pub fn of(observed: &Snapshot, is_outdated: impl Fn(&str) -> bool) -> Self {
+        let stacked = observed.etcd_members != EtcdMembers::External;
         let is_silent = |machine: &Machine| {
             let node = machine.node();
-            node.is_some_and(|node| observed.etcd.silence(node).is_some() || observed.etcd.has_alarm(node))
+            node.is_some_and(|node| {
+                observed.etcd_members.silence(node).is_some() || observed.etcd_members.has_alarm(node)
+            })
         };
         let mut replicas: Vec<Replica> = observed
             .machines
@@ -217,7 +219,7 @@ impl State {
                     .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
             });
         Self {
-            members: members(&observed.etcd, &replicas),
+            members: members(&observed.etcd_members, &replicas),
             replicas,
             remediation_in_progress,
             made: 0,
@@ -357,7 +359,7 @@ impl State {
     }
 }
 
-fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
+fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
     let of_replica = |replica: &Replica, is_learner| Member {
         name: replica.node.clone().unwrap_or_default(),
         is_learner,
@@ -365,15 +367,15 @@ fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
         machine: Some(replica.name.clone()),
     };
     match etcd {
-        Etcd::External => None,
-        Etcd::Unread => Some(
+        EtcdMembers::External => None,
+        EtcdMembers::Unread => Some(
             replicas
                 .iter()
                 .filter(|replica| replica.node.is_some())
                 .map(|replica| of_replica(replica, false))
                 .collect(),
         ),
-        Etcd::Members(members) => Some(
+        EtcdMembers::Known(members) => Some(
             members
                 .iter()
                 .map(|member| {

@@ -8,9 +8,9 @@ use crate::{
         decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         event::ChangeEvent,
         preflight::{ChangeRequest, preflight},
-        snapshot::ChangeSnapshot,
     },
     review::{ReviewContext, review_scale},
+    snapshot::change::ChangeSnapshot,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -84,11 +84,11 @@ mod tests {
 
     use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, ScaleOptions, decide};
     use crate::{
-        change::{
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
+        snapshot::change::ChangeSnapshot,
+        testing::{
+            change::{fail, snapshot},
+            objects::{minutes_ago, now, pause},
         },
-        control_plane::example::{minutes_ago, now, pause},
     };
 
     fn decision(snapshot: &ChangeSnapshot, options: ScaleOptions) -> Decision {

@@ -19,7 +19,10 @@ use std::path::Path;
 pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
 use jiff::Timestamp;
-use kcp_control_plane::plan::{ask::ask, outlook::Plan};
+use kcp_control_plane::{
+    plan::{ask::ask, outlook::Plan},
+    review::ReviewContext,
+};
 use manifest::Manifest;
 use serde::Serialize;
 
@@ -37,7 +40,6 @@ use kcp_client::{
     reader::Reader,
     reads::change::{LIMIT, read_everything_or_fail},
 };
-use kcp_control_plane::review::ReviewContext;
 
 /// Under which name the rules are told that the change would be made.
 const FIELD_MANAGER: &str = "kubectl-kcp";

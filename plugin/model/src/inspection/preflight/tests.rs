@@ -6,17 +6,16 @@ use kcp_api::{
 };
 
 use crate::{
-    checks::{
-        example::{failure, forbidden, observed},
-        find,
-    },
-    control_plane::example::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
+    checks::find,
     inspection::{Permission, Preflight, inspect},
-    plan::observed::Etcd,
-    snapshot::{Observed, Reading, etcd::Alarms, workload::Component},
+    snapshot::{EtcdMembers, Reading, Snapshot, etcd::Alarms, workload::Component},
+    testing::{
+        objects::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
+        snapshot::{failure, forbidden, observed},
+    },
 };
 
-fn preflight(change: impl Fn(&mut Observed)) -> Preflight {
+fn preflight(change: impl Fn(&mut Snapshot)) -> Preflight {
     let mut observed = observed();
     change(&mut observed);
     inspect(&observed, now()).preflight
@@ -56,7 +55,7 @@ fn all(preflight: &Preflight) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn fails(observed: &mut Observed, number: usize, kind: &str) {
+fn fails(observed: &mut Snapshot, number: usize, kind: &str) {
     set(
         &mut observed.machine(number).status.conditions,
         condition(kind, False, "failed"),
@@ -125,7 +124,7 @@ fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
             "connecting: no answer within 2.2 s",
         ));
         o.survey().alarms = Alarms::FromStatus;
-        o.facts().etcd = Etcd::Unread;
+        o.etcd_members = EtcdMembers::Unread;
     });
     let lost = "etcd-quorum: KubeadmControlPlane/c1-cp Machine/m2 Machine/m3";
     for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
@@ -149,7 +148,7 @@ fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
         }
         o.survey().alarms = Alarms::FromStatus;
         o.survey().server_lacks_etcd = true;
-        o.facts().etcd = Etcd::Unread;
+        o.etcd_members = EtcdMembers::Unread;
     });
     let lost = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
     assert_eq!(all(&preflight), vec![lost; 6]);
@@ -157,7 +156,7 @@ fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
 
 #[test]
 fn without_etcd_the_conditions_decide() {
-    let left_out = |o: &mut Observed| {
+    let left_out = |o: &mut Snapshot| {
         o.workload = Reading::Excluded {
             flag: "--no-workload",
         };
@@ -178,7 +177,7 @@ fn without_etcd_the_conditions_decide() {
 
 type Case = (
     &'static str,
-    fn(&mut Observed),
+    fn(&mut Snapshot),
     &'static [&'static str],
     &'static [&'static str],
     &'static [&'static str],
@@ -195,7 +194,7 @@ const CASES: &[Case] = &[
     ),
     (
         "cluster_paused",
-        |o| o.facts().cluster_mut().spec.paused = true,
+        |o| o.cluster_mut().spec.paused = true,
         &["no", "not-paused: Cluster/c1"],
         &["no", "not-paused: Cluster/c1"],
         &["no", "not-paused: Cluster/c1"],
@@ -214,7 +213,7 @@ const CASES: &[Case] = &[
     ),
     (
         "topology",
-        |o| o.facts().set_topology("v1.35.0"),
+        |o| o.set_topology("v1.35.0"),
         &["no", "topology-version: Cluster/c1"],
         &["no", "topology-version: Cluster/c1"],
         &["no", "topology-version: Cluster/c1"],
@@ -300,7 +299,7 @@ const CASES: &[Case] = &[
     (
         "only_one_machine",
         |o| {
-            o.facts().machines.truncate(1);
+            o.machines.truncate(1);
             o.survey().asked.truncate(1);
             o.list(1).members.truncate(1);
             o.pods().retain(|pod| pod.node == "node-m1");
@@ -328,8 +327,8 @@ const CASES: &[Case] = &[
     (
         "machines_cannot_be_read",
         |o| {
-            o.facts().machines.clear();
-            o.management.unread = vec![failure("Machine", "no answer within 2s")];
+            o.machines.clear();
+            o.unread = vec![failure("Machine", "no answer within 2s")];
         },
         &["unknown", "management-readable: Machine"],
         &["unknown", "management-readable: Machine"],
@@ -339,7 +338,7 @@ const CASES: &[Case] = &[
         "etcd_elsewhere_is_out_of_reach",
         |o| {
             use_external_etcd(&mut o.control_plane().spec);
-            o.facts().etcd = crate::plan::observed::Etcd::External;
+            o.etcd_members = crate::snapshot::EtcdMembers::External;
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));
         },
@@ -367,17 +366,17 @@ fn what_keeps_what() {
 
 #[test]
 fn a_rollout_begins_with_a_machine_more_or_one_less() {
-    let certificates = |o: &mut Observed| {
+    let certificates = |o: &mut Snapshot| {
         let unknown = condition("CertificatesAvailable", Unknown, "");
         set(&mut o.control_plane().status.conditions, unknown);
     };
     assert_eq!(preflight(certificates).rollout.allowed, Some(false));
     let preflight_without_surge = preflight(|o| {
         certificates(o);
-        o.facts().control_plane.spec.max_surge = 0;
+        o.control_plane.spec.max_surge = 0;
     });
     assert_eq!(preflight_without_surge.rollout.allowed, Some(true));
-    let endless = preflight(|o| o.facts().control_plane.spec.certificates_expiry_days = Some(365));
+    let endless = preflight(|o| o.control_plane.spec.certificates_expiry_days = Some(365));
     assert_eq!(
         (told(&endless.scale_up), told(&endless.rollout)),
         (
@@ -392,7 +391,7 @@ fn a_rollout_begins_with_a_machine_more_or_one_less() {
 
 #[test]
 fn nothing_is_removed_while_members_contradict_each_other() {
-    let disputed = |o: &mut Observed| {
+    let disputed = |o: &mut Snapshot| {
         o.kill(2);
         o.list(3).members.truncate(2);
     };

@@ -7,11 +7,11 @@ use kcp_api::Object as _;
 
 use crate::{
     plan::{
-        observed::{Etcd, Observed},
         state::{Replica, State},
         wording::listed,
     },
     quorum::Votes,
+    snapshot::{EtcdMembers, Snapshot},
 };
 
 /// Why a Machine must not be deleted.
@@ -35,7 +35,7 @@ pub enum Danger {
 }
 
 /// None if the control plane survives the loss of this Machine.
-pub fn danger(observed: &Observed, machine: &str) -> Option<Danger> {
+pub fn danger(observed: &Snapshot, machine: &str) -> Option<Danger> {
     // A control plane that was never initialized has no data.
     if !observed.control_plane.status.initialized {
         return None;
@@ -73,8 +73,8 @@ pub fn danger(observed: &Observed, machine: &str) -> Option<Danger> {
 }
 
 /// A warning if the Machine's etcd member is the leader.
-pub fn leader_warning(observed: &Observed, machine: &str) -> Option<String> {
-    let Etcd::Members(members) = &observed.etcd else {
+pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
+    let EtcdMembers::Known(members) = &observed.etcd_members else {
         return None;
     };
     let mut machines = observed.machines.iter();
@@ -91,9 +91,9 @@ pub fn leader_warning(observed: &Observed, machine: &str) -> Option<String> {
 
 /// The state of the control plane. If etcd did not answer, the controller counts a member as healthy while other members
 /// list it; here a member without a healthy pod is unhealthy.
-fn state(observed: &Observed) -> State {
+fn state(observed: &Snapshot) -> State {
     let mut state = State::of(observed, |_| false);
-    if observed.etcd != Etcd::Unread {
+    if observed.etcd_members != EtcdMembers::Unread {
         return state;
     }
     let has_no_pod = |replica: &&Replica| replica.has_fault("EtcdPodHealthy");
@@ -118,14 +118,14 @@ fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     }
 }
 
-fn unhealthy_member(observed: &Observed, member: &str, machine: Option<&str>) -> String {
+fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) -> String {
     let what = machine.map_or_else(
         || format!("etcd member {member}, which has no Machine,"),
         |machine| format!("etcd member {member} of Machine {machine}"),
     );
-    match observed.etcd.silence(member) {
+    match observed.etcd_members.silence(member) {
         Some(why) => format!("{what} is not healthy: {why}"),
-        None if observed.etcd.has_alarm(member) => format!("{what} has raised an alarm"),
+        None if observed.etcd_members.has_alarm(member) => format!("{what} has raised an alarm"),
         None => format!("{what} is not healthy"),
     }
 }
@@ -176,15 +176,15 @@ mod tests {
 
     use super::{Danger, danger};
     use crate::{
-        control_plane::example::{condition, minutes_ago, set},
-        plan::{
-            example::observed,
-            observed::{Etcd, EtcdMember, Observed},
+        snapshot::{EtcdMember, EtcdMembers, Snapshot},
+        testing::{
+            objects::{condition, minutes_ago, set},
+            plan::observed,
         },
     };
 
     /// Members on the nodes of these Machines: `?` does not respond, `~` is a learner, `-` has not started, `!` has an alarm.
-    fn members(text: &str) -> Etcd {
+    fn members(text: &str) -> EtcdMembers {
         let members = text.split_whitespace().map(|text| {
             let name = text.trim_end_matches(['?', '~', '-', '!']);
             EtcdMember {
@@ -199,17 +199,17 @@ mod tests {
                 ..EtcdMember::default()
             }
         });
-        Etcd::Members(members.collect())
+        EtcdMembers::Known(members.collect())
     }
 
-    fn crashed(observed: &mut Observed, machine: usize, kind: &str) {
+    fn crashed(observed: &mut Snapshot, machine: usize, kind: &str) {
         let conditions = &mut observed.machines[machine - 1].status.conditions;
         set(conditions, condition(kind, False, "crashed"));
     }
 
     type Case = (
         &'static str,
-        fn(&mut Observed),
+        fn(&mut Snapshot),
         &'static str,
         &'static [&'static str],
     );
@@ -230,29 +230,34 @@ mod tests {
     #[test]
     fn a_quorum_of_healthy_voters_is_left() {
         assert_dangers(&[
-            ("healthy", |o| o.etcd = members("m1 m2 m3"), "m1", &[]),
-            ("one is dead: it", |o| o.etcd = members("m1 m2 m3?"), "m3", &[]),
+            ("healthy", |o| o.etcd_members = members("m1 m2 m3"), "m1", &[]),
+            (
+                "one is dead: it",
+                |o| o.etcd_members = members("m1 m2 m3?"),
+                "m3",
+                &[],
+            ),
             (
                 "one is dead: another",
-                |o| o.etcd = members("m1 m2 m3?"),
+                |o| o.etcd_members = members("m1 m2 m3?"),
                 "m1",
                 &[DEAD, SILENT],
             ),
             (
                 "two are dead: one of them",
-                |o| o.etcd = members("m1 m2? m3?"),
+                |o| o.etcd_members = members("m1 m2? m3?"),
                 "m2",
                 &[DEAD, SILENT],
             ),
             (
                 "one raises an alarm: it",
-                |o| o.etcd = members("m1 m2 m3!"),
+                |o| o.etcd_members = members("m1 m2 m3!"),
                 "m3",
                 &[],
             ),
             (
                 "one raises an alarm: another",
-                |o| o.etcd = members("m1 m2 m3!"),
+                |o| o.etcd_members = members("m1 m2 m3!"),
                 "m1",
                 &[DEAD, "etcd member node-m3 of Machine m3 has raised an alarm"],
             ),
@@ -282,7 +287,7 @@ mod tests {
             (
                 "one answers without a ready pod",
                 |o| {
-                    o.etcd = members("m1 m2 m3");
+                    o.etcd_members = members("m1 m2 m3");
                     crashed(o, 3, "EtcdPodHealthy");
                 },
                 "m1",
@@ -296,21 +301,26 @@ mod tests {
         assert_dangers(&[
             (
                 "a learner: another",
-                |o| o.etcd = members("m1 m2 m3~"),
+                |o| o.etcd_members = members("m1 m2 m3~"),
                 "m1",
                 &["etcd members have not started or are still learners: node-m3"],
             ),
-            ("a learner: it", |o| o.etcd = members("m1 m2 m3~"), "m3", &[]),
+            (
+                "a learner: it",
+                |o| o.etcd_members = members("m1 m2 m3~"),
+                "m3",
+                &[],
+            ),
             (
                 "one that has not started",
-                |o| o.etcd = members("m1 m2 m3 m4-"),
+                |o| o.etcd_members = members("m1 m2 m3 m4-"),
                 "m1",
                 &["etcd members have not started or are still learners: (not started)"],
             ),
             (
                 "one that has not started: it",
                 |o| {
-                    o.etcd = members("m1 m2 m3-");
+                    o.etcd_members = members("m1 m2 m3-");
                     o.machines[2].status.node_name = None;
                 },
                 "m3",
@@ -319,7 +329,7 @@ mod tests {
             (
                 "one that has not started, of one of two",
                 |o| {
-                    o.etcd = members("m1 m3-");
+                    o.etcd_members = members("m1 m3-");
                     o.machines[1].status.node_name = None;
                     o.machines[2].status.node_name = None;
                 },
@@ -328,13 +338,13 @@ mod tests {
             ),
             (
                 "a stray that is silent",
-                |o| o.etcd = members("m1 m2 m3 stray?"),
+                |o| o.etcd_members = members("m1 m2 m3 stray?"),
                 "m1",
                 &[],
             ),
             (
                 "a stray and one of ours are silent",
-                |o| o.etcd = members("m1 m2 m3? stray?"),
+                |o| o.etcd_members = members("m1 m2 m3? stray?"),
                 "m1",
                 &[
                     "without it etcd loses quorum: 1 of 3 voting members healthy, 2 needed",
@@ -376,7 +386,7 @@ mod tests {
             (
                 "etcd is external",
                 |o| {
-                    o.etcd = Etcd::External;
+                    o.etcd_members = EtcdMembers::External;
                     crashed(o, 3, "APIServerPodHealthy");
                 },
                 "m1",
@@ -384,7 +394,7 @@ mod tests {
             ),
             (
                 "no member is known",
-                |o| o.etcd = members(""),
+                |o| o.etcd_members = members(""),
                 "m1",
                 &["etcd's members are unknown"],
             ),

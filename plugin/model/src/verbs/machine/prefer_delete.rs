@@ -12,16 +12,13 @@ use crate::{
     },
     plan::{
         deletion_order::next_to_delete,
-        observed::Observed,
         outlook::{Asked, Plan, plan},
         state::State,
         step::{Action, Purpose},
         wording::listed,
     },
-    verbs::machine::{
-        danger::{Danger, danger, leader_warning},
-        snapshot::MachineSnapshot,
-    },
+    snapshot::{Snapshot, change::MachineSnapshot},
+    verbs::machine::danger::{Danger, danger, leader_warning},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +107,7 @@ struct Effect {
 }
 
 impl Effect {
-    fn of(observed: &Observed, name: &str, now: Timestamp) -> Self {
+    fn of(observed: &Snapshot, name: &str, now: Timestamp) -> Self {
         let observed = marked(observed, name);
         let asked = Asked {
             spec: observed.control_plane.spec.clone(),
@@ -133,7 +130,7 @@ impl Effect {
     }
 }
 
-fn marked(observed: &Observed, name: &str) -> Observed {
+fn marked(observed: &Snapshot, name: &str) -> Snapshot {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
         if machine.name() == name {
@@ -158,7 +155,7 @@ fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
 }
 
 /// Which Machine is deleted first.
-fn deletion_order(observed: &Observed, plan: &Plan, name: &str) -> Option<String> {
+fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String> {
     let is_outdated = |name: &str| {
         let verdict = plan.verdicts.iter().find(|verdict| verdict.machine == name);
         verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
@@ -181,11 +178,10 @@ mod tests {
     use super::{Decision, ObjectWrite, Preference, decide};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{annotate, minutes_ago, now},
-        plan::observed::Etcd,
-        verbs::machine::{
-            example::{dead, snapshot},
-            snapshot::MachineSnapshot,
+        snapshot::{EtcdMembers, change::MachineSnapshot},
+        testing::{
+            machine::{dead, snapshot},
+            objects::{annotate, minutes_ago, now},
         },
     };
 
@@ -371,7 +367,7 @@ mod tests {
         let mut machine = snapshot("m2");
         outdate(&mut machine, 2);
         dead(&mut machine, &[]);
-        if let Etcd::Members(members) = &mut machine.context.observed.etcd {
+        if let EtcdMembers::Known(members) = &mut machine.context.observed.etcd_members {
             members[2].is_learner = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
@@ -394,7 +390,7 @@ mod tests {
     fn a_leader_is_marked_with_a_warning() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &[]);
-        if let Etcd::Members(members) = &mut machine.context.observed.etcd {
+        if let EtcdMembers::Known(members) = &mut machine.context.observed.etcd_members {
             members[1].is_leader = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {

@@ -14,17 +14,15 @@ use crate::{
         event::ChangeEvent,
         ownership::applied,
     },
-    control_plane::health_check::would_allow,
     plan::{
-        observed::Observed,
         preflight::topology_version,
         remediation::{Outlook, Terms, outlook},
         state::{HealthCheck, State},
     },
+    snapshot::{Snapshot, change::MachineSnapshot, management::would_allow},
     verbs::machine::{
         danger::{danger, leader_warning},
         replace,
-        snapshot::MachineSnapshot,
     },
 };
 
@@ -171,7 +169,7 @@ fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
 }
 
 /// What the controller would do if the Machine were unhealthy now.
-fn remediated(observed: &Observed, machine: &str, now: Timestamp) -> Option<Outlook> {
+fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<Outlook> {
     let mut state = State::of(observed, |_| false);
     for replica in &mut state.replicas {
         if replica.name == machine {
@@ -215,11 +213,10 @@ mod tests {
     use super::{Decision, ObjectWrite, decide};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{annotate, condition, minutes_ago, now, pause, record},
-        plan::observed::Etcd,
-        verbs::machine::{
-            example::{dead, snapshot},
-            snapshot::MachineSnapshot,
+        snapshot::{EtcdMembers, change::MachineSnapshot},
+        testing::{
+            machine::{dead, snapshot},
+            objects::{annotate, condition, minutes_ago, now, pause, record},
         },
     };
 
@@ -383,7 +380,7 @@ mod tests {
             ),
             (
                 "etcd elsewhere",
-                |machine| machine.context.observed.etcd = Etcd::External,
+                |machine| machine.context.observed.etcd_members = EtcdMembers::External,
                 RefusedBy::Command,
                 &["the controller does not know the etcd members"],
             ),

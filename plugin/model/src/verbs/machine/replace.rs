@@ -11,15 +11,12 @@ use crate::{
         guard::Guard,
     },
     plan::{
-        observed::Observed,
         outlook::{Asked, Plan, plan},
         step::{Action, NoPlan},
         wording,
     },
-    verbs::machine::{
-        danger::{danger, leader_warning},
-        snapshot::MachineSnapshot,
-    },
+    snapshot::{Snapshot, change::MachineSnapshot},
+    verbs::machine::danger::{danger, leader_warning},
 };
 
 /// What `--force` does.
@@ -75,7 +72,7 @@ pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
 }
 
 /// What the controller does once the Machine is being deleted.
-fn plan_without(observed: &Observed, name: &str, now: Timestamp) -> Plan {
+fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
         if machine.name() == name {
@@ -145,11 +142,10 @@ mod tests {
     use super::{Decision, ObjectWrite, decide, is_allowed};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{annotate, minutes_ago, now, pause},
-        plan::observed::{Etcd, EtcdMember},
-        verbs::machine::{
-            example::{dead, fail, snapshot},
-            snapshot::MachineSnapshot,
+        snapshot::{EtcdMember, EtcdMembers, change::MachineSnapshot},
+        testing::{
+            machine::{dead, fail, snapshot},
+            objects::{annotate, minutes_ago, now, pause},
         },
     };
 
@@ -364,7 +360,7 @@ mod tests {
             is_leader: machine == "m1",
             ..EtcdMember::default()
         };
-        machine.context.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
+        machine.context.observed.etcd_members = EtcdMembers::Known(["m1", "m2", "m3"].map(member).to_vec());
         machine.context.observed.set_failure_domains("a b");
         for (machine, domain) in machine.context.observed.machines.iter_mut().zip(["b", "a", "a"]) {
             machine.spec.failure_domain = Some(domain.to_owned());

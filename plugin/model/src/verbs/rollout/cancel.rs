@@ -12,10 +12,10 @@ use crate::{
         decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         event::ChangeEvent,
         preflight::{ChangeRequest, preflight, preflight_without_plan, review},
-        snapshot::ChangeSnapshot,
     },
     plan::wording,
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
 };
 
 /// The rollout that the spec asks for.
@@ -198,14 +198,13 @@ mod tests {
 
     use super::{ObjectWrite, RequestedRollout, decide, removal};
     use crate::{
-        change::{
-            decision::{Decision, Proposal, Refusal, RefusedBy},
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::{minutes_ago, now},
-        plan::observed::{Etcd, EtcdMember},
+        change::decision::{Decision, Proposal, Refusal, RefusedBy},
         review::ReviewContext,
+        snapshot::{EtcdMember, EtcdMembers, change::ChangeSnapshot},
+        testing::{
+            change::{fail, snapshot},
+            objects::{minutes_ago, now},
+        },
     };
 
     /// The example's Machines are five, four and three hours old; the rollout's time is so many minutes ago.
@@ -357,7 +356,7 @@ mod tests {
             silence: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
-        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
+        lost.observed.etcd_members = EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
         let Proposal {
             write, consequences, ..
         } = proposal(decided(&lost, true));

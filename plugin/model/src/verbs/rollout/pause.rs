@@ -12,9 +12,9 @@ use crate::{
         decision::{Decision, ObjectWrite, Proposal},
         event::ChangeEvent,
         preflight::preflight_without_plan,
-        snapshot::ChangeSnapshot,
     },
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
     verbs::rollout::progress,
 };
 
@@ -95,13 +95,13 @@ mod tests {
 
     use super::{ObjectWrite, PauseAction, decide};
     use crate::{
-        change::{
-            decision::{Decision, Proposal, Refusal, RefusedBy},
-            example::snapshot,
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::{minutes_ago, now, pause},
+        change::decision::{Decision, Proposal, Refusal, RefusedBy},
         review::ReviewContext,
+        snapshot::change::ChangeSnapshot,
+        testing::{
+            change::snapshot,
+            objects::{minutes_ago, now, pause},
+        },
     };
 
     fn decided(snapshot: &ChangeSnapshot, action: PauseAction) -> Decision {

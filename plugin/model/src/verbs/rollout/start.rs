@@ -12,9 +12,9 @@ use crate::{
         decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         event::ChangeEvent,
         preflight::{ChangeRequest, preflight, review},
-        snapshot::ChangeSnapshot,
     },
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
     verbs::rollout::progress,
 };
 
@@ -205,12 +205,12 @@ mod tests {
 
     use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide, restart};
     use crate::{
-        change::{
-            decision::Proposal,
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
+        change::decision::Proposal,
+        snapshot::change::ChangeSnapshot,
+        testing::{
+            change::{fail, snapshot},
+            objects::{condition, minutes_ago, now, pause, set},
         },
-        control_plane::example::{condition, minutes_ago, now, pause, set},
         verbs::rollout::start::{InvalidTime, Start},
     };
 

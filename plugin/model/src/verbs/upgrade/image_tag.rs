@@ -53,7 +53,11 @@ pub fn outdated(config: &Value, version: &str) -> Vec<Outdated> {
     };
     let pinned = [
         ("CoreDNS", "clusterConfiguration.dns.imageTag", defaults.core_dns),
-        ("etcd", "clusterConfiguration.etcd.local.imageTag", defaults.etcd),
+        (
+            "etcd",
+            "clusterConfiguration.etcd_members.local.imageTag",
+            defaults.etcd,
+        ),
     ];
     let outdated = pinned.into_iter().filter_map(|(image, field, default)| {
         let pointer = format!("/{}", field.replace('.', "/"));
@@ -128,7 +132,7 @@ mod tests {
     fn a_message_says_what_to_do() {
         let config = json!({"clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}}});
         let found = outdated(&config, "v1.34.2");
-        insta::assert_snapshot!(found[0].message("v1.34.2"), @"etcd stays at 3.5.21-0, which clusterConfiguration.etcd.local.imageTag pins; kubeadm of v1.34.2 brings 3.6.4-0 or newer: raise or remove the tag");
+        insta::assert_snapshot!(found[0].message("v1.34.2"), @"etcd stays at 3.5.21-0, which clusterConfiguration.etcd_members.local.imageTag pins; kubeadm of v1.34.2 brings 3.6.4-0 or newer: raise or remove the tag");
     }
 
     #[test]

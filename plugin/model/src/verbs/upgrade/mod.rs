@@ -17,11 +17,11 @@ use crate::{
         decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         event::ChangeEvent,
         preflight::{ChangeRequest, preflight, review},
-        snapshot::ChangeSnapshot,
     },
     kubelet_skew,
     plan::{ask::with_leading_v, outlook::Plan},
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
     verbs::upgrade::{removal::removals, workers::Workers},
 };
 
@@ -115,7 +115,7 @@ pub fn decide(
     let workers = options
         .makers
         .clone()
-        .with_nodes(&snapshot.workload, &observed.machines);
+        .with_nodes(&snapshot.observed.workload, &observed.machines);
     let assessment = assess(
         from,
         &version,
@@ -215,13 +215,12 @@ mod tests {
         assess, decide, reviewed_machines,
     };
     use crate::{
-        change::{
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::now,
         kubelet_skew::Worker,
-        snapshot::Failure,
+        snapshot::{Failure, change::ChangeSnapshot},
+        testing::{
+            change::{fail, snapshot},
+            objects::now,
+        },
         verbs::upgrade::workers::Workers,
     };
 

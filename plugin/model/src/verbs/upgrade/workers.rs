@@ -45,8 +45,8 @@ mod tests {
     use super::Workers;
     use crate::{
         kubelet_skew::Worker,
-        plan::example::machine,
         snapshot::{Failure, Reading, Workload, workload::Node},
+        testing::plan::machine,
     };
 
     fn worker(object: &str, version: &str) -> Worker {

@@ -85,12 +85,10 @@ impl<'c> Reader<'c> {
             // Not linked to a Cluster yet: it cannot have Machines.
             None => Vec::new(),
         };
+        let own = machines.into_iter().filter(|machine| control_plane.has(machine));
         Ok(Snapshot {
-            machines: machines
-                .into_iter()
-                .filter(|machine| control_plane.has(machine))
-                .collect(),
-            control_plane,
+            machines: own.collect(),
+            ..Snapshot::from(control_plane)
         })
     }
 

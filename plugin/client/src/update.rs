@@ -9,7 +9,7 @@ use kube::core::{ApiResource, ObjectMeta};
 use serde_json::json;
 
 use kcp_control_plane::{
-    change::{conflict::FieldConflict, decision::ObjectWrite},
+    change::{decision::ObjectWrite, ownership::FieldConflict},
     merge_patch,
     review::rejection,
     snapshot::change::{ChangeSnapshot, MachineSnapshot},

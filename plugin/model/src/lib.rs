@@ -38,6 +38,7 @@ pub mod kubelet_skew;
 pub mod merge_patch;
 pub mod plan;
 pub mod quorum;
+pub mod release_changes;
 pub mod review;
 pub mod snapshot;
 pub mod staleness;

@@ -20,10 +20,7 @@ use kcp_client::{
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
-    change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::{ChangeEvent, ObjectReference},
-    },
+    change::decision::{ChangeEvent, Decision, ObjectReference, ObjectWrite, Proposal, Refusal, RefusedBy},
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
 };

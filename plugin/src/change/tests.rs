@@ -22,10 +22,7 @@ use kcp_client::{
     Connection, canned::failure, reader::Reader, reads::machine::NoSuchMachine, update::ReadObject as _,
 };
 use kcp_control_plane::{
-    change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-    },
+    change::decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, MachineObject, MachineSnapshot, ReadScope},
 };

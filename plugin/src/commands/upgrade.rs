@@ -12,10 +12,11 @@ use kcp_client::{
 use kcp_control_plane::{
     change::decision::{Decision, Refusal},
     duration::parse_duration,
-    plan::ask::with_leading_v,
+    kubelet_skew::Workers,
+    plan::options::with_leading_v,
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, ReadScope},
-    verbs::upgrade::{Upgrade, UpgradeOptions, decide, reviewed_machines, workers::Workers},
+    verbs::upgrade::{Upgrade, UpgradeOptions, decide, reviewed_machines},
     wait::WaitCondition,
 };
 use owo_colors::OwoColorize as _;
@@ -213,16 +214,17 @@ mod tests {
     use crate::terminal::plain;
     use kcp_control_plane::{
         change::decision::Decision,
-        plan::{ask::asked, outlook::plan},
+        kubelet_skew::Workers,
+        plan::{options::desired, plan},
         testing::{change::snapshot, objects::now},
-        verbs::upgrade::{assess, workers::Workers},
+        verbs::upgrade::assess,
     };
 
     #[test]
     fn shows_what_an_upgrade_means() {
         let snapshot = snapshot();
         let patch = json!({"spec": {"version": "v1.35.0"}});
-        let asked = asked(&snapshot.object, &patch, &[]).expect("decodes");
+        let desired = desired(&snapshot.object, &patch, &[]).expect("decodes");
         let config = json!({
             "clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}},
             "joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [
@@ -232,7 +234,7 @@ mod tests {
             unread: vec!["the nodes' kubelets were not read: no answer".to_owned()],
         };
         let upgrade = Upgrade {
-            plan: plan(&snapshot.observed, &asked, now()),
+            plan: plan(&snapshot.observed, &desired, now()),
             assessment: assess("v1.34.2", "v1.35.0", &config, &workers),
             decision: Decision::Unchanged(String::new()),
         };

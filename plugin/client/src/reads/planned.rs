@@ -12,7 +12,7 @@ use kcp_api::{
     machine::{Bootstrap, Infrastructure},
     names::label,
 };
-use kcp_control_plane::snapshot::{Snapshot, change::Part};
+use kcp_control_plane::snapshot::{Reading, Snapshot, change::Part};
 
 use crate::{Action, Error, ReadLimit, reader::Reader};
 

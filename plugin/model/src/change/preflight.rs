@@ -6,27 +6,16 @@ use serde_json::Value;
 use crate::{
     change::{
         decision::{Refusal, RefusedBy},
-        guard::{Guard, standstill},
         ownership::ownership,
+        quorum_guard::{Guard, standstill},
     },
     plan::{
-        ask::{asked, patched},
-        outlook::{self, Plan},
-        wording,
+        self, Plan, messages,
+        options::{desired, patched},
     },
     review::{Review, ReviewContext, review_update},
     snapshot::change::ChangeSnapshot,
 };
-
-/// A change of a control plane.
-#[derive(Clone, Copy, Debug)]
-pub struct ChangeRequest<'r> {
-    /// A merge patch.
-    pub patch: &'r Value,
-    pub review: &'r Review,
-    /// Write although the controller could not take its first step now.
-    pub force: bool,
-}
 
 /// The result of checking a change.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,15 +29,11 @@ pub struct Preflight {
 impl Preflight {
     /// When etcd cannot lose another member, a line each.
     pub fn consequences(&self) -> Vec<String> {
-        wording::stretches(&self.plan.fragile_stretches())
+        messages::stretches(&self.plan.fragile_stretches())
     }
 }
 
-/// Puts a merge patch of a control plane to the admission rules.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
-pub fn review(
+fn review(
     snapshot: &ChangeSnapshot,
     patch: &Value,
     context: ReviewContext<'_>,
@@ -56,25 +41,41 @@ pub fn review(
     review_update(&snapshot.object, &patched(&snapshot.object, patch)?, context)
 }
 
-/// Checks a change.
+/// Checks a merge patch. `force` writes it although the controller could not take its first step now.
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
 pub fn preflight(
     snapshot: &ChangeSnapshot,
-    request: ChangeRequest<'_>,
+    patch: &Value,
+    force: bool,
     context: ReviewContext<'_>,
 ) -> Result<Preflight, DecodeError> {
-    let ChangeRequest { patch, review, force } = request;
-    let asked = asked(&snapshot.object, patch, &review.denials)?;
-    let plan = outlook::plan(&snapshot.observed, &asked, context.now);
+    preflight_reviewed(snapshot, patch, review(snapshot, patch, context)?, force, context)
+}
+
+/// As [`preflight`], for a patch that the rules have reviewed.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn preflight_reviewed(
+    snapshot: &ChangeSnapshot,
+    patch: &Value,
+    Review {
+        denials,
+        mut warnings,
+    }: Review,
+    force: bool,
+    context: ReviewContext<'_>,
+) -> Result<Preflight, DecodeError> {
+    let desired = desired(&snapshot.object, patch, &denials)?;
+    let plan = plan::plan(&snapshot.observed, &desired, context.now);
     let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
     let guard = Guard::of(&plan);
 
-    let mut warnings = review.warnings.clone();
     warnings.extend(snapshot.warnings());
     warnings.extend(standstill(&plan));
-    let mut refusals = vec![(RefusedBy::Rules, review.denials.clone())];
+    let mut refusals = vec![(RefusedBy::Rules, denials)];
     match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
@@ -105,7 +106,7 @@ fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
         Guard::Clear => Vec::new(),
         Guard::Blocked(_) if force => Vec::new(),
         Guard::NoWay(no_plan) => {
-            let hint = wording::no_plan_hint(no_plan).map(str::to_owned);
+            let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
             hint.into_iter().collect()
         }
         Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => {
@@ -150,7 +151,7 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
-    use super::{ChangeRequest, Preflight, preflight, preflight_without_plan};
+    use super::{Preflight, preflight_reviewed, preflight_without_plan};
     use crate::{
         change::decision::{Refusal, RefusedBy},
         review::{Review, ReviewContext},
@@ -163,12 +164,8 @@ mod tests {
 
     fn of(snapshot: &ChangeSnapshot, replicas: i64, review: &Review, force: bool) -> Preflight {
         let patch = json!({"spec": {"replicas": replicas}});
-        let request = ChangeRequest {
-            patch: &patch,
-            review,
-            force,
-        };
-        preflight(snapshot, request, context(&View::default())).expect("decodes")
+        preflight_reviewed(snapshot, &patch, review.clone(), force, context(&View::default()))
+            .expect("decodes")
     }
 
     fn context(view: &View) -> ReviewContext<'_> {

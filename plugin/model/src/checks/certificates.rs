@@ -11,7 +11,7 @@ use crate::{
         components::WORKLOAD,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
-        machine_grace::{machines, machines_read},
+        machine_grace::machines_read,
         membership::asked_objects,
     },
     duration::format_duration,
@@ -76,7 +76,7 @@ fn renewal_hint(observed: &Snapshot) -> String {
 
 pub fn of_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed).iter().filter_map(|of| {
+    let findings = observed.machines.iter().filter_map(|of| {
         let (outcome, message) = expiry(observed, of.status.certificates_expiry_date?, now)?;
         Some(Finding::of(outcome, machine(of.name()), message).hint(renewal_hint(observed)))
     });

@@ -9,7 +9,7 @@ use crate::{
     checks::{
         Check,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, node, or_else},
-        machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
+        machine_grace::{Phase, is_turning, machine_of_node, machines_read, phase_of_node},
     },
     snapshot::{
         Snapshot,
@@ -76,15 +76,12 @@ fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, Unjudged> {
 
 /// What the controller has written into a condition of each Machine that has settled.
 pub fn by_conditions(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
-    let external = observed
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd();
+    let external = observed.has_external_etcd();
     if external && kind.starts_with("Etcd") {
         return Vec::new();
     }
-    let settled = machines(observed)
+    let settled = observed
+        .machines
         .iter()
         .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
     settled
@@ -127,7 +124,7 @@ pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> Judgement {
         .map(|pod| pod.node.as_str())
         .collect();
     let is_turning = is_turning(observed, now);
-    let without_pod = machines(observed).iter().filter_map(|of| {
+    let without_pod = observed.machines.iter().filter_map(|of| {
         let on = of
             .status
             .node_name
@@ -168,12 +165,7 @@ pub fn schedulers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
 }
 
 pub fn etcd_pods_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
-    if observed
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd()
-    {
+    if observed.has_external_etcd() {
         return Err(Unjudged::skipped("etcd is external"));
     }
     ready(observed, Component::Etcd, now)
@@ -201,7 +193,8 @@ fn ready(observed: &Snapshot, component: Component, now: Timestamp) -> Judgement
             of_node(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
         });
     // Whether each Machine has an API server is a check of its own.
-    let expected = machines(observed)
+    let expected = observed
+        .machines
         .iter()
         .filter(|_| component != Component::ApiServer);
     let absent = expected

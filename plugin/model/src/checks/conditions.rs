@@ -1,7 +1,7 @@
 //! What the controller says of the whole control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Condition, ConditionStatus, KubeadmControlPlane, Object as _};
+use kcp_api::{Condition, ConditionStatus, Object as _};
 
 use crate::{
     checks::{
@@ -46,17 +46,10 @@ pub const CHECKS: &[Check] = &[
     .summing_up(),
 ];
 
-fn control_plane(observed: &Snapshot) -> &KubeadmControlPlane {
-    &observed.control_plane
-}
-
-fn object(observed: &Snapshot) -> String {
-    format!("KubeadmControlPlane/{}", control_plane(observed).name())
-}
-
 /// A condition that does not hold.
 fn broken<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
-    control_plane(observed)
+    observed
+        .control_plane
         .condition(kind)
         .filter(|condition| !condition.is_true())
 }
@@ -72,19 +65,19 @@ fn finding(observed: &Snapshot, condition: &Condition) -> Finding {
         condition.status.as_str(),
         condition.one_line()
     );
-    Finding::of(outcome, object(observed), message)
+    Finding::of(outcome, observed.object(), message)
 }
 
 /// Whether the control plane is young and its first Machine is not up yet.
 fn is_new(observed: &Snapshot, now: Timestamp) -> bool {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     let created = control_plane.creation_timestamp();
     !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
 /// What no controller has looked at cannot be judged.
 pub fn reported(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     let message = if control_plane.status.conditions.is_empty() {
         "no controller has reported a status yet"
     } else if control_plane.condition("Available").is_none() {
@@ -92,13 +85,13 @@ pub fn reported(observed: &Snapshot, _: Timestamp) -> Judgement {
     } else {
         return Ok(Vec::new());
     };
-    Ok(vec![Finding::unknown(object(observed), message).hint(
+    Ok(vec![Finding::unknown(observed.object(), message).hint(
         "is Cluster API's kubeadm control plane controller running?",
     )])
 }
 
 pub fn current(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
         return Ok(Vec::new());
     }
@@ -107,7 +100,7 @@ pub fn current(observed: &Snapshot, _: Timestamp) -> Judgement {
         control_plane.status.observed_generation.unwrap_or(0),
         control_plane.generation()
     );
-    Ok(vec![Finding::unknown(object(observed), message)])
+    Ok(vec![Finding::unknown(observed.object(), message)])
 }
 
 pub fn available(observed: &Snapshot, now: Timestamp) -> Judgement {
@@ -137,11 +130,7 @@ pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> Judgement 
 
 pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> Judgement {
     // Cluster API leaves it to others, and may leave what it said before it knew.
-    if control_plane(observed)
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd()
-    {
+    if observed.has_external_etcd() {
         return Err(Unjudged::skipped("etcd is external"));
     }
     // The checks of the members report their problems.

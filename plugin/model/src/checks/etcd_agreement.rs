@@ -172,13 +172,9 @@ pub fn leader(observed: &Snapshot, now: Timestamp) -> Judgement {
     let membership = Membership::of(survey);
     membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
-    let of_cluster = || {
-        survey
-            .statuses()
-            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
-    };
     // The latest election counts: a member that reports an earlier one has missed it.
-    let latest = of_cluster()
+    let latest = membership
+        .statuses()
         .filter_map(|(_, status)| Some((status.raft_term, status.leader?)))
         .max();
     let name = |id: u64| {
@@ -188,7 +184,7 @@ pub fn leader(observed: &Snapshot, now: Timestamp) -> Judgement {
             |listed| shown(&listed.member.name, listed.member.id),
         )
     };
-    let findings = of_cluster().filter_map(|(asked, status)| {
+    let findings = membership.statuses().filter_map(|(asked, status)| {
         let message = match (status.leader, latest) {
             (None, None) => "has no leader, like all members".to_owned(),
             (None, Some((_, leader))) => {
@@ -218,16 +214,14 @@ pub fn raft_term(observed: &Snapshot, now: Timestamp) -> Judgement {
     let membership = Membership::of(survey);
     membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
-    let of_cluster = || {
-        survey
-            .statuses()
-            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
-    };
-    let led = of_cluster().filter(|(_, status)| status.leader.is_some());
+    let led = membership
+        .statuses()
+        .filter(|(_, status)| status.leader.is_some());
     let Some(latest) = led.map(|(_, status)| status.raft_term).max() else {
         return Ok(Vec::new());
     };
-    let behind = of_cluster()
+    let behind = membership
+        .statuses()
         .filter(|(_, status)| status.raft_term < latest)
         .map(|(asked, status)| {
             let message = format!(
@@ -243,16 +237,12 @@ pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
-    let of_cluster = || {
-        survey
-            .statuses()
-            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
-    };
-    let furthest = of_cluster()
+    let furthest = membership
+        .statuses()
         .map(|(_, status)| status.raft_index)
         .max()
         .unwrap_or_default();
-    let findings = of_cluster().filter_map(|(asked, status)| {
+    let findings = membership.statuses().filter_map(|(asked, status)| {
         let behind_others = furthest.saturating_sub(status.raft_index);
         let behind_itself = status.raft_index.saturating_sub(status.raft_applied_index);
         let message = if behind_others > RAFT_LAG_LIMIT {

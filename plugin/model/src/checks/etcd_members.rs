@@ -9,7 +9,7 @@ use crate::{
         components::describe,
         etcd_quorum::{ETCD, stacked},
         finding::{Finding, Judgement, machine, need},
-        machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
+        machine_grace::{Phase, is_turning, machine_of_node, machines_read, without_node},
         machines::replacement_hint,
         membership::{Listed, Membership, asked_objects, member_object},
     },
@@ -38,7 +38,7 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
         return Err(membership.unknown());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
-    let without_member = machines(observed).iter().filter_map(|of| {
+    let without_member = observed.machines.iter().filter_map(|of| {
         let node = of.node()?;
         if is_member(node) || Phase::of(of, now) == Phase::Leaving {
             return None;
@@ -117,10 +117,7 @@ pub fn alarms(observed: &Snapshot, _: Timestamp) -> Judgement {
             }) => asked_objects(asked),
             Some(Listed { member, .. }) => vec![member_object(member)],
             // With id 0 etcd reports that it cannot tell which member's data is wrong.
-            None if id == 0 => {
-                let name = &observed.control_plane.name();
-                vec![format!("KubeadmControlPlane/{name}")]
-            }
+            None if id == 0 => vec![observed.object()],
             None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
         of_alarm(objects, &kind, id == 0)

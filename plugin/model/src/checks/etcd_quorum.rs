@@ -8,7 +8,7 @@ use crate::{
         Check,
         components::{self, machines_without_etcd},
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, or_else},
-        machine_grace::{Phase, machines, machines_read, phase_of_node},
+        machine_grace::{Phase, machines_read, phase_of_node},
         membership::{Membership, of_member, phase_of_asked},
     },
     quorum::{Change, Votes},
@@ -136,12 +136,7 @@ struct VoteCount {
 }
 
 fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, Unjudged> {
-    if observed
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd()
-    {
+    if observed.has_external_etcd() {
         return Err(Unjudged::skipped("etcd is external"));
     }
     let unasked = match stacked(observed).map(Membership::of) {
@@ -186,9 +181,8 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, Unjudge
 
 impl VoteCount {
     fn judged(self, observed: &Snapshot, message: Option<String>, hint: Option<&str>) -> Judgement {
-        let name = &observed.control_plane.name();
         let findings = message.map(|message| {
-            let object = format!("KubeadmControlPlane/{name}");
+            let object = observed.object();
             let finding = if self.are_leaving && self.votes.has_quorum() {
                 Finding::info(object, message)
             } else {
@@ -246,7 +240,7 @@ pub fn tolerance(observed: &Snapshot, now: Timestamp) -> Judgement {
 fn votes_from_outside(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let without_etcd = machines_without_etcd(observed);
     let members = || {
-        let joined = machines(observed).iter().filter(|machine| machine.has_node());
+        let joined = observed.machines.iter().filter(|machine| machine.has_node());
         joined.filter(|machine| Phase::of(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()

@@ -9,10 +9,10 @@ use crate::{
         Check,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
-        kubelet_skew::minor,
         machine_grace::is_turning,
         membership::{asked_objects, of_member},
         rollout::is_rolling_out,
+        workload::minor,
     },
     snapshot::Snapshot,
 };

@@ -42,8 +42,7 @@ pub fn version(observed: &Snapshot, now: Timestamp) -> Judgement {
             "the workload cluster's kubeadm-config names no version",
         ));
     };
-    let plan = observed;
-    let asked = plan.control_plane.spec.version();
+    let asked = observed.control_plane.spec.version();
     if release(kept) == release(asked) {
         return Ok(Vec::new());
     }
@@ -53,7 +52,7 @@ pub fn version(observed: &Snapshot, now: Timestamp) -> Judgement {
         return Ok(vec![Finding::info(object, message)]);
     }
     let message = format!("{message}: a Machine that joins gets static pods of {kept}");
-    let control_plane = &plan.control_plane;
+    let control_plane = &observed.control_plane;
     Ok(vec![Finding::warn(object, message).hint(format!(
         "the controller updates it when a rollout begins: kubectl kcp rollout start {} -n {}",
         control_plane.name(),

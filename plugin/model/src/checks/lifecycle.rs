@@ -1,7 +1,7 @@
 //! The control plane as an object: whether it is paused, which Cluster owns it, and whether it is being deleted.
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, Object as _, Reference};
+use kcp_api::{Object as _, Reference};
 
 use crate::{
     checks::{
@@ -9,7 +9,7 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         rollout::has_pending_change,
     },
-    plan::preflight::topology_version,
+    plan::blockers::topology_version,
     snapshot::Snapshot,
     staleness::since,
 };
@@ -44,16 +44,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-fn control_plane(observed: &Snapshot) -> &KubeadmControlPlane {
-    &observed.control_plane
-}
-
-fn object(observed: &Snapshot) -> String {
-    format!("KubeadmControlPlane/{}", control_plane(observed).name())
-}
-
 pub fn deletion(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     let Some(started) = control_plane.deletion_timestamp() else {
         return Ok(Vec::new());
     };
@@ -61,19 +53,19 @@ pub fn deletion(observed: &Snapshot, now: Timestamp) -> Judgement {
         .condition("Deleting")
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
     let message = format!("being deleted for {}{waiting}", since(started, now));
-    Ok(vec![Finding::fail(object(observed), message)])
+    Ok(vec![Finding::fail(observed.object(), message)])
 }
 
 pub fn failure(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let failure = control_plane(observed).status.failure();
+    let failure = observed.control_plane.status.failure();
     Ok(failure
-        .map(|failure| Finding::fail(object(observed), &failure))
+        .map(|failure| Finding::fail(observed.object(), &failure))
         .into_iter()
         .collect())
 }
 
 pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
     let own = control_plane.is_paused();
     if !own && !cluster_paused && !control_plane.is("Paused") {
@@ -87,13 +79,13 @@ pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     if own {
         let message = format!("paused{pending}: no controller reconciles it");
-        let finding = Finding::of(outcome, object(observed), message).hint(format!(
+        let finding = Finding::of(outcome, observed.object(), message).hint(format!(
             "resume: kubectl kcp rollout resume {name} -n {namespace}"
         ));
         return Ok(vec![finding]);
     }
     let message = format!("its Cluster is paused{pending}: no controller reconciles it");
-    let finding = Finding::of(outcome, object(observed), message);
+    let finding = Finding::of(outcome, observed.object(), message);
     Ok(vec![match control_plane.cluster() {
         Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
             "resume: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
@@ -103,7 +95,7 @@ pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
 }
 
 pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     if control_plane.cluster().is_none() {
         return Err(Unjudged::skipped("it has no Cluster yet"));
     }
@@ -122,7 +114,7 @@ pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
     };
     Ok(vec![
         Finding::fail(format!("Cluster/{}", cluster.name()), message)
-            .and(object(observed))
+            .and(observed.object())
             .hint(
                 "the controller reconciles a control plane once its Cluster owns it: correct spec.controlPlaneRef",
             ),
@@ -132,10 +124,10 @@ pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
 /// What the controller waits for before it does anything.
 pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
     need(&observed.cluster, "the Cluster")?;
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     let object = control_plane
         .cluster()
-        .map_or_else(|| object(observed), |name| format!("Cluster/{name}"));
+        .map_or_else(|| observed.object(), |name| format!("Cluster/{name}"));
     // Before the first Machine there is time for both.
     let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
@@ -157,16 +149,15 @@ pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
 }
 
 pub fn topology(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let plan = observed;
-    let Some(version) = topology_version(plan, &plan.control_plane.spec) else {
+    let Some(version) = topology_version(observed, &observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
     let message = format!("the Cluster's topology upgrades to {version} before the control plane does");
-    Ok(vec![Finding::info(object(observed), message)])
+    Ok(vec![Finding::info(observed.object(), message)])
 }
 
 pub fn adoption(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+    let control_plane = &observed.control_plane;
     let findings = observed.unowned.iter().map(|name| {
         Finding::warn(
             machine(name),

@@ -62,14 +62,10 @@ pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool 
 /// Whether any Machine starts or is being deleted. Until then etcd's members may differ from the Machines and from each
 /// other.
 pub fn is_turning(observed: &Snapshot, now: Timestamp) -> bool {
-    machines(observed)
+    observed
+        .machines
         .iter()
         .any(|machine| Phase::of(machine, now) != Phase::Settled)
-}
-
-/// The Machines of the control plane.
-pub fn machines(observed: &Snapshot) -> &[Machine] {
-    &observed.machines
 }
 
 /// Whether the Machines are known: where they could not be read there are none of them to compare with.
@@ -88,7 +84,8 @@ pub fn machines_read(observed: &Snapshot) -> Result<(), Unjudged> {
 
 /// The Machine on a node.
 pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Machine> {
-    machines(observed)
+    observed
+        .machines
         .iter()
         .find(|machine| machine.node() == Some(node))
 }
@@ -96,7 +93,7 @@ pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Mac
 /// The Machines that name no node: a node that no Machine names may be of one of them, as may the member on it. A node
 /// registers before its Machine names it, which waits for the provider's id of the node.
 pub fn without_node(observed: &Snapshot) -> impl Iterator<Item = &Machine> {
-    machines(observed).iter().filter(|machine| !machine.has_node())
+    observed.machines.iter().filter(|machine| !machine.has_node())
 }
 
 /// Where the Machine on a node is in its life. A node that no Machine names is taken for that of one that starts, and is

@@ -1,4 +1,4 @@
-//! Whether every Machine has joined and is ready, and whether deleted ones are gone in time.
+//! Whether every Machine has joined and is ready, its node too, and whether deleted ones are gone in time.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -6,9 +6,9 @@ use kcp_api::{Condition, Machine, Object as _};
 use crate::{
     checks::{
         Check,
-        components::describe,
-        finding::{CheckOutcome, Finding, Judgement, machine},
-        machine_grace::{Phase, machines, machines_read},
+        components::{WORKLOAD, describe, of_node},
+        finding::{CheckOutcome, Finding, Judgement, machine, need},
+        machine_grace::{Phase, machine_of_node, machines_read},
     },
     snapshot::Snapshot,
     staleness::since,
@@ -23,6 +23,11 @@ pub const CHECKS: &[Check] = &[
         deletions,
     )
     .preflight(),
+    Check::new(
+        "nodes-ready",
+        "every control plane node exists and is ready",
+        nodes_ready,
+    ),
 ];
 
 /// Conditions that `Ready` sums up and other checks report.
@@ -38,7 +43,8 @@ const EXPLAIN: [&str; 6] = [
 /// Each Machine has its node, or is young.
 pub fn nodes(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed)
+    let findings = observed
+        .machines
         .iter()
         .filter_map(|of| match Phase::of(of, now) {
             Phase::Leaving => None,
@@ -69,7 +75,7 @@ fn starting(of: &Machine, now: Timestamp) -> Finding {
 
 pub fn deletions(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed).iter().filter_map(|of| {
+    let findings = observed.machines.iter().filter_map(|of| {
         let started = of.deletion_timestamp()?;
         let outcome = if Phase::of(of, now) == Phase::Settled {
             CheckOutcome::Fail
@@ -104,7 +110,8 @@ pub fn deletions(observed: &Snapshot, now: Timestamp) -> Judgement {
 /// `Ready` counts by itself only if none of the conditions that it sums up explains it.
 pub fn ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let settled = machines(observed)
+    let settled = observed
+        .machines
         .iter()
         .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
     let findings = settled.filter_map(|of| {
@@ -133,6 +140,33 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     } else {
         format!("replace it: kubectl delete machine {name} -n {namespace}")
     }
+}
+
+pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let nodes = need(&workload.nodes, "nodes")?;
+    let present = nodes.iter().filter_map(|of| {
+        machine_of_node(observed, &of.name)?;
+        let message = match (of.ready, of.is_unreachable) {
+            (_, true) => "the node is unreachable",
+            (Some(true), false) => return None,
+            (Some(false), false) => "the node is not ready",
+            (None, false) => "the node does not report whether it is ready",
+        };
+        of_node(observed, &of.name, message, now).map(|finding| {
+            finding.hint(format!(
+                "in the workload cluster: kubectl describe node {}",
+                of.name
+            ))
+        })
+    });
+    let gone = observed
+        .machines
+        .iter()
+        .filter_map(|machine| machine.node())
+        .filter(|on| !nodes.iter().any(|of| of.name == *on))
+        .filter_map(|on| of_node(observed, on, "its node is not in the workload cluster", now));
+    Ok(present.chain(gone).collect())
 }
 
 #[cfg(test)]
@@ -185,5 +219,15 @@ pub(super) mod cases {
             let deleting = condition("Deleting", True, "Drain not completed yet:\n* Pod a/b");
             set(&mut o.machine(2).status.conditions, deleting);
         }),
+        ("nodes-ready", "not_ready", |o| o.nodes()[1].ready = Some(false)),
+        ("nodes-ready", "does_not_say", |o| o.nodes()[1].ready = None),
+        ("nodes-ready", "unreachable", |o| {
+            o.nodes()[1].ready = None;
+            o.nodes()[1].is_unreachable = true;
+        }),
+        ("nodes-ready", "gone", |o| {
+            o.nodes().remove(1);
+        }),
+        ("nodes-ready", "of_a_worker", |o| o.nodes()[3].ready = Some(false)),
     ];
 }

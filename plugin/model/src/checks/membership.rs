@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
-use kcp_etcd::{Member, Members};
+use kcp_etcd::{Member, Members, Status};
 
 use crate::{
     checks::{
@@ -53,6 +53,13 @@ impl<'s> Membership<'s> {
                 member,
                 asked: survey.asked.iter().find(|asked| is_same(asked, member)),
             })
+    }
+
+    /// Of the members of that cluster.
+    pub fn statuses(&self) -> impl Iterator<Item = (&'s Asked, &'s Status)> + use<'s> {
+        let cluster_id = self.cluster_id;
+        let statuses = self.survey.statuses();
+        statuses.filter(move |(_, status)| Some(status.cluster_id) == cluster_id)
     }
 
     /// Whether anything is known of the members.

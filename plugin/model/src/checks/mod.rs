@@ -3,10 +3,10 @@
 //!
 //! - [`sources`]: whether each source could be read
 //! - [`conditions`], [`lifecycle`]: what the controller reports, and the control plane as an object
-//! - [`rollout`], [`progress`]: what changes, and whether it makes progress
-//! - [`machines`], [`nodes`], [`remediation`]: Machines and their nodes
+//! - [`rollout`]: what changes, and whether it makes progress
+//! - [`machines`], [`remediation`]: Machines and their nodes
 //! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd, as [`membership`] sums up its members
-//! - [`components`], [`kubeadm`], [`add_ons`], [`kubelet_skew`]: the workload cluster
+//! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
 //! - [`certificates`]: whether they exist, and when they expire
 
 #![allow(
@@ -19,7 +19,6 @@ use jiff::Timestamp;
 use crate::snapshot::Snapshot;
 use finding::{CheckOutcome, Finding, Judgement, Unjudged};
 
-pub mod add_ons;
 pub mod certificates;
 pub mod components;
 pub mod conditions;
@@ -29,16 +28,14 @@ pub mod etcd_quorum;
 pub mod etcd_storage;
 pub mod finding;
 pub mod kubeadm;
-pub mod kubelet_skew;
 pub mod lifecycle;
 pub mod machine_grace;
 pub mod machines;
 pub mod membership;
-pub mod nodes;
-pub mod progress;
 pub mod remediation;
 pub mod rollout;
 pub mod sources;
+pub mod workload;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
@@ -127,17 +124,14 @@ pub const TOPICS: &[&[Check]] = &[
     conditions::CHECKS,
     lifecycle::CHECKS,
     rollout::CHECKS,
-    progress::CHECKS,
     machines::CHECKS,
-    nodes::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,
     etcd_members::CHECKS,
     etcd_storage::CHECKS,
     components::CHECKS,
     kubeadm::CHECKS,
-    add_ons::CHECKS,
-    kubelet_skew::CHECKS,
+    workload::CHECKS,
     remediation::CHECKS,
     certificates::CHECKS,
 ];

@@ -10,12 +10,12 @@ use crate::{
         components::{describe, machines_without_etcd},
         etcd_quorum::is_without_etcd,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
-        machine_grace::{Phase, is_turning, machines, machines_read},
+        machine_grace::{Phase, is_turning, machines_read},
         membership::Membership,
         rollout::up_to_date,
     },
     plan::{
-        preflight::topology_version,
+        blockers::topology_version,
         remediation::{self, Terms},
         state::{Replica, State},
     },
@@ -87,14 +87,14 @@ pub fn terms(observed: &Snapshot, now: Timestamp) -> Terms<'_> {
 }
 
 /// The unhealthy Machine that is replaced next, if any waits for that.
-pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediation::Outlook> {
-    remediation::outlook(&state(observed, now), terms(observed, now))
+pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediation::NextRemediation> {
+    remediation::next_remediation(&state(observed, now), terms(observed, now))
 }
 
 /// What health checks have found.
 pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed).iter().filter_map(|of| {
+    let findings = observed.machines.iter().filter_map(|of| {
         let condition = of.condition("HealthCheckSucceeded")?;
         if condition.is_true() || Phase::of(of, now) == Phase::Leaving {
             return None;
@@ -110,7 +110,7 @@ pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
 pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let control_plane = &observed.control_plane;
-    let object = || format!("KubeadmControlPlane/{}", control_plane.name());
+    let object = || observed.object();
     let mut findings = Vec::new();
     if let Some(condition) = control_plane
         .condition("Remediating")
@@ -127,7 +127,8 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
         findings.push(Finding::info(object(), message));
     }
     if let Some(outlook) = next_remediation(observed, now) {
-        let retries = machines(observed)
+        let retries = observed
+            .machines
             .iter()
             .find(|of| of.name() == outlook.machine)
             .and_then(Machine::remediation_for)
@@ -192,7 +193,8 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
         }
     }
     let covered = |name: &str| of_machines.iter().any(|check| check.targets.contains(name));
-    let uncovered = machines(observed)
+    let uncovered = observed
+        .machines
         .iter()
         .filter(|of| of.deletion_timestamp().is_none() && !covered(of.name()))
         .map(|of| {

@@ -1,9 +1,10 @@
-//! The pending change: outdated Machines, and the number of Machines.
+//! The pending change: outdated Machines, the number of Machines, and whether the controller makes progress.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
+    blocker::Blocker,
     checks::{
         Check,
         finding::{Finding, Judgement, machine},
@@ -11,6 +12,7 @@ use crate::{
     },
     plan::rollout_reason::{Standard, Verdict, judge},
     snapshot::Snapshot,
+    staleness::{Stuck, stuck},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -21,18 +23,24 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new("rollout-ends", "new Machines are not outdated", ends),
     Check::new("replicas", "the number of Machines is the desired one", replicas),
+    Check::new(
+        "controller-responds",
+        "the controller processes changes of the spec",
+        controller,
+    )
+    .blocking(),
+    Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
 /// Whether each Machine is to be replaced, and why, by name.
 pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
-    let plan = observed;
     let standard = Standard {
-        current: &plan.control_plane.spec,
-        asked: &plan.control_plane.spec,
-        is_observed: plan.control_plane.is_observed(),
+        current: &observed.control_plane.spec,
+        desired: &observed.control_plane.spec,
+        is_observed: observed.control_plane.is_observed(),
         now,
     };
-    let mut verdicts: Vec<Verdict> = plan
+    let mut verdicts: Vec<Verdict> = observed
         .machines
         .iter()
         .map(|machine| judge(machine, standard))
@@ -72,7 +80,7 @@ pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
         .filter(|condition| condition.is_true() && outdated().next().is_none())
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
     let message = format!("rollout in progress, {current} of {all} Machines up to date{why}");
-    let summary = Finding::info(format!("KubeadmControlPlane/{}", control_plane.name()), message);
+    let summary = Finding::info(observed.object(), message);
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict
             .reasons
@@ -96,41 +104,112 @@ pub fn replicas(observed: &Snapshot, _: Timestamp) -> Judgement {
     }
     let direction = if there < desired { "up" } else { "down" };
     let message = format!("scaling {direction}: {there} of {desired} Machines");
-    Ok(vec![Finding::info(
-        format!("KubeadmControlPlane/{}", control_plane.name()),
-        message,
-    )])
+    Ok(vec![Finding::info(observed.object(), message)])
 }
 
 /// Whether new Machines would not be replaced at once.
 pub fn ends(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let plan = observed;
-    if !plan.control_plane.spec.rolls_out_without_end() {
+    if !observed.control_plane.spec.rolls_out_without_end() {
         return Ok(Vec::new());
     }
     let message = format!(
         "Machines are replaced {} days before their certificates expire, and new certificates last {} days: the rollout \
          never ends",
-        plan.control_plane
+        observed
+            .control_plane
             .spec
             .certificates_expiry_days
             .unwrap_or_default(),
-        plan.control_plane.spec.certificate_validity_days()
+        observed.control_plane.spec.certificate_validity_days()
     );
-    let object = format!("KubeadmControlPlane/{}", plan.control_plane.name());
+    let object = observed.object();
     Ok(vec![
         Finding::fail(object, message).hint("lower certificatesExpiryDays in the spec"),
     ])
 }
 
+fn all(observed: &Snapshot, now: Timestamp) -> Vec<Stuck> {
+    stuck(&observed.control_plane, &observed.machines, now)
+}
+
+fn controller(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let stopped = all(observed, now)
+        .into_iter()
+        .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
+    Ok(stopped
+        .map(|stuck| finding(observed, &stuck, &stuck.message(now)))
+        .collect())
+}
+
+/// As `rollout status` and every wait decide that a change is stuck.
+fn change(observed: &Snapshot, now: Timestamp) -> Judgement {
+    if !has_pending_change(observed, now) {
+        return Ok(Vec::new());
+    }
+    let blocked = all(observed, now)
+        .into_iter()
+        .filter(|stuck| !matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
+    Ok(blocked
+        .map(|stuck| finding(observed, &stuck, &format!("no progress {}", stuck.message(now))))
+        .collect())
+}
+
+fn finding(observed: &Snapshot, stuck: &Stuck, message: &str) -> Finding {
+    let control_plane = &observed.control_plane;
+    let finding = Finding::fail(observed.object(), message)
+        .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
+    match stuck.blocker.machine() {
+        Some(name) => finding.and(machine(name)),
+        None => finding,
+    }
+}
+
 #[cfg(test)]
 pub(super) mod cases {
-    use kcp_api::ConditionStatus::True;
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        metadata::Time,
+    };
 
     use crate::{
-        checks::tests::Case,
-        testing::objects::{condition, set},
+        checks::tests::{Case, says, starts},
+        snapshot::Snapshot,
+        testing::objects::{change_spec, condition, minutes_ago, set},
     };
+
+    /// Nothing has happened for two hours.
+    fn quiet(observed: &mut Snapshot) {
+        for machine in &mut observed.machines {
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            for condition in &mut machine.status.conditions {
+                condition.last_transition_time = Some(minutes_ago(120));
+            }
+        }
+    }
+
+    fn scale_up(observed: &mut Snapshot, minutes: i64, message: &str) {
+        quiet(observed);
+        says(observed, "ScalingUp", True, message, minutes);
+        observed.control_plane().spec.replicas = Some(5);
+        observed.control_plane.spec.replicas = Some(5);
+    }
+
+    fn roll_out(observed: &mut Snapshot, minutes: i64) {
+        quiet(observed);
+        says(
+            observed,
+            "RollingOut",
+            True,
+            "Rolling out 3 not up-to-date replicas",
+            minutes,
+        );
+        observed.control_plane().status.up_to_date_replicas = 0;
+        for number in 1..=3 {
+            observed.machine(number).spec.version = Some("v1.33.0".to_owned());
+        }
+    }
+
+    const BLOCKED: &str = "Scaling up from 3 to 5 replicas is blocked because:\n* waiting for etcd";
 
     pub(crate) const CASES: &[Case] = &[
         ("machines-up-to-date", "version", |o| {
@@ -150,6 +229,48 @@ pub(super) mod cases {
         ("replicas", "during_a_rollout", |o| {
             o.control_plane().status.replicas = 4;
             o.control_plane().status.up_to_date_replicas = 1;
+        }),
+        ("controller-responds", "a_change_of_a_moment_ago", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(10));
+        }),
+        ("controller-responds", "a_change_of_long_ago", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(11));
+        }),
+        ("change-progress", "blocked_for_a_moment", |o| {
+            scale_up(o, 30, BLOCKED);
+        }),
+        ("change-progress", "blocked_for_long", |o| {
+            scale_up(o, 31, BLOCKED);
+        }),
+        ("change-progress", "a_replica_is_missing_for_a_moment", |o| {
+            scale_up(o, 10, "");
+        }),
+        ("change-progress", "a_replica_is_missing_for_long", |o| {
+            scale_up(o, 11, "");
+        }),
+        ("change-progress", "a_rollout_of_half_an_hour", |o| {
+            roll_out(o, 30);
+        }),
+        ("change-progress", "a_rollout_stands_still", |o| roll_out(o, 31)),
+        (
+            "change-progress",
+            "a_rollout_waits_for_a_machine_that_starts",
+            |o| {
+                roll_out(o, 120);
+                starts(o);
+            },
+        ),
+        ("change-progress", "a_component_does_not_become_healthy", |o| {
+            roll_out(o, 120);
+            let mut failed = crate::testing::objects::condition("SchedulerPodHealthy", False, "crashed");
+            failed.last_transition_time = Some(minutes_ago(11));
+            crate::testing::objects::set(&mut o.machine(2).status.conditions, failed);
+        }),
+        ("change-progress", "nothing_is_pending", |o| {
+            quiet(o);
+            says(o, "ScalingUp", True, BLOCKED, 60);
         }),
     ];
 }

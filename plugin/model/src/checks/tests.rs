@@ -6,9 +6,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     checks::{
-        Checked, add_ons, all, certificates, components, conditions, etcd_agreement, etcd_members,
-        etcd_quorum, etcd_storage, finding::CheckOutcome, kubeadm, kubelet_skew, lifecycle, machines, nodes,
-        progress, remediation, rollout, sources,
+        Checked, all, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
+        etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, remediation, rollout, sources,
+        workload,
     },
     inspection::inspect,
     snapshot::{EtcdMembers, Reading, Snapshot},
@@ -26,17 +26,14 @@ const CASES: &[(&str, &[Case])] = &[
     ("conditions", conditions::cases::CASES),
     ("lifecycle", lifecycle::cases::CASES),
     ("rollout", rollout::cases::CASES),
-    ("progress", progress::cases::CASES),
     ("machines", machines::cases::CASES),
-    ("nodes", nodes::cases::CASES),
     ("etcd_quorum", etcd_quorum::cases::CASES),
     ("etcd_agreement", etcd_agreement::cases::CASES),
     ("etcd_members", etcd_members::cases::CASES),
     ("etcd_storage", etcd_storage::cases::CASES),
     ("components", components::cases::CASES),
     ("kubeadm", kubeadm::cases::CASES),
-    ("add_ons", add_ons::cases::CASES),
-    ("kubelet_skew", kubelet_skew::cases::CASES),
+    ("workload", workload::cases::CASES),
     ("remediation", remediation::cases::CASES),
     ("certificates", certificates::cases::CASES),
 ];

@@ -2,7 +2,7 @@
 //! API's proposal "Kubeadm Based Control Plane Management" requires and the controller no longer makes.
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlaneSpec, Object as _};
+use kcp_api::KubeadmControlPlaneSpec;
 
 use crate::{
     blocker::Blocker,
@@ -15,11 +15,11 @@ use crate::{
     },
     inspection::{BlockedBy, Permission, Preflight, Remediation},
     plan::{
-        course::first_change,
-        preflight::{blockers, reconciliation_blockers},
+        blockers::{blockers, reconciliation_blockers},
         remediation,
+        simulate::first_change,
         state::{Deletion, HealthCheck, State},
-        step::{NoPlan, Surroundings},
+        step::{Context, NoPlan},
     },
     quorum::Change,
     snapshot::Snapshot,
@@ -158,7 +158,7 @@ impl Inputs<'_> {
             }
             return decided(self.checks, found);
         }
-        let outlook = remediation::outlook(&state, terms(self.observed, self.now));
+        let outlook = remediation::next_remediation(&state, terms(self.observed, self.now));
         let blocker = outlook.and_then(|outlook| outlook.blocked_by);
         found.extend(blocker.map(|blocker| self.blocked_by(&blocker, Some(machine))));
         decided(self.checks, found)
@@ -174,7 +174,7 @@ impl Inputs<'_> {
         let votes = state.votes(Change::Unchanged);
         let steps = first_change(
             state,
-            Surroundings {
+            Context {
                 spec,
                 declared: &plan.failure_domains(),
                 terms: terms(self.observed, self.now),
@@ -220,7 +220,7 @@ impl Inputs<'_> {
     /// `machine` is the one that would be remediated.
     fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
         let control_plane = &self.observed.control_plane;
-        let itself = || format!("KubeadmControlPlane/{}", control_plane.name());
+        let itself = || self.observed.object();
         let object = match blocker {
             Blocker::ClusterPaused
             | Blocker::InfrastructureNotReady

@@ -167,7 +167,7 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
         .collect();
     let version = Reason::Version {
         machine: "v1.33.0".to_owned(),
-        asked: "v1.34.1".to_owned(),
+        desired: "v1.34.1".to_owned(),
     };
     assert_eq!(reasons, [("m1", [version].as_slice()), ("m2", &[]), ("m3", &[])]);
 }

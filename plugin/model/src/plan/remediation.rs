@@ -15,8 +15,9 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Outlook"))]
 #[serde(rename_all = "camelCase")]
-pub struct Outlook {
+pub struct NextRemediation {
     pub machine: String,
     /// None if it is replaced now.
     #[serde(rename = "keptBy")]
@@ -34,13 +35,13 @@ pub struct Terms<'t> {
 }
 
 /// None if no Machine is to be replaced.
-pub fn outlook(state: &State, terms: Terms<'_>) -> Option<Outlook> {
+pub fn next_remediation(state: &State, terms: Terms<'_>) -> Option<NextRemediation> {
     let waiting = state
         .replicas
         .iter()
         .filter(|replica| replica.awaits_remediation());
     let first = waiting.min_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.age_order(b)))?;
-    Some(Outlook {
+    Some(NextRemediation {
         machine: first.name.clone(),
         blocked_by: blocker(state, first, terms),
     })
@@ -137,7 +138,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
 mod tests {
     use kcp_api::Remediation;
 
-    use super::{Blocker, Outlook, RemediationLimits, State, Terms, outlook};
+    use super::{Blocker, NextRemediation, RemediationLimits, State, Terms, next_remediation};
     use crate::{
         quorum::Votes,
         testing::{
@@ -146,12 +147,12 @@ mod tests {
         },
     };
 
-    fn look(state: &State) -> Option<Outlook> {
+    fn look(state: &State) -> Option<NextRemediation> {
         look_under(state, &RemediationLimits::default())
     }
 
-    fn look_under(state: &State, limits: &RemediationLimits) -> Option<Outlook> {
-        outlook(
+    fn look_under(state: &State, limits: &RemediationLimits) -> Option<NextRemediation> {
+        next_remediation(
             state,
             Terms {
                 limits,
@@ -241,10 +242,13 @@ mod tests {
             now: now(),
         };
         let only = state("m1pr");
-        assert_eq!(outlook(&only, terms).expect("one waits").blocked_by, None);
+        assert_eq!(
+            next_remediation(&only, terms).expect("one waits").blocked_by,
+            None
+        );
         terms.topology_version = Some("v1.35.0");
         assert_eq!(
-            outlook(&only, terms).expect("one waits").blocked_by,
+            next_remediation(&only, terms).expect("one waits").blocked_by,
             Some(Blocker::TopologyVersion {
                 version: "v1.35.0".to_owned()
             })

@@ -14,7 +14,7 @@ pub mod workload;
 
 use std::collections::BTreeSet;
 
-use kcp_api::{Cluster, KubeadmControlPlane, Machine};
+use kcp_api::{Cluster, KubeadmControlPlane, Machine, Object as _};
 
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey, Unasked};
 pub use management::{Deletion, HealthCheck};
@@ -104,6 +104,11 @@ impl Snapshot {
         let domains = self.cluster.read().into_iter();
         let domains = domains.flat_map(Cluster::control_plane_failure_domains);
         domains.map(str::to_owned).collect()
+    }
+
+    /// `KubeadmControlPlane/c1-cp`
+    pub fn object(&self) -> String {
+        format!("KubeadmControlPlane/{}", self.control_plane.name())
     }
 
     pub fn has_external_etcd(&self) -> bool {

@@ -5,9 +5,8 @@ use serde_json::json;
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::preflight_reviewed,
     },
     review::{ReviewContext, review_scale},
     snapshot::change::ChangeSnapshot,
@@ -43,12 +42,7 @@ pub fn decide(
     }
     let patch = json!({ "spec": { "replicas": replicas } });
     let review = review_scale(&snapshot.object, replicas, context)?;
-    let request = ChangeRequest {
-        patch: &patch,
-        review: &review,
-        force,
-    };
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight_reviewed(snapshot, &patch, review, force, context)?;
     let consequences = preflight.consequences();
     if let Some(refusal) = preflight.refusal {
         return Ok(Decision::Refused(refusal));

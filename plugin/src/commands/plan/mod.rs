@@ -20,7 +20,7 @@ pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
 use jiff::Timestamp;
 use kcp_control_plane::{
-    plan::{ask::ask, outlook::Plan},
+    plan::{Plan, options::review_desired},
     review::ReviewContext,
 };
 use manifest::Manifest;
@@ -81,11 +81,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let (asked, of_rules) = ask(&snapshot.object, &patch, context)?;
+    let (desired, of_rules) = review_desired(&snapshot.object, &patch, context)?;
     for warning in warnings.iter().chain(&of_rules) {
         session.terminal.warning(warning);
     }
-    let plan = kcp_control_plane::plan::outlook::plan(&snapshot.observed, &asked, now);
+    let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
     print(&plan, &arguments.output, &session.terminal)?;
     Ok(match PlanVerdict::of(&plan) {
         PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,

@@ -93,8 +93,7 @@ fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Snapshot
 }
 
 fn names(listed: &[Snapshot]) -> Vec<(&str, Vec<&str>)> {
-    let observed = listed.iter().map(|management| management);
-    let names = observed.map(|observed| {
+    let names = listed.iter().map(|observed| {
         let machines = observed.machines.iter();
         let machines = machines.map(kcp_api::Object::name);
         (observed.control_plane.name(), machines.collect())
@@ -116,7 +115,7 @@ fn each_control_plane_gets_its_own() {
     let [first, second, third] = listed.as_slice() else {
         panic!("three");
     };
-    assert!(first.control_plane.cluster_is_paused() && !third.control_plane.cluster_is_paused());
+    assert!(first.cluster_is_paused() && !third.cluster_is_paused());
     assert_eq!(first.unowned, ["unowned"]);
     assert_eq!(first.health_checks, Reading::Read(Vec::new()));
     let covered: Vec<_> = third.health_checks.read().expect("read")[0]
@@ -133,19 +132,14 @@ fn each_control_plane_gets_its_own() {
             forbidden: None,
         })
     );
-    assert!(second.control_plane.infrastructure_is_ready() && second.control_plane.has_endpoint());
+    assert!(second.infrastructure_is_ready() && second.has_endpoint());
     for management in &listed {
         let flag = WITHOUT_NAME;
         assert_eq!(management.secrets, Reading::Excluded { flag });
         assert_eq!(management.unread, []);
         // Nothing of it but what decides about new Machines.
         assert_eq!(
-            management
-                .control_plane
-                .control_plane
-                .spec
-                .kubeadm_config_spec
-                .fields,
+            management.control_plane.spec.kubeadm_config_spec.fields,
             json!({"clusterConfiguration": {"certificateValidityPeriodDays": 3650}})
         );
         let machines = &management.machines;

@@ -1,6 +1,5 @@
 //! `machine`: one Machine of a control plane.
 
-pub mod danger;
 pub mod prefer_delete;
 pub mod remediate;
 pub mod replace;

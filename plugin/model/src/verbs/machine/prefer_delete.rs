@@ -6,19 +6,19 @@ use serde_json::json;
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         ownership::applied,
+        quorum_guard::{Loss, leader_warning, loss},
     },
     plan::{
-        deletion_order::next_to_delete,
-        outlook::{Asked, Plan, plan},
+        Desired, Plan,
+        messages::listed,
+        plan,
+        selection::next_to_delete,
         state::State,
         step::{Action, Purpose},
-        wording::listed,
     },
     snapshot::{Snapshot, change::MachineSnapshot},
-    verbs::machine::danger::{Danger, danger, leader_warning},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +69,9 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
     let name = &machine.object.name();
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: ""}}});
     let effect = Effect::of(machine.observed(), name, now);
-    let danger = danger(machine.observed(), name);
-    // The controller waits for members that start, as they do in every rollout.
-    let is_lasting = danger
-        .as_ref()
-        .is_some_and(|danger| !matches!(danger, Danger::Starting { .. }));
-    let mut why = danger.map_or_else(Vec::new, |danger| danger.why());
+    let loss = loss(machine.observed(), name);
+    let is_lasting = loss.as_ref().is_some_and(Loss::is_lasting);
+    let mut why = loss.map_or_else(Vec::new, |loss| loss.why);
     if effect.is_immediate && is_lasting {
         why.extend(effect.lines);
         return Decision::Refused(Refusal::new(RefusedBy::Command, why));
@@ -109,12 +106,12 @@ struct Effect {
 impl Effect {
     fn of(observed: &Snapshot, name: &str, now: Timestamp) -> Self {
         let observed = marked(observed, name);
-        let asked = Asked {
+        let desired = Desired {
             spec: observed.control_plane.spec.clone(),
             changes: Vec::new(),
             denials: Vec::new(),
         };
-        let plan = plan(&observed, &asked, now);
+        let plan = plan(&observed, &desired, now);
         let in_progress = deletion_in_progress(&plan, name);
         let when = match in_progress {
             Some(Purpose::Rollout) => "takes effect now: a rollout is in progress",

@@ -10,20 +10,17 @@ use serde_json::json;
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{Decision, ObjectWrite, Objections, Proposal, RefusedBy},
-        event::ChangeEvent,
+        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal, RefusedBy},
         ownership::applied,
+        quorum_guard::{leader_warning, loss},
     },
     plan::{
-        preflight::topology_version,
-        remediation::{Outlook, Terms, outlook},
+        blockers::topology_version,
+        remediation::{NextRemediation, Terms, next_remediation},
         state::{HealthCheck, State},
     },
     snapshot::{Snapshot, change::MachineSnapshot, management::would_allow},
-    verbs::machine::{
-        danger::{danger, leader_warning},
-        replace,
-    },
+    verbs::machine::replace,
 };
 
 /// What `--force` does.
@@ -53,10 +50,10 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
             }
         }
     }
-    let danger = danger(machine.observed(), name);
+    let loss = loss(machine.observed(), name);
     objections
         .lasting
-        .extend(danger.into_iter().flat_map(|danger| danger.why()));
+        .extend(loss.into_iter().flat_map(|loss| loss.why));
     let mut warnings = applied(&machine.object.text, &patch(), field_manager);
     warnings.extend(machine.context.warnings());
     match objections.warnings(force) {
@@ -169,7 +166,7 @@ fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
 }
 
 /// What the controller would do if the Machine were unhealthy now.
-fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<Outlook> {
+fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
     let mut state = State::of(observed, |_| false);
     for replica in &mut state.replicas {
         if replica.name == machine {
@@ -183,11 +180,11 @@ fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<Outl
         topology_version: topology_version(observed, spec),
         now,
     };
-    outlook(&state, terms)
+    next_remediation(&state, terms)
 }
 
 /// Adds what keeps the control plane from remediating a Machine.
-fn object_to(objections: &mut Objections, outlook: &Outlook, machine: &str) {
+fn object_to(objections: &mut Objections, outlook: &NextRemediation, machine: &str) {
     if outlook.machine != machine {
         let first = format!("Machine {} is remediated first", outlook.machine);
         objections.temporary.push(first);
@@ -196,7 +193,7 @@ fn object_to(objections: &mut Objections, outlook: &Outlook, machine: &str) {
         return;
     };
     match blocker {
-        // `danger` says more.
+        // `loss` says more.
         Blocker::LastMachine | Blocker::NoOtherWorks | Blocker::Quorum { .. } => {}
         Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => {
             objections.lasting.push(blocker.message());

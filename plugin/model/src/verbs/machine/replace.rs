@@ -6,17 +6,14 @@ use kcp_api::{Object as _, metadata::Time};
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{Decision, ObjectWrite, Objections, Proposal},
-        event::ChangeEvent,
-        guard::Guard,
+        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal},
+        quorum_guard::{Guard, leader_warning, loss},
     },
     plan::{
-        outlook::{Asked, Plan, plan},
+        Desired, Plan, messages, plan,
         step::{Action, NoPlan},
-        wording,
     },
     snapshot::{Snapshot, change::MachineSnapshot},
-    verbs::machine::danger::{danger, leader_warning},
 };
 
 /// What `--force` does.
@@ -32,8 +29,8 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
     let mut lasting: Vec<String> = pauses
         .map(|pause| format!("{pause}: no Machine would replace it"))
         .collect();
-    let danger = danger(machine.observed(), name);
-    lasting.extend(danger.into_iter().flat_map(|danger| danger.why()));
+    let loss = loss(machine.observed(), name);
+    lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
     let plan = plan_without(machine.observed(), name, now);
     let mut warnings = machine.context.warnings();
     let mut temporary = Vec::new();
@@ -41,9 +38,9 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
         Guard::Clear => {}
         // The reasons above say more.
         Guard::NoWay(_) if !lasting.is_empty() => {}
-        Guard::NoWay(no_plan) if prevents_creation(&no_plan) => lasting.push(wording::no_plan(&no_plan)),
-        Guard::NoWay(no_plan) => warnings.push(wording::no_plan(&no_plan)),
-        // `danger` covers the quorum after the deletion.
+        Guard::NoWay(no_plan) if prevents_creation(&no_plan) => lasting.push(messages::no_plan(&no_plan)),
+        Guard::NoWay(no_plan) => warnings.push(messages::no_plan(&no_plan)),
+        // `loss` covers the quorum after the deletion.
         Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => temporary = blocking(&blockers, name),
     }
     temporary.retain(|line| !lasting.contains(line));
@@ -79,12 +76,12 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
             machine.metadata.deletion_timestamp = Some(Time(now));
         }
     }
-    let asked = Asked {
+    let desired = Desired {
         spec: observed.control_plane.spec.clone(),
         changes: Vec::new(),
         denials: Vec::new(),
     };
-    plan(&observed, &asked, now)
+    plan(&observed, &desired, now)
 }
 
 /// What keeps the controller from creating another once the Machine is deleted.
@@ -116,13 +113,13 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let Some(created) = created else {
         return vec![format!(
             "no Machine replaces it: replicas is {}",
-            plan.asked.spec.size()
+            plan.desired.spec.size()
         )];
     };
     let mut lines = Vec::new();
     let domains = steps
         .get(created)
-        .map(wording::failure_domains)
+        .map(messages::failure_domains)
         .unwrap_or_default();
     if !domains.is_empty() {
         lines.push(format!("its replacement is created in failure domain {domains}"));
@@ -256,8 +253,8 @@ mod tests {
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(0);
         let none = "no Machine replaces it: replicas is 0".to_owned();
-        let asked = "the desired number of Machines is 0".to_owned();
-        assert_eq!(written(&machine, false), (vec![asked], vec![none]));
+        let desired = "the desired number of Machines is 0".to_owned();
+        assert_eq!(written(&machine, false), (vec![desired], vec![none]));
     }
 
     #[test]

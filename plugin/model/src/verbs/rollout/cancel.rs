@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight, preflight_without_plan, review},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::{preflight, preflight_without_plan},
     },
-    plan::wording,
+    plan::messages,
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
 };
@@ -136,24 +135,18 @@ fn outcome(
     replacements: &[String],
     left: &[String],
 ) -> Result<Outcome, DecodeError> {
-    let review = review(snapshot, patch, context)?;
-    let request = ChangeRequest {
-        patch,
-        review: &review,
-        force: true,
-    };
     // Removing a time needs no quorum: what the controller does afterwards is no reason to refuse.
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight(snapshot, patch, true, context)?;
     let replaced = if replacements.is_empty() {
         "no Machine is replaced yet".to_owned()
     } else {
-        format!("new Machines stay: {}", wording::listed(replacements, "and"))
+        format!("new Machines stay: {}", messages::listed(replacements, "and"))
     };
     let plan = match &preflight.plan.steps {
-        Ok(_) => format!("the plan after that: {}", wording::summary(&preflight.plan)),
-        Err(no_plan) => format!("there is no plan after that: {}", wording::no_plan(no_plan)),
+        Ok(_) => format!("the plan after that: {}", messages::summary(&preflight.plan)),
+        Err(no_plan) => format!("there is no plan after that: {}", messages::no_plan(no_plan)),
     };
-    let outdated = format!("old Machines stay too: {}; {plan}", wording::listed(left, "and"));
+    let outdated = format!("old Machines stay too: {}; {plan}", messages::listed(left, "and"));
     Ok(Outcome {
         warnings: preflight.warnings,
         consequences: vec![replaced, outdated],

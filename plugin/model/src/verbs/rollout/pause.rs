@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal},
-        event::ChangeEvent,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal},
         preflight::preflight_without_plan,
     },
     review::ReviewContext,

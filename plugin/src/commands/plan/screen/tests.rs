@@ -5,8 +5,9 @@ use crate::commands::plan::screen;
 use crate::terminal::{plain, table::Layout};
 use kcp_control_plane::{
     plan::{
+        Desired, Plan,
         effect::{Change, Effect},
-        outlook::{Asked, Plan, plan},
+        plan,
     },
     snapshot::{EtcdMember, EtcdMembers, Snapshot},
     testing::{
@@ -26,7 +27,7 @@ fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effe
     });
     plan(
         observed,
-        &Asked {
+        &Desired {
             spec,
             changes: changes.collect(),
             denials: vec![],
@@ -48,8 +49,8 @@ fn members(names: &[&str]) -> EtcdMembers {
 pub(crate) fn version_change() -> Plan {
     let mut observed = observed();
     observed.etcd_members = members(&["node-m1", "node-m2", "node-m3"]);
-    let asked = with_version(spec(), "v1.35.0");
-    of(&observed, asked, &[("spec.version", Effect::Rollout)])
+    let desired = with_version(spec(), "v1.35.0");
+    of(&observed, desired, &[("spec.version", Effect::Rollout)])
 }
 
 /// A rollout under way whose first new Machine is not healthy.
@@ -144,6 +145,6 @@ fn everything_there_is_to_know() {
         set(&mut unhealthy.status.conditions, condition(kind, False, ""));
     }
     unhealthy.spec.version = Some("v1.33.4".to_owned());
-    let asked = observed.control_plane.spec.clone();
-    insta::assert_snapshot!(plain(&screen(&of(&observed, asked, &[]))));
+    let desired = observed.control_plane.spec.clone();
+    insta::assert_snapshot!(plain(&screen(&of(&observed, desired, &[]))));
 }

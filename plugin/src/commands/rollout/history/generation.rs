@@ -85,7 +85,7 @@ pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
     let standard = Standard {
         current: &observed.control_plane.spec,
-        asked: &observed.control_plane.spec,
+        desired: &observed.control_plane.spec,
         is_observed: control_plane.is_observed(),
         now,
     };

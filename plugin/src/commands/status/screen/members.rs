@@ -11,7 +11,7 @@ use crate::terminal::{
     table::{Cell, Column, Table},
 };
 use kcp_control_plane::{
-    plan::wording::listed,
+    plan::messages::listed,
     snapshot::{
         EtcdSurvey, Snapshot,
         etcd::{Alarms, Answer, Asked, hexadecimal},

@@ -29,7 +29,7 @@ use crate::terminal::style::{BAD, WARN};
 use kcp_control_plane::{
     duration::format_duration,
     inspection::{Health, Inspection},
-    plan::wording::listed,
+    plan::messages::listed,
     snapshot::Snapshot,
 };
 

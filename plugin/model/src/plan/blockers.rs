@@ -8,7 +8,7 @@ use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
 use crate::{
     blocker::Blocker,
     plan::{
-        course::Step,
+        simulate::Step,
         state::COMPONENT_CONDITIONS,
         step::{Action, Purpose},
     },
@@ -16,16 +16,16 @@ use crate::{
 };
 
 /// The version that a managed topology upgrades to before the control plane may change.
-pub fn topology_version<'o>(observed: &'o Snapshot, asked: &KubeadmControlPlaneSpec) -> Option<&'o str> {
+pub fn topology_version<'o>(observed: &'o Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<&'o str> {
     let cluster = observed.cluster.read()?;
     let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
     let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
-    let is_there = version == asked.version() || step == Some(asked.version());
+    let is_there = version == desired.version() || step == Some(desired.version());
     (!is_there).then(|| step.unwrap_or(version))
 }
 
 /// What blocks the first of the steps; nothing if there are no steps.
-pub fn blockers(observed: &Snapshot, asked: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
+pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -33,7 +33,7 @@ pub fn blockers(observed: &Snapshot, asked: &KubeadmControlPlaneSpec, steps: &[S
     let first = steps.iter().find(|step| step.action != Action::Wait);
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
-    if has_preflight && let Some(version) = topology_version(observed, asked) {
+    if has_preflight && let Some(version) = topology_version(observed, desired) {
         blockers.push(Blocker::TopologyVersion {
             version: version.to_owned(),
         });
@@ -158,7 +158,7 @@ mod tests {
     use super::{blockers, topology_version};
     use crate::{
         blocker::Blocker,
-        plan::outlook::{Asked, plan},
+        plan::{Desired, plan},
         snapshot::{EtcdMember, EtcdMembers, Snapshot},
         testing::{
             objects::{annotate, condition, minutes_ago, pause, set},
@@ -167,14 +167,14 @@ mod tests {
     };
 
     fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
-        let asked = Asked {
+        let desired = Desired {
             spec,
             changes: vec![],
             denials: vec![],
         };
-        let plan = plan(observed, &asked, crate::testing::objects::now());
+        let plan = plan(observed, &desired, crate::testing::objects::now());
         let steps = plan.steps.expect("there is a plan");
-        blockers(observed, &asked.spec, &steps)
+        blockers(observed, &desired.spec, &steps)
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! A plan in words.
+//! The messages about a plan.
 
 use crate::{
     plan::{
-        course::{Choice, Step},
-        deletion_order::Group,
+        Plan, Stretch,
         effect::Effect,
-        failure_domain::Why,
-        outlook::{Plan, Stretch},
+        selection::{Group, Why},
+        simulate::{Choice, Step},
         step::{Action, NoPlan, Purpose},
     },
     quorum::Votes,
@@ -24,14 +23,16 @@ pub fn listed(names: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
+/// As [`listed`]. An etcd member that has not started has no name.
+pub fn listed_members<'n>(names: impl Iterator<Item = &'n str>, last: &str) -> String {
+    let names = names.map(|name| if name.is_empty() { "(not started)" } else { name });
+    listed(&names.collect::<Vec<_>>(), last)
+}
+
 /// The Machines, or members, that a step is about.
 pub fn names(step: &Step) -> String {
-    let names: Vec<&str> = step
-        .names
-        .iter()
-        .map(|name| if name.is_empty() { "(not started)" } else { name })
-        .collect();
-    listed(&names, if step.choice == Choice::None { "and" } else { "or" })
+    let last = if step.choice == Choice::None { "and" } else { "or" };
+    listed_members(step.names.iter().map(String::as_str), last)
 }
 
 /// The failure domains of a step; blank where it has none.

@@ -1,4 +1,4 @@
-//! What runs beside the control plane: the controllers' Leases, kube-proxy and `CoreDNS`.
+//! What runs beside the control plane: the controllers' Leases, kube-proxy, `CoreDNS`, and the kubelets of other nodes.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use crate::{
     checks::{
         Check,
         components::WORKLOAD,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
-        machine_grace::is_turning,
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, need, node},
+        machine_grace::{is_turning, machine_of_node},
     },
+    kubelet_skew::{Skew, skew},
     snapshot::{
         Reading, Snapshot,
         workload::{Addon, Node, Workload},
@@ -30,6 +31,11 @@ pub const CHECKS: &[Check] = &[
         kube_proxy,
     ),
     Check::new("coredns-ready", "CoreDNS is ready", core_dns),
+    Check::new(
+        "kubelet-skew",
+        "the API servers support the versions of all kubelets",
+        kubelet_skew,
+    ),
 ];
 
 /// How long a controller's Lease may have expired. A change of leaders takes seconds, and clocks differ.
@@ -134,6 +140,54 @@ fn addon(
     ])
 }
 
+/// `(1, 34)` of `v1.34.1`.
+pub fn minor(version: &str) -> Option<(u64, u64)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let nodes = need(&workload.nodes, "nodes")?;
+    let mut servers: Vec<&str> = observed
+        .machines
+        .iter()
+        .filter_map(|of| of.spec.version.as_deref())
+        .filter(|version| minor(version).is_some())
+        .collect();
+    servers.sort_by_key(|version| minor(version));
+    let (Some(oldest), Some(newest)) = (servers.first(), servers.last()) else {
+        return Err(Unjudged::unknown("no Machine reports its Kubernetes version"));
+    };
+    let desired = observed.control_plane.spec.version();
+    let workers = nodes
+        .iter()
+        .filter(|of| machine_of_node(observed, &of.name).is_none() && !of.has_control_plane_label);
+    let findings = workers.filter_map(|of| {
+        let kubelet = of.kubelet_version.as_str();
+        let is_old = |server: &str| match skew(kubelet, server) {
+            Some(Skew::TooOld { lag, allowed }) => Some((lag, allowed)),
+            Some(Skew::TooNew) | None => None,
+        };
+        let finding = |message: String| Finding::warn(node(&of.name), message);
+        if skew(kubelet, oldest) == Some(Skew::TooNew) {
+            return Some(finding(format!("kubelet {kubelet} is newer than an API server, {oldest}")));
+        }
+        if let Some((lag, allowed)) = is_old(newest) {
+            let message = format!(
+                "kubelet {kubelet} is {lag} minor versions behind an API server, {newest}; {allowed} are allowed"
+            );
+            return Some(finding(message).hint("upgrade the workers"));
+        }
+        let (lag, allowed) = is_old(desired)?;
+        let message = format!(
+            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; {allowed} are allowed"
+        );
+        Some(finding(message).hint("upgrade the workers first"))
+    });
+    Ok(findings.collect())
+}
+
 #[cfg(test)]
 pub(super) mod cases {
     use crate::{
@@ -146,6 +200,10 @@ pub(super) mod cases {
         if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
             add_on.ready -= number;
         }
+    }
+
+    fn worker(observed: &mut Snapshot, kubelet: &str) {
+        observed.nodes()[3].kubelet_version = kubelet.to_owned();
     }
 
     pub(crate) const CASES: &[Case] = &[
@@ -191,6 +249,20 @@ pub(super) mod cases {
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
                 add_on.ready = 0;
             }
+        }),
+        ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
+        ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),
+        ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),
+        ("kubelet-skew", "behind_and_below_1_25", |o| {
+            for number in 1..=3 {
+                o.machine(number).spec.version = Some("v1.27.0".to_owned());
+            }
+            o.control_plane.spec.version = Some("v1.27.0".to_owned());
+            worker(o, "v1.24.17");
+        }),
+        ("kubelet-skew", "behind_what_is_asked_for", |o| {
+            worker(o, "v1.31.9");
+            o.control_plane.spec.version = Some("v1.35.0".to_owned());
         }),
     ];
 }

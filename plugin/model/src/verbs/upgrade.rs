@@ -1,12 +1,4 @@
 //! `upgrade`: another Kubernetes version.
-//!
-//! - [`removal`]: what Kubernetes removed between the two versions
-//! - [`image_tag`]: pinned images that are older than what kubeadm installs
-//! - [`workers`]: kubelets that are too old for the new API servers
-
-pub mod image_tag;
-pub mod removal;
-pub mod workers;
 
 use kcp_api::Object as _;
 use kcp_rules::{api::DecodeError, view};
@@ -14,15 +6,14 @@ use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight, review},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::preflight,
     },
-    kubelet_skew,
-    plan::{ask::with_leading_v, outlook::Plan},
+    kubelet_skew::{self, Workers},
+    plan::{Plan, options::with_leading_v},
+    release_changes::{outdated_tags, removals},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
-    verbs::upgrade::{removal::removals, workers::Workers},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -105,13 +96,7 @@ pub fn decide(
     let observed = &snapshot.observed;
     let from = observed.control_plane.spec.version();
     let patch = json!({ "spec": { "version": version } });
-    let review = review(snapshot, &patch, context)?;
-    let request = ChangeRequest {
-        patch: &patch,
-        review: &review,
-        force: options.force,
-    };
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight(snapshot, &patch, options.force, context)?;
     let workers = options
         .makers
         .clone()
@@ -186,12 +171,10 @@ pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assess
         message: removal.message(),
         source: Some(removal.source),
     });
-    let tags = image_tag::outdated(config, to)
-        .into_iter()
-        .map(|outdated| Notice {
-            message: outdated.message(to),
-            source: None,
-        });
+    let tags = outdated_tags(config, to).into_iter().map(|outdated| Notice {
+        message: outdated.message(to),
+        source: None,
+    });
     let unread = workers.unread.iter().map(|line| Notice {
         message: format!("{line}; workers may be too old for {to}"),
         source: None,
@@ -215,13 +198,12 @@ mod tests {
         assess, decide, reviewed_machines,
     };
     use crate::{
-        kubelet_skew::Worker,
+        kubelet_skew::{Worker, Workers},
         snapshot::{Failure, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
             objects::now,
         },
-        verbs::upgrade::workers::Workers,
     };
 
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, makers: &Workers) -> Upgrade {

@@ -23,16 +23,10 @@ pub struct Worker {
     pub version: String,
 }
 
-/// What an API server of another version means to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skew {
     /// Its kubelet would be too far behind to be served.
-    TooOld {
-        /// Minor versions behind.
-        lag: u64,
-        /// Minor versions allowed.
-        allowed: u64,
-    },
+    TooOld { lag: u64, allowed: u64 },
     /// Its kubelet would be newer than the API server, which is not allowed either.
     TooNew,
 }
@@ -60,7 +54,6 @@ pub fn unserved<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Sk
         .collect()
 }
 
-/// Why a worker is not served, for people.
 pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
     let Worker {
         object,
@@ -81,7 +74,6 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers {
-    /// Workers that report a version.
     pub known: Vec<Worker>,
     /// What could not be read, a line each.
     pub unread: Vec<String>,

@@ -18,6 +18,10 @@
     missing_docs,
     reason = "a field or variant is documented where its name does not say it: units, absence, sources"
 )]
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "a DecodeError says it: the object does not have its kind's types"
+)]
 #![cfg_attr(
     any(test, feature = "testing"),
     allow(

@@ -1,25 +1,7 @@
 //! Merge patches (RFC 7386), their fields, and where two JSON documents differ.
 
-use serde_json::{Map, Value};
-
-/// Applies a patch. A field that is null in it is taken away.
-pub fn apply(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(target) = target else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            target.remove(name);
-        } else {
-            apply(target.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
+pub use json_patch::merge as apply;
+use serde_json::Value;
 
 /// Whether a patch would change nothing of an object.
 pub fn is_applied(object: &Value, patch: &Value) -> bool {

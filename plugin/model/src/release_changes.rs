@@ -5,14 +5,12 @@
 use kcp_rules::topics::{images, version::parse};
 use serde_json::Value;
 
-/// Something that Kubernetes removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// The first minor version of v1 without it.
     pub minor: u64,
     pub what: Removed,
     pub remedy: &'static str,
-    /// URL.
     pub source: &'static str,
 }
 
@@ -39,17 +37,22 @@ pub enum Removed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
-    /// `kube-apiserver`
     ApiServer,
-    /// `kube-controller-manager`
     ControllerManager,
-    /// `kube-scheduler`
     Scheduler,
-    /// `kubelet`
     Kubelet,
 }
 
 const API_GUIDE: &str = "https://kubernetes.io/docs/reference/using-api/deprecation-guide/";
+
+const PULL_122082: &str = "https://github.com/kubernetes/kubernetes/pull/122082";
+const PULL_130162: &str = "https://github.com/kubernetes/kubernetes/pull/130162";
+const CHANGELOG_1_35: &str =
+    "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.35.md";
+const PULL_135322: &str = "https://github.com/kubernetes/kubernetes/pull/135322";
+const PULL_135335: &str = "https://github.com/kubernetes/kubernetes/pull/135335";
+const PULL_136066: &str = "https://github.com/kubernetes/kubernetes/pull/136066";
+const PULL_135773: &str = "https://github.com/kubernetes/kubernetes/pull/135773";
 
 const REMOVALS: &[Removal] = &[
     api(25, "batch/v1beta1", "CronJob", "use batch/v1"),
@@ -98,51 +101,17 @@ const REMOVALS: &[Removal] = &[
         "FlowSchema, PriorityLevelConfiguration",
         "use flowcontrol.apiserver.k8s.io/v1",
     ),
-    Removal {
-        minor: 31,
-        what: Removed::Flag {
-            component: Component::Kubelet,
-            name: "keep-terminated-pod-volumes",
-        },
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/122082",
-    },
+    flag(31, Component::Kubelet, "keep-terminated-pod-volumes", PULL_122082),
     api(
         32,
         "flowcontrol.apiserver.k8s.io/v1beta3",
         "FlowSchema, PriorityLevelConfiguration",
         "use flowcontrol.apiserver.k8s.io/v1",
     ),
-    Removal {
-        minor: 33,
-        what: Removed::Flag {
-            component: Component::ApiServer,
-            name: "cloud-provider",
-        },
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
-    Removal {
-        minor: 33,
-        what: Removed::Flag {
-            component: Component::ApiServer,
-            name: "cloud-config",
-        },
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
-    Removal {
-        minor: 33,
-        what: Removed::FeatureGate("DisableCloudProviders"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
-    Removal {
-        minor: 33,
-        what: Removed::FeatureGate("DisableKubeletCloudCredentialProviders"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
+    flag(33, Component::ApiServer, "cloud-provider", PULL_130162),
+    flag(33, Component::ApiServer, "cloud-config", PULL_130162),
+    gate(33, "DisableCloudProviders", PULL_130162),
+    gate(33, "DisableKubeletCloudCredentialProviders", PULL_130162),
     Removal {
         minor: 35,
         what: Removed::Flag {
@@ -150,39 +119,37 @@ const REMOVALS: &[Removal] = &[
             name: "pod-infra-container-image",
         },
         remedy: "remove it; the container runtime's configuration names the image",
-        source: "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.35.md",
+        source: CHANGELOG_1_35,
     },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("CSIMigrationPortworx"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/135322",
-    },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("InTreePluginPortworxUnregister"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/135322",
-    },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("HonorPVReclaimPolicy"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/135335",
-    },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("WatchFromStorageWithoutResourceVersion"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/136066",
-    },
+    gate(36, "CSIMigrationPortworx", PULL_135322),
+    gate(36, "InTreePluginPortworxUnregister", PULL_135322),
+    gate(36, "HonorPVReclaimPolicy", PULL_135335),
+    gate(36, "WatchFromStorageWithoutResourceVersion", PULL_136066),
     Removal {
         minor: 36,
         what: Removed::KubeadmFeatureGate("ControlPlaneKubeletLocalMode"),
         remedy: "remove it: it is always on",
-        source: "https://github.com/kubernetes/kubernetes/pull/135773",
+        source: PULL_135773,
     },
 ];
+
+const fn flag(minor: u64, component: Component, name: &'static str, source: &'static str) -> Removal {
+    Removal {
+        minor,
+        what: Removed::Flag { component, name },
+        remedy: "remove it",
+        source,
+    }
+}
+
+const fn gate(minor: u64, name: &'static str, source: &'static str) -> Removal {
+    Removal {
+        minor,
+        what: Removed::FeatureGate(name),
+        remedy: "remove it",
+        source,
+    }
+}
 
 const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'static str) -> Removal {
     Removal {
@@ -229,7 +196,6 @@ impl Component {
         Self::Kubelet,
     ];
 
-    /// The name of its binary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -324,7 +290,6 @@ const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Def
     }
 }
 
-/// A tag that is older than kubeadm's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutdatedTag {
     /// `CoreDNS` or `etcd`.
@@ -332,7 +297,6 @@ pub struct OutdatedTag {
     /// Below `spec.kubeadmConfigSpec`.
     pub field: &'static str,
     pub tag: String,
-    /// kubeadm's.
     pub default: &'static str,
 }
 

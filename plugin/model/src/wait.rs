@@ -22,7 +22,6 @@ pub enum WaitProgress {
     Met,
     /// What is missing, a line each.
     WaitingFor(Vec<String>),
-    /// It cannot be met, and why.
     Impossible(String),
 }
 

@@ -25,10 +25,8 @@ pub struct Proposal {
     pub event: ChangeEvent,
 }
 
-/// A write to one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ObjectWrite {
-    /// A merge patch (RFC 7386).
     Patch {
         patch: Value,
         /// None for the object itself.
@@ -55,7 +53,6 @@ impl ObjectWrite {
     }
 }
 
-/// Why a change is not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// A line each.
@@ -150,7 +147,6 @@ const LONGEST_NOTE: usize = 1024;
 /// In bytes: an Event's name is the object's name and a suffix that makes it unique, 253 bytes at most.
 const LONGEST_PREFIX: usize = 180;
 
-/// What a change did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeEvent {
     /// One word: `Scaled`.
@@ -163,7 +159,6 @@ pub struct ChangeEvent {
     pub detail: String,
 }
 
-/// The object of an Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectReference {
     pub api_version: String,
@@ -171,7 +166,6 @@ pub struct ObjectReference {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// The version that was changed.
     pub resource_version: String,
 }
 

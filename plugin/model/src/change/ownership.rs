@@ -51,7 +51,6 @@ const SAME_FIELDS: &[(&[&str], &[&str])] = &[
 
 const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
 
-/// Who owns the fields to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// No client would set them back.
@@ -66,7 +65,6 @@ pub enum Ownership {
     },
 }
 
-/// A field that another client applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub field: String,
@@ -75,7 +73,6 @@ pub struct Applied {
     pub product: Option<&'static str>,
 }
 
-/// An entry of `managedFields`.
 #[derive(Clone, Copy)]
 struct ManagedFields<'m>(&'m ManagedFieldsEntry);
 
@@ -129,9 +126,6 @@ impl<'m> ManagedFields<'m> {
 }
 
 /// Who owns the fields that a merge patch of `object` writes as field manager `manager`.
-///
-/// # Errors
-/// When the object's metadata do not have their types.
 pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
     let metadata = with_managed_fields(object)?;
     let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);

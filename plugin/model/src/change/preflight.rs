@@ -17,12 +17,10 @@ use crate::{
     snapshot::change::ChangeSnapshot,
 };
 
-/// The result of checking a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preflight {
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
-    /// What the controller would do.
     pub plan: Plan,
 }
 
@@ -42,9 +40,6 @@ fn review(
 }
 
 /// Checks a merge patch. `force` writes it although the controller could not take its first step now.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn preflight(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -55,9 +50,6 @@ pub fn preflight(
 }
 
 /// As [`preflight`], for a patch that the rules have reviewed.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn preflight_reviewed(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -120,9 +112,6 @@ fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
 
 /// Checks a change that gives the controller nothing to do: the rules and the owners of its fields. The warnings, or why
 /// it is refused.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn preflight_without_plan(
     snapshot: &ChangeSnapshot,
     patch: &Value,

@@ -170,7 +170,7 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
 /// The state of the control plane. If etcd did not answer, the controller counts a member as healthy while other members
 /// list it; here a member without a healthy pod is unhealthy.
 fn state(observed: &Snapshot) -> State {
-    let mut state = State::of(observed, |_| false);
+    let mut state = State::of(observed, &[]);
     if observed.etcd_members != EtcdMembers::Unread {
         return state;
     }

@@ -44,7 +44,6 @@ const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// A finding about a certificate, when it has expired or soon will.
 fn expiry(observed: &Snapshot, expires: Timestamp, now: Timestamp) -> Option<(CheckOutcome, String)> {
     if expires <= now {
         return Some((
@@ -64,7 +63,6 @@ fn expiry(observed: &Snapshot, expires: Timestamp, now: Timestamp) -> Option<(Ch
     })
 }
 
-/// New Machines have new certificates.
 fn renewal_hint(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     format!(

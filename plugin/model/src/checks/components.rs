@@ -50,7 +50,6 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
 ];
 
-/// The workload cluster, in words.
 pub const WORKLOAD: &str = "the workload cluster";
 
 /// The Machine condition of a component, for when the pods are not read.
@@ -106,7 +105,6 @@ pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
         .collect()
 }
 
-/// How to see more of a Machine.
 pub fn describe(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",

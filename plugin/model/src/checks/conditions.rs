@@ -46,7 +46,6 @@ pub const CHECKS: &[Check] = &[
     .summing_up(),
 ];
 
-/// A condition that does not hold.
 fn broken<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
     observed
         .control_plane

@@ -152,14 +152,11 @@ fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
         ),
         _ => ("", None),
     };
-    let finding = Finding {
+    Finding {
         objects,
         ..Finding::fail("", format!("{who}has alarm {alarm}{means}"))
-    };
-    match hint {
-        Some(hint) => finding.hint(hint),
-        None => finding,
     }
+    .hint_if(hint)
 }
 
 pub fn learners(observed: &Snapshot, now: Timestamp) -> Judgement {

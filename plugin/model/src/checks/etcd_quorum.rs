@@ -28,7 +28,6 @@ pub const CHECKS: &[Check] = &[
     Check::new("etcd-members-answer", "every member responds", answer).preflight(),
 ];
 
-/// What etcd was asked, in words.
 pub const ETCD: &str = "etcd";
 
 /// The survey, where every member of it is the control plane's own.
@@ -94,7 +93,6 @@ pub fn answer(observed: &Snapshot, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// The first request that a member did not answer.
 fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
     let Answer { status, members, .. } = match answer {
         Ok(answer) => answer,
@@ -131,7 +129,6 @@ struct VoteCount {
     are_leaving: bool,
     /// The source; empty if the members themselves were queried.
     by: &'static str,
-    /// Why the members could not be asked.
     unasked: Option<Unjudged>,
 }
 
@@ -188,11 +185,10 @@ impl VoteCount {
             } else {
                 Finding::fail(object, message)
             };
-            let finding = self.unhealthy.into_iter().fold(finding, Finding::and);
-            match hint {
-                Some(hint) => finding.hint(hint),
-                None => finding,
-            }
+            self.unhealthy
+                .into_iter()
+                .fold(finding, Finding::and)
+                .hint_if(hint)
         });
         let findings = Vec::from_iter(findings);
         match self.unasked {

@@ -9,7 +9,6 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         rollout::has_pending_change,
     },
-    plan::blockers::topology_version,
     snapshot::Snapshot,
     staleness::since,
 };
@@ -121,7 +120,6 @@ pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
     ])
 }
 
-/// What the controller waits for before it does anything.
 pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
     need(&observed.cluster, "the Cluster")?;
     let control_plane = &observed.control_plane;
@@ -149,7 +147,7 @@ pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
 }
 
 pub fn topology(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let Some(version) = topology_version(observed, &observed.control_plane.spec) else {
+    let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
     let message = format!("the Cluster's topology upgrades to {version} before the control plane does");

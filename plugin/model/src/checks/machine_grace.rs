@@ -14,7 +14,6 @@ use kcp_api::{Condition, Machine, Object as _};
 /// Says that a Machine's node has been marked by kubeadm.
 const MARKED: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// Where a Machine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Made a short while ago, and has not joined, or has only just: what it lacks says nothing.
@@ -44,7 +43,6 @@ impl Phase {
     }
 }
 
-/// Whether a Machine has joined, and long enough ago.
 fn has_settled(machine: &Machine, now: Timestamp) -> bool {
     let marked = machine.condition(MARKED);
     let is_marked =
@@ -82,7 +80,6 @@ pub fn machines_read(observed: &Snapshot) -> Result<(), Unjudged> {
     }
 }
 
-/// The Machine on a node.
 pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Machine> {
     observed
         .machines

@@ -40,7 +40,6 @@ const EXPLAIN: [&str; 6] = [
     "EtcdMemberHealthy",
 ];
 
-/// Each Machine has its node, or is young.
 pub fn nodes(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = observed

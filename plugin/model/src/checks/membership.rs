@@ -22,7 +22,6 @@ pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
     /// None if no member reports one, or it is unclear which is right.
     pub cluster_id: Option<u64>,
-    /// The same for the list of members.
     list: Option<&'s Members>,
 }
 
@@ -62,7 +61,6 @@ impl<'s> Membership<'s> {
         statuses.filter(move |(_, status)| Some(status.cluster_id) == cluster_id)
     }
 
-    /// Whether anything is known of the members.
     pub const fn is_known(&self) -> bool {
         self.list.is_some()
     }
@@ -76,7 +74,6 @@ impl<'s> Membership<'s> {
         }
     }
 
-    /// Why there is no list.
     pub fn unknown(&self) -> Unjudged {
         Unjudged::unknown(if self.is_disputed() {
             "members report different lists of members"
@@ -140,7 +137,6 @@ impl<'s> Membership<'s> {
 }
 
 impl EtcdSurvey {
-    /// Whether any member knows a leader.
     pub fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
@@ -173,7 +169,6 @@ pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Snapshot, n
     }
 }
 
-/// A finding about one that was asked.
 pub fn of_member(asked: &Asked, outcome: CheckOutcome, message: &str) -> Finding {
     Finding {
         objects: asked_objects(asked),

@@ -47,7 +47,6 @@ pub struct Check {
     pub is_preflight: bool,
     /// The desired change makes no progress while it fails.
     pub is_blocking: bool,
-    /// It sums up other checks.
     pub sums_up: bool,
     judge: fn(&Snapshot, Timestamp) -> Judgement,
 }

@@ -15,7 +15,6 @@ use crate::{
         rollout::up_to_date,
     },
     plan::{
-        blockers::topology_version,
         remediation::{self, Terms},
         state::{Replica, State},
     },
@@ -39,12 +38,7 @@ pub const CHECKS: &[Check] = &[
 /// The state that decisions start from. Its etcd members are those of the survey; without a survey, one for each Machine,
 /// unhealthy if its pod is known not to be ready.
 pub fn state(observed: &Snapshot, now: Timestamp) -> State {
-    let verdicts = up_to_date(observed, now);
-    let is_outdated = |name: &str| {
-        let verdict = verdicts.iter().find(|verdict| verdict.machine == name);
-        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
-    };
-    let mut state = State::of(observed, is_outdated);
+    let mut state = State::of(observed, &up_to_date(observed, now));
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
     let members = survey.map(|survey| Membership::of(survey).members(observed, now));
     if state.members.is_none() {
@@ -77,13 +71,7 @@ fn has_failed(replica: &Replica, condition: &str) -> bool {
 }
 
 pub fn terms(observed: &Snapshot, now: Timestamp) -> Terms<'_> {
-    let of = observed;
-    Terms {
-        limits: &of.control_plane.spec.remediation,
-        initialized: of.control_plane.status.initialized,
-        topology_version: topology_version(of, &of.control_plane.spec),
-        now,
-    }
+    Terms::of(observed, &observed.control_plane.spec, now)
 }
 
 /// The unhealthy Machine that is replaced next, if any waits for that.
@@ -91,7 +79,6 @@ pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediati
     remediation::next_remediation(&state(observed, now), terms(observed, now))
 }
 
-/// What health checks have found.
 pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
@@ -106,7 +93,6 @@ pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// Whether what is to be replaced is.
 pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let control_plane = &observed.control_plane;
@@ -160,7 +146,6 @@ const fn weight(blocker: &Blocker) -> CheckOutcome {
     }
 }
 
-/// Whether somebody would notice that a Machine is unhealthy.
 pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
     let checks = need(&observed.health_checks, "MachineHealthChecks")?;
     machines_read(observed)?;

@@ -10,7 +10,7 @@ use crate::{
         finding::{Finding, Judgement, machine},
         machine_grace::machines_read,
     },
-    plan::rollout_reason::{Standard, Verdict, judge},
+    plan::rollout_reason::{Reason, Verdict, verdicts},
     snapshot::Snapshot,
     staleness::{Stuck, stuck},
 };
@@ -32,30 +32,15 @@ pub const CHECKS: &[Check] = &[
     Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
-/// Whether each Machine is to be replaced, and why, by name.
+/// Whether each Machine is outdated, by name.
 pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
-    let standard = Standard {
-        current: &observed.control_plane.spec,
-        desired: &observed.control_plane.spec,
-        is_observed: observed.control_plane.is_observed(),
-        now,
-    };
-    let mut verdicts: Vec<Verdict> = observed
-        .machines
-        .iter()
-        .map(|machine| judge(machine, standard))
-        .collect();
-    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
-    verdicts
+    verdicts(observed, &observed.control_plane.spec, now)
 }
 
 pub fn is_rolling_out(observed: &Snapshot, now: Timestamp) -> bool {
-    up_to_date(observed, now)
-        .iter()
-        .any(|verdict| !verdict.reasons.is_empty())
+    up_to_date(observed, now).iter().any(Verdict::is_outdated)
 }
 
-/// Whether the control plane differs from its spec.
 pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
     let control_plane = &observed.control_plane;
     !control_plane.is_observed()
@@ -68,7 +53,7 @@ pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let control_plane = &observed.control_plane;
     let verdicts = up_to_date(observed, now);
-    let outdated = || verdicts.iter().filter(|verdict| !verdict.reasons.is_empty());
+    let outdated = || verdicts.iter().filter(|verdict| verdict.is_outdated());
     let all = verdicts.len();
     let is_rolling_out = outdated().next().is_some() || control_plane.is("RollingOut");
     if !is_rolling_out {
@@ -82,11 +67,7 @@ pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
     let message = format!("rollout in progress, {current} of {all} Machines up to date{why}");
     let summary = Finding::info(observed.object(), message);
     let each = outdated().map(|verdict| {
-        let reasons: Vec<String> = verdict
-            .reasons
-            .iter()
-            .map(crate::plan::rollout_reason::Reason::message)
-            .collect();
+        let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(
             machine(&verdict.machine),
             format!("outdated: {}", reasons.join("; ")),
@@ -107,7 +88,6 @@ pub fn replicas(observed: &Snapshot, _: Timestamp) -> Judgement {
     Ok(vec![Finding::info(observed.object(), message)])
 }
 
-/// Whether new Machines would not be replaced at once.
 pub fn ends(observed: &Snapshot, _: Timestamp) -> Judgement {
     if !observed.control_plane.spec.rolls_out_without_end() {
         return Ok(Vec::new());

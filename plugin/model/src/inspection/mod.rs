@@ -40,11 +40,9 @@ pub enum Health {
 pub struct Inspection {
     pub health: Health,
     pub basis: Basis,
-    /// In the order of the topics.
     pub checks: Vec<Checked>,
     /// None where etcd is external or its members are unknown.
     pub votes: Option<Votes>,
-    /// For each Machine, by name.
     pub up_to_date: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
 }

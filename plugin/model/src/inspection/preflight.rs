@@ -164,7 +164,6 @@ impl Inputs<'_> {
         decided(self.checks, found)
     }
 
-    /// What blocks the first step of a plan.
     fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
         // Without Machines no member has one: none of them is left behind.
         if state.replicas.is_empty() {

@@ -15,15 +15,6 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// The version that a managed topology upgrades to before the control plane may change.
-pub fn topology_version<'o>(observed: &'o Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<&'o str> {
-    let cluster = observed.cluster.read()?;
-    let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
-    let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
-    let is_there = version == desired.version() || step == Some(desired.version());
-    (!is_there).then(|| step.unwrap_or(version))
-}
-
 /// What blocks the first of the steps; nothing if there are no steps.
 pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
@@ -33,7 +24,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     let first = steps.iter().find(|step| step.action != Action::Wait);
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
-    if has_preflight && let Some(version) = topology_version(observed, desired) {
+    if has_preflight && let Some(version) = observed.topology_version(desired) {
         blockers.push(Blocker::TopologyVersion {
             version: version.to_owned(),
         });
@@ -155,7 +146,7 @@ mod tests {
         names::annotation,
     };
 
-    use super::{blockers, topology_version};
+    use super::blockers;
     use crate::{
         blocker::Blocker,
         plan::{Desired, plan},
@@ -251,11 +242,7 @@ mod tests {
                 let metadata = &mut observed.cluster_mut().metadata;
                 annotate(metadata, annotation::TOPOLOGY_UPGRADE_STEP, step);
             }
-            assert_eq!(
-                topology_version(&observed, &spec),
-                expected,
-                "{version:?} {step:?}"
-            );
+            assert_eq!(observed.topology_version(&spec), expected, "{version:?} {step:?}");
             let expected = expected.map(|version| Blocker::TopologyVersion {
                 version: version.to_owned(),
             });

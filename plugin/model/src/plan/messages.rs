@@ -29,7 +29,6 @@ pub fn listed_members<'n>(names: impl Iterator<Item = &'n str>, last: &str) -> S
     listed(&names.collect::<Vec<_>>(), last)
 }
 
-/// The Machines, or members, that a step is about.
 pub fn names(step: &Step) -> String {
     let last = if step.choice == Choice::None { "and" } else { "or" };
     listed_members(step.names.iter().map(String::as_str), last)
@@ -48,7 +47,6 @@ pub fn failure_domains(step: &Step) -> String {
     }
 }
 
-/// Why a step, and why there.
 pub fn why(step: &Step) -> String {
     let choice = match step.choice {
         Choice::None => None,
@@ -158,7 +156,6 @@ pub fn at_risk(votes: Votes) -> String {
     format!("the controller cannot see this, and its first step could cost etcd its quorum: {votes}")
 }
 
-/// What to do where there is no plan.
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
         NoPlan::QuorumLost { .. } => Some("recover etcd first: the controller cannot"),
@@ -183,7 +180,6 @@ pub const fn effect(effect: Effect) -> &'static str {
     }
 }
 
-/// What a plan comes to, in a line.
 pub fn summary(plan: &Plan) -> String {
     match &plan.steps {
         Err(_) => "no plan".to_owned(),

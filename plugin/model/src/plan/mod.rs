@@ -32,7 +32,7 @@ use crate::{
     plan::{
         effect::Change,
         remediation::Terms,
-        rollout_reason::{Standard, Verdict, judge},
+        rollout_reason::{Verdict, verdicts},
         simulate::{Step, risk, simulate},
         state::State,
         step::{Context, NoPlan},
@@ -43,12 +43,22 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// The desired spec.
     pub spec: KubeadmControlPlaneSpec,
     /// Fields that change; empty for a plan of the pending changes.
     pub changes: Vec<Change>,
     /// Why the admission rules deny it, a line each.
     pub denials: Vec<String>,
+}
+
+impl Desired {
+    /// The current spec.
+    pub fn current(observed: &Snapshot) -> Self {
+        Self {
+            spec: observed.control_plane.spec.clone(),
+            changes: Vec::new(),
+            denials: Vec::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,16 +72,13 @@ pub struct Plan {
     pub verdicts: Vec<Verdict>,
     /// A rollout that is scheduled for this time.
     pub rollout_to_come: Option<Timestamp>,
-    /// None if no Machine is to be remediated.
     pub remediation: Option<remediation::NextRemediation>,
-    /// What blocks the first step.
     pub blockers: Vec<Blocker>,
     /// The votes after the first Machine is created or deleted, if that could cost etcd its quorum and the controller would
     /// not wait.
     pub at_risk: Option<Votes>,
     /// Whether the etcd members are assumed from the Machines.
     pub members_unread: bool,
-    /// The steps, or why there are none.
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
@@ -86,29 +93,9 @@ pub struct Stretch {
 pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
     // A rollout begins after the time that it is asked for.
     let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
-    let standard = Standard {
-        current: &observed.control_plane.spec,
-        desired: &desired.spec,
-        is_observed: observed.control_plane.is_observed(),
-        now: judged_at,
-    };
-    let mut verdicts: Vec<Verdict> = observed
-        .machines
-        .iter()
-        .map(|machine| judge(machine, standard))
-        .collect();
-    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
-    let is_outdated = |name: &str| {
-        let verdict = verdicts.iter().find(|verdict| verdict.machine == name);
-        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
-    };
-    let state = State::of(observed, is_outdated);
-    let terms = Terms {
-        limits: &desired.spec.remediation,
-        initialized: observed.control_plane.status.initialized,
-        topology_version: blockers::topology_version(observed, &desired.spec),
-        now,
-    };
+    let verdicts = verdicts(observed, &desired.spec, judged_at);
+    let state = State::of(observed, &verdicts);
+    let terms = Terms::of(observed, &desired.spec, now);
     let remediation = remediation::next_remediation(&state, terms);
     let steps = if observed.control_plane.deletion_timestamp().is_some() {
         Err(NoPlan::BeingDeleted)
@@ -152,9 +139,8 @@ impl Plan {
         self.steps.as_deref().unwrap_or_default()
     }
 
-    /// Whether any Machine is outdated.
     pub fn rolls_out(&self) -> bool {
-        self.verdicts.iter().any(|verdict| !verdict.reasons.is_empty())
+        self.verdicts.iter().any(Verdict::is_outdated)
     }
 
     pub fn fragile_stretches(&self) -> Vec<Stretch> {

@@ -59,9 +59,6 @@ pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
 }
 
 /// What a merge patch of a control plane desires, and what the rules warn about.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn review_desired(
     text: &str,
     patch: &Value,
@@ -76,10 +73,6 @@ pub fn review_desired(
     Ok((desired(text, patch, &denials)?, warnings))
 }
 
-/// What a merge patch of a control plane desires; `denials` are why the rules refuse it.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired, DecodeError> {
     let new_text = patched(text, patch)?;
     let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
@@ -92,8 +85,6 @@ pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired,
     })
 }
 
-/// # Errors
-/// When the text is not JSON.
 pub fn patched(text: &str, patch: &Value) -> Result<String, DecodeError> {
     let mut object: Value = decode(text)?;
     merge_patch::apply(&mut object, patch);

@@ -4,13 +4,14 @@
 //! preflight checks.
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::control_plane::RemediationLimits;
+use kcp_api::{KubeadmControlPlaneSpec, control_plane::RemediationLimits};
 use serde::Serialize;
 
 use crate::{
     blocker::Blocker,
     plan::state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
     quorum::Change,
+    snapshot::Snapshot,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +33,17 @@ pub struct Terms<'t> {
     /// The version that a managed topology upgrades to first.
     pub topology_version: Option<&'t str>,
     pub now: Timestamp,
+}
+
+impl<'t> Terms<'t> {
+    pub fn of(observed: &'t Snapshot, spec: &'t KubeadmControlPlaneSpec, now: Timestamp) -> Self {
+        Self {
+            limits: &spec.remediation,
+            initialized: observed.control_plane.status.initialized,
+            topology_version: observed.topology_version(spec),
+            now,
+        }
+    }
 }
 
 /// None if no Machine is to be replaced.

@@ -10,7 +10,7 @@ use kcp_api::{
 };
 use serde::Serialize;
 
-use crate::plan::kubeadm_config::outdated_paths;
+use crate::{plan::kubeadm_config::outdated_paths, snapshot::Snapshot};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -21,6 +21,12 @@ pub struct Verdict {
     pub gaps: Vec<Gap>,
     /// Paths of its configuration because of which Cluster API v1.14 would replace it; the running controller does not.
     pub after_provider_update: Vec<String>,
+}
+
+impl Verdict {
+    pub const fn is_outdated(&self) -> bool {
+        !self.reasons.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -73,15 +79,27 @@ pub enum Gap {
     ExpiryUnknown,
 }
 
-/// What a Machine is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Standard<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
-    /// The desired spec.
     pub desired: &'s KubeadmControlPlaneSpec,
     /// Whether the controller has processed the current spec.
     pub is_observed: bool,
     pub now: Timestamp,
+}
+
+/// Whether each Machine is outdated, by name.
+pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
+    let standard = Standard {
+        current: &observed.control_plane.spec,
+        desired,
+        is_observed: observed.control_plane.is_observed(),
+        now,
+    };
+    let machines = observed.machines.iter();
+    let mut verdicts: Vec<Verdict> = machines.map(|machine| judge(machine, standard)).collect();
+    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
+    verdicts
 }
 
 pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {

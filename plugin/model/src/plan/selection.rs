@@ -126,7 +126,6 @@ fn extreme<'c, 'd>(
     (best, decided)
 }
 
-/// For the next Machine that is created.
 pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
     let staying: Vec<&Replica> = replicas
         .iter()
@@ -150,7 +149,6 @@ pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
     }
 }
 
-/// For the next Machine that is deleted; none if none may be.
 pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Replica]) -> Option<Choice> {
     let is_declared = |replica: &Replica| {
         replica

@@ -7,6 +7,7 @@ use kcp_api::{Machine, Object as _, Remediation};
 
 use crate::{
     blocker::Blocker,
+    plan::rollout_reason::Verdict,
     quorum::{Change, Member, Votes},
     snapshot::{EtcdMembers, Snapshot},
 };
@@ -24,13 +25,11 @@ const ETCD_MEMBER: &str = "EtcdMemberHealthy";
 /// About the labels and taints that kubeadm sets on the node. Only decides which of two Machines is remediated first.
 pub const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// The part of a Machine that decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
 pub struct Replica {
     /// For a Machine that a step creates, a name of the plan.
     pub name: String,
-    /// Whether a step of the plan creates it.
     pub is_new: bool,
     /// None for a Machine that a step creates: it is the youngest.
     pub created: Option<Timestamp>,
@@ -43,7 +42,6 @@ pub struct Replica {
     /// that the others are healthy while their pods are.
     pub is_silent: bool,
     pub health: HealthCheck,
-    /// The remediation that created it.
     pub remediation_for: Option<Remediation>,
     /// Conditions that are not True, in the order of remediation.
     pub faults: Vec<Fault>,
@@ -57,7 +55,6 @@ pub enum Deletion {
     UnderWay(Timestamp),
 }
 
-/// The result of the health checks of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthCheck {
     /// Or there are none.
@@ -69,7 +66,6 @@ pub enum HealthCheck {
     AwaitsRemediationFirst,
 }
 
-/// A condition that is not True.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     pub condition: &'static str,
@@ -140,7 +136,6 @@ impl Replica {
         self.is_silent && !of_etcd.any(|condition| self.has_fault(condition))
     }
 
-    /// Sets the state of a healthy Machine.
     pub fn recover(&mut self) {
         self.node.get_or_insert_with(|| self.name.clone());
         self.faults.clear();
@@ -174,8 +169,12 @@ fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
 }
 
 impl State {
-    /// The state now. `is_outdated` tells by name which Machines a rollout replaces.
-    pub fn of(observed: &Snapshot, is_outdated: impl Fn(&str) -> bool) -> Self {
+    /// The state now. A rollout replaces the Machines whose verdict says so.
+    pub fn of(observed: &Snapshot, verdicts: &[Verdict]) -> Self {
+        let is_outdated = |name: &str| {
+            let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
+            outdated.any(|verdict| verdict.machine == name)
+        };
         let stacked = observed.etcd_members != EtcdMembers::External;
         let is_silent = |machine: &Machine| {
             let node = machine.node();
@@ -293,7 +292,6 @@ impl State {
             .collect()
     }
 
-    /// Adds a healthy Machine.
     pub fn add(&mut self, name: String, failure_domain: Option<String>) {
         self.made += 1;
         if let Some(members) = &mut self.members {
@@ -321,7 +319,6 @@ impl State {
         self.remediation_in_progress = false;
     }
 
-    /// Removes a Machine and its member.
     pub fn remove(&mut self, name: &str) {
         self.replicas.retain(|replica| replica.name != name);
         if let Some(members) = &mut self.members {
@@ -333,7 +330,6 @@ impl State {
         }
     }
 
-    /// Sets a Machine and its member to healthy.
     pub fn recover(&mut self, name: &str) {
         let Some(replica) = self.replicas.iter_mut().find(|replica| replica.name == name) else {
             return;

@@ -11,7 +11,6 @@ use kcp_rules::view::{self, View};
 
 use crate::snapshot::{Failure, Snapshot};
 
-/// How much a verb has to read before it decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
     /// The control plane, its Cluster, Machines, workload cluster and etcd.
@@ -122,7 +121,6 @@ pub enum Part {
     Infrastructure,
 }
 
-/// What a change of a Machine is checked against.
 #[derive(Debug)]
 pub struct MachineSnapshot {
     pub object: MachineObject,
@@ -161,7 +159,6 @@ impl MachineSnapshot {
     }
 }
 
-/// A Machine, and its JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineObject {
     pub text: String,
@@ -175,8 +172,6 @@ impl Object for MachineObject {
 }
 
 impl MachineObject {
-    /// # Errors
-    /// When a field has another type than its kind gives it.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         Ok(Self {
             machine: decode(text)?,
@@ -194,9 +189,6 @@ impl MachineObject {
     }
 
     /// The name of its `KubeadmControlPlane`.
-    ///
-    /// # Errors
-    /// Why it has none.
     pub fn control_plane(&self) -> Result<&str, String> {
         let manager = self
             .manager()

@@ -30,9 +30,7 @@ pub struct EtcdSurvey {
 pub struct Asked {
     /// The node's name, or the endpoint `host:port` of an external etcd.
     pub name: String,
-    /// The Machine on that node.
     pub machine: Option<String>,
-    /// What came of it.
     pub answer: Result<Answer, Failure>,
 }
 
@@ -45,7 +43,6 @@ pub enum Unasked {
     Well,
 }
 
-/// What is known of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdMembers {
     /// It runs elsewhere: no concern of the controller's.
@@ -80,7 +77,6 @@ impl EtcdMembers {
         }
     }
 
-    /// Whether the member on a node raises an alarm.
     pub fn has_alarm(&self, node: &str) -> bool {
         match self {
             Self::External | Self::Unread => false,
@@ -94,13 +90,11 @@ impl EtcdMembers {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of itself.
     pub status: Result<Status, Failure>,
     /// Of its cluster, from its own memory: not by agreement.
     pub members: Result<Members, Failure>,
     /// Whether its certificate is for the requested name. Its chain was verified in any case.
     pub is_named: bool,
-    /// When its serving certificate expires.
     pub certificate_expires: Option<Timestamp>,
 }
 
@@ -116,14 +110,12 @@ pub enum Alarms {
 }
 
 impl EtcdSurvey {
-    /// Those who answered, and what.
     pub fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
         self.asked
             .iter()
             .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
     }
 
-    /// Members that reported their status.
     pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
         self.answers()
             .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
@@ -243,7 +235,6 @@ pub fn hexadecimal(id: u64) -> String {
 }
 
 impl Answer {
-    /// Of which cluster it says that it is.
     pub fn cluster_id(&self) -> Option<u64> {
         let status = self.status.as_ref().map(|status| status.cluster_id);
         let members = self.members.as_ref().map(|members| members.cluster_id);
@@ -262,7 +253,6 @@ impl Answer {
         })
     }
 
-    /// Whether it reports the members of this cluster.
     pub fn lists_members_of(&self, cluster_id: u64) -> bool {
         self.members
             .as_ref()
@@ -278,7 +268,6 @@ fn alarm(error: &str) -> Option<(u64, &str)> {
     Some((id.parse().ok()?, kind))
 }
 
-/// The members of a list, by id.
 pub fn ids(list: &Members) -> BTreeSet<u64> {
     list.members.iter().map(|member| member.id).collect()
 }
@@ -292,7 +281,6 @@ fn cluster_of<T: Ord + Copy>(supports: &BTreeMap<T, Support>) -> Option<T> {
 /// The members that report the same.
 #[derive(Clone, Copy, Debug, Default)]
 struct Support {
-    /// Whether one of them follows a leader.
     is_led: bool,
     members: usize,
 }

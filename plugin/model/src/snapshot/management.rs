@@ -10,11 +10,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kcp_api::{Condition, Machine, MachineHealthCheck, Object as _};
 use kube::core::{Selector, SelectorExt as _};
 
-/// A Machine that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,
-    /// Since when.
     pub since: Timestamp,
     /// Deletion hooks, finalizers and what the condition `Deleting` says, one line each.
     pub waits_for: Vec<String>,
@@ -31,7 +29,6 @@ pub struct HealthCheck {
 }
 
 impl Deletion {
-    /// None for a Machine that is not being deleted.
     pub fn of(machine: &Machine) -> Option<Self> {
         let since = machine.deletion_timestamp()?;
         let condition = machine

@@ -14,7 +14,7 @@ pub mod workload;
 
 use std::collections::BTreeSet;
 
-use kcp_api::{Cluster, KubeadmControlPlane, Machine, Object as _};
+use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _};
 
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey, Unasked};
 pub use management::{Deletion, HealthCheck};
@@ -45,7 +45,6 @@ pub struct Snapshot {
     /// Secrets, or, when it was listed before, the control plane itself.
     pub unread: Vec<Failure>,
     pub workload: Reading<Workload>,
-    /// The serving certificate of its endpoint.
     pub endpoint_certificate: Reading<EndpointCertificate>,
     pub etcd: Reading<EtcdSurvey>,
 }
@@ -76,7 +75,6 @@ impl From<KubeadmControlPlane> for Snapshot {
 }
 
 impl Snapshot {
-    /// Whether `spec.paused` of its Cluster is set.
     pub fn cluster_is_paused(&self) -> bool {
         self.cluster.read().is_some_and(|cluster| cluster.spec.paused)
     }
@@ -104,6 +102,15 @@ impl Snapshot {
         let domains = self.cluster.read().into_iter();
         let domains = domains.flat_map(Cluster::control_plane_failure_domains);
         domains.map(str::to_owned).collect()
+    }
+
+    /// The version that a managed topology upgrades to before the control plane may change to `desired`.
+    pub fn topology_version(&self, desired: &KubeadmControlPlaneSpec) -> Option<&str> {
+        let cluster = self.cluster.read()?;
+        let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
+        let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
+        let is_reached = version == desired.version() || step == Some(desired.version());
+        (!is_reached).then(|| step.unwrap_or(version))
     }
 
     /// `KubeadmControlPlane/c1-cp`

@@ -20,10 +20,6 @@ pub struct ScaleOptions {
     pub force: bool,
 }
 
-/// Decides on a control plane.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: ScaleOptions,

@@ -25,7 +25,6 @@ pub struct UpgradeOptions<'u> {
     pub makers: &'u Workers,
 }
 
-/// What an upgrade does, and whether it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upgrade {
     pub plan: Plan,
@@ -45,7 +44,6 @@ pub struct Assessment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub message: String,
-    /// URL.
     pub source: Option<&'static str>,
 }
 
@@ -84,9 +82,6 @@ impl Upgrade {
 }
 
 /// Decides on a control plane. `context.view` has [`reviewed_machines`].
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: UpgradeOptions<'_>,

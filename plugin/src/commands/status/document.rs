@@ -15,10 +15,7 @@ use kcp_control_plane::{
         finding::{CheckOutcome, Finding},
     },
     inspection::{Basis, Health, Inspection, Preflight},
-    plan::{
-        self,
-        rollout_reason::{Gap, Reason},
-    },
+    plan::rollout_reason::{Gap, Reason},
     snapshot::{
         EtcdSurvey, Failure, Reading, Snapshot,
         etcd::{Alarms, Asked, alarm_name, hexadecimal},

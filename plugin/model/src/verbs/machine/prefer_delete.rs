@@ -95,9 +95,7 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
     })
 }
 
-/// What the annotation does.
 struct Effect {
-    /// Whether Machines are being deleted now.
     is_immediate: bool,
     /// When it takes effect, and which Machines are deleted before this one; a line each.
     lines: Vec<String>,
@@ -106,12 +104,7 @@ struct Effect {
 impl Effect {
     fn of(observed: &Snapshot, name: &str, now: Timestamp) -> Self {
         let observed = marked(observed, name);
-        let desired = Desired {
-            spec: observed.control_plane.spec.clone(),
-            changes: Vec::new(),
-            denials: Vec::new(),
-        };
-        let plan = plan(&observed, &desired, now);
+        let plan = plan(&observed, &Desired::current(&observed), now);
         let in_progress = deletion_in_progress(&plan, name);
         let when = match in_progress {
             Some(Purpose::Rollout) => "takes effect now: a rollout is in progress",
@@ -151,13 +144,8 @@ fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
         })
 }
 
-/// Which Machine is deleted first.
 fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String> {
-    let is_outdated = |name: &str| {
-        let verdict = plan.verdicts.iter().find(|verdict| verdict.machine == name);
-        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
-    };
-    let state = State::of(observed, is_outdated);
+    let state = State::of(observed, &plan.verdicts);
     let next = next_to_delete(&observed.failure_domains(), &state.replicas)?;
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {

@@ -15,7 +15,6 @@ use crate::{
         quorum_guard::{leader_warning, loss},
     },
     plan::{
-        blockers::topology_version,
         remediation::{NextRemediation, Terms, next_remediation},
         state::{HealthCheck, State},
     },
@@ -108,7 +107,6 @@ fn patch() -> serde_json::Value {
     json!({"metadata": {"annotations": {annotation::REMEDIATE_MACHINE: ""}}})
 }
 
-/// What acts on the annotation.
 enum Remediator {
     /// The control plane, asked by this `MachineHealthCheck`.
     ControlPlane { check: String },
@@ -167,20 +165,13 @@ fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
 
 /// What the controller would do if the Machine were unhealthy now.
 fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
-    let mut state = State::of(observed, |_| false);
+    let mut state = State::of(observed, &[]);
     for replica in &mut state.replicas {
         if replica.name == machine {
             replica.health = HealthCheck::AwaitsRemediationFirst;
         }
     }
-    let spec = &observed.control_plane.spec;
-    let terms = Terms {
-        limits: &spec.remediation,
-        initialized: observed.control_plane.status.initialized,
-        topology_version: topology_version(observed, spec),
-        now,
-    };
-    next_remediation(&state, terms)
+    next_remediation(&state, Terms::of(observed, &observed.control_plane.spec, now))
 }
 
 /// Adds what keeps the control plane from remediating a Machine.

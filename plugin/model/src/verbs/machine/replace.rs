@@ -76,12 +76,7 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
             machine.metadata.deletion_timestamp = Some(Time(now));
         }
     }
-    let desired = Desired {
-        spec: observed.control_plane.spec.clone(),
-        changes: Vec::new(),
-        denials: Vec::new(),
-    };
-    plan(&observed, &desired, now)
+    plan(&observed, &Desired::current(&observed), now)
 }
 
 /// What keeps the controller from creating another once the Machine is deleted.

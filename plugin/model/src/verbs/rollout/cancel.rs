@@ -17,7 +17,6 @@ use crate::{
     snapshot::change::ChangeSnapshot,
 };
 
-/// The rollout that the spec asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RequestedRollout {
     None,
@@ -26,7 +25,6 @@ enum RequestedRollout {
     },
     InProgress {
         after: Timestamp,
-        /// Machines created since.
         replacements: Vec<String>,
         /// Machines still to be replaced.
         left: Vec<String>,
@@ -66,9 +64,6 @@ impl RequestedRollout {
 }
 
 /// Decides on a control plane in the version of `api_version`. `running` allows to cancel a rollout in progress.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     running: bool,

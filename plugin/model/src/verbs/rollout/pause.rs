@@ -26,10 +26,6 @@ pub enum PauseAction {
     Resume,
 }
 
-/// Decides on a control plane.
-///
-/// # Errors
-/// When it does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     action: PauseAction,

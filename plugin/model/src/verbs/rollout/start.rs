@@ -28,7 +28,6 @@ pub struct StartOptions {
     pub force: bool,
 }
 
-/// When a rollout starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     #[default]
@@ -81,9 +80,6 @@ fn whole_second_from(time: Timestamp) -> Result<Timestamp, InvalidTime> {
 }
 
 /// Decides on a control plane in the version of `api_version`.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: StartOptions,

@@ -7,7 +7,7 @@ use std::{
 
 use kcp_api::{Object as _, kind::CLUSTER};
 use kcp_control_plane::snapshot::{
-    EtcdMember, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unasked, Workload,
+    EtcdMember, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
     change::{ChangeSnapshot, Part, Unread},
 };
 
@@ -146,7 +146,7 @@ fn of(
     if fetched.observed.etcd_members != EtcdMembers::External {
         match etcd {
             Reading::Read(survey) => {
-                fetched.observed.etcd_members = survey.members(Unasked::Silent);
+                fetched.observed.etcd_members = survey.members(Unqueried::Unhealthy);
                 if fetched.observed.etcd_members == EtcdMembers::Unread && survey.server_lacks_etcd {
                     fetched.observed.etcd_members = without_quorum(&fetched.observed);
                 } else if fetched.observed.etcd_members == EtcdMembers::Unread {
@@ -193,7 +193,7 @@ fn without_quorum(observed: &Snapshot) -> EtcdMembers {
         .filter_map(|machine| machine.status.node_name.clone());
     let members = nodes.map(|name| EtcdMember {
         name,
-        silence: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
+        fault: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
         ..EtcdMember::default()
     });
     EtcdMembers::Known(members.collect())
@@ -318,7 +318,7 @@ mod tests {
             };
             let (snapshot, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
             let silent = ["node-m1", "node-m2", "node-m3"]
-                .map(|node| snapshot.observed.etcd_members.silence(node).is_some());
+                .map(|node| snapshot.observed.etcd_members.fault(node).is_some());
             (silent, snapshot.etcd_unread.is_some())
         };
         assert_eq!(of(true), ([true; 3], false));
@@ -367,7 +367,7 @@ mod tests {
         };
         let (snapshot, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
-            snapshot.observed.etcd_members.silence("node-m2"),
+            snapshot.observed.etcd_members.fault("node-m2"),
             Some("it could not be queried: no control plane node has its name")
         );
     }

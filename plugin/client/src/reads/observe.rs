@@ -12,7 +12,7 @@ use crate::reads::{
     workload_and_etcd,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
-use kcp_control_plane::snapshot::{Reading, Snapshot, Unasked};
+use kcp_control_plane::snapshot::{Reading, Snapshot, Unqueried};
 
 /// Reads a control plane and what surrounds it, until `end` at the latest.
 ///
@@ -48,7 +48,7 @@ pub async fn observe(
         Box::pin(beyond)
     );
     if let Some(survey) = etcd.read() {
-        snapshot.etcd_members = survey.members(Unasked::Well);
+        snapshot.etcd_members = survey.members(Unqueried::Healthy);
     }
     Ok(Snapshot {
         workload,

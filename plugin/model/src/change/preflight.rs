@@ -242,7 +242,7 @@ mod tests {
     fn what_could_cost_the_quorum_is_not_forced() {
         let member = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: (node == "node-m2").then(|| "gone".to_owned()),
+            fault: (node == "node-m2").then(|| "gone".to_owned()),
             ..EtcdMember::default()
         };
         let mut cut_off = snapshot();
@@ -280,7 +280,7 @@ mod tests {
         let mut lost = snapshot();
         let silent = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: Some("gone".to_owned()),
+            fault: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
         lost.observed.etcd_members =

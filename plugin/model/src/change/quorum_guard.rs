@@ -201,7 +201,7 @@ fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) ->
         || format!("etcd member {member}, which has no Machine,"),
         |machine| format!("etcd member {member} of Machine {machine}"),
     );
-    match observed.etcd_members.silence(member) {
+    match observed.etcd_members.fault(member) {
         Some(why) => format!("{what} is not healthy: {why}"),
         None if observed.etcd_members.has_alarm(member) => format!("{what} has raised an alarm"),
         None => format!("{what} is not healthy"),
@@ -240,7 +240,7 @@ mod tests {
     fn members(silent: &[(&str, &str)]) -> EtcdMembers {
         let member = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: silent
+            fault: silent
                 .iter()
                 .find(|(name, _)| *name == node)
                 .map(|(_, why)| (*why).to_owned()),
@@ -409,7 +409,7 @@ mod tests {
                 },
                 is_learner: text.ends_with('~'),
                 has_alarm: text.ends_with('!'),
-                silence: text.ends_with('?').then(|| "no answer within 2s".to_owned()),
+                fault: text.ends_with('?').then(|| "no answer within 2s".to_owned()),
                 ..EtcdMember::default()
             }
         });

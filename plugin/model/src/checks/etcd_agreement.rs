@@ -55,11 +55,11 @@ pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     if membership.one_cluster().is_err() {
-        let told = survey
+        let reported = survey
             .answers()
             .filter_map(|(asked, answer)| Some((asked, hexadecimal(answer.cluster_id()?))));
         let finding = disputed(
-            told,
+            reported,
             "members belong to different etcd clusters",
             CheckOutcome::Fail,
             "first find out which cluster has the data; save a snapshot of one member of each: etcdctl snapshot save",
@@ -95,9 +95,9 @@ pub fn member_lists(observed: &Snapshot, now: Timestamp) -> Judgement {
         (Some(list.cluster_id) == membership.cluster_id).then_some((asked, list))
     });
     if membership.is_disputed() {
-        let told = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
+        let reported = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
         let finding = disputed(
-            told,
+            reported,
             "members report different lists of members",
             outcome(is_turning),
             "remove no member and no Machine before you know which list is right: that of the leader that most voters \
@@ -131,18 +131,18 @@ pub fn member_lists(observed: &Snapshot, now: Timestamp) -> Judgement {
 
 /// Contradicting reports of members, where it is unclear which is right.
 fn disputed<'a>(
-    told: impl Iterator<Item = (&'a Asked, String)>,
+    reported: impl Iterator<Item = (&'a Asked, String)>,
     what: &str,
     outcome: CheckOutcome,
     hint: &str,
 ) -> Finding {
-    let told: Vec<(&Asked, String)> = told.collect();
-    let each: Vec<String> = told
+    let reported: Vec<(&Asked, String)> = reported.collect();
+    let each: Vec<String> = reported
         .iter()
         .map(|(asked, own)| format!("{} reports {own}", asked.name))
         .collect();
     let message = format!("{what}, and it is unclear which is right: {}", each.join("; "));
-    let objects = told.iter().flat_map(|(asked, _)| asked_objects(asked));
+    let objects = reported.iter().flat_map(|(asked, _)| asked_objects(asked));
     Finding {
         objects: objects.collect(),
         ..Finding::of(outcome, "", message)

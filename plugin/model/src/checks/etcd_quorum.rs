@@ -50,7 +50,7 @@ pub fn answer(observed: &Snapshot, now: Timestamp) -> Judgement {
     };
     let membership = Membership::of(survey);
     let findings = survey.asked.iter().filter_map(|asked| {
-        let failure = silence(&asked.answer)?;
+        let failure = first_failure(&asked.answer)?;
         // Another check reports missing permissions.
         if failure.forbidden.is_some() {
             return None;
@@ -93,7 +93,7 @@ pub fn answer(observed: &Snapshot, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
+fn first_failure(answer: &Result<Answer, Failure>) -> Option<&Failure> {
     let Answer { status, members, .. } = match answer {
         Ok(answer) => answer,
         Err(failure) => return Some(failure),

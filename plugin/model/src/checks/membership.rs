@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The members of one etcd cluster: the one that prevails among those who answered.
+/// The members of one etcd cluster: the one that those who answered agree on.
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,

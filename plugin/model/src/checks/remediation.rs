@@ -112,18 +112,18 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
         );
         findings.push(Finding::info(object(), message));
     }
-    if let Some(outlook) = next_remediation(observed, now) {
+    if let Some(next) = next_remediation(observed, now) {
         let retries = observed
             .machines
             .iter()
-            .find(|of| of.name() == outlook.machine)
+            .find(|of| of.name() == next.machine)
             .and_then(Machine::remediation_for)
             .filter(|last| last.retry_count > 0)
             .map_or_else(String::new, |last| {
                 format!(", after {} retries", last.retry_count)
             });
-        let object = machine(&outlook.machine);
-        findings.push(match &outlook.blocked_by {
+        let object = machine(&next.machine);
+        findings.push(match &next.blocked_by {
             None => Finding::info(object, format!("is the next to be replaced{retries}")),
             Some(blocker) => {
                 let message = format!("cannot be replaced: {}", blocker.message());

@@ -87,7 +87,7 @@ fn every_check_has_a_case_in_which_it_does_not_pass() {
 }
 
 /// What a case comes to: what its check says, which others say something, and the verdict.
-fn told((id, name, change): Case) -> String {
+fn reported((id, name, change): Case) -> String {
     let inspection = inspect(&changed(change), now());
     let mut text = format!("{id}: {name}: {}\n", inspection.health.as_str());
     let own = inspection.checks.iter().find(|checked| checked.id == id);
@@ -129,8 +129,8 @@ fn what_each_fault_comes_to() {
     let unique: BTreeSet<_> = names.iter().collect();
     assert_eq!(unique.len(), names.len(), "two cases have one name");
     for (topic, cases) in CASES {
-        let told: Vec<String> = cases.iter().copied().map(told).collect();
-        insta::assert_snapshot!(*topic, told.join("\n"));
+        let reported: Vec<String> = cases.iter().copied().map(reported).collect();
+        insta::assert_snapshot!(*topic, reported.join("\n"));
     }
 }
 

@@ -158,8 +158,8 @@ impl Inputs<'_> {
             }
             return decided(self.checks, found);
         }
-        let outlook = remediation::next_remediation(&state, terms(self.observed, self.now));
-        let blocker = outlook.and_then(|outlook| outlook.blocked_by);
+        let next = remediation::next_remediation(&state, terms(self.observed, self.now));
+        let blocker = next.and_then(|next| next.blocked_by);
         found.extend(blocker.map(|blocker| self.blocked_by(&blocker, Some(machine))));
         decided(self.checks, found)
     }

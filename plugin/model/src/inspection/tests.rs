@@ -123,13 +123,13 @@ fn the_verdict_and_what_it_rests_on() {
 
 #[test]
 fn every_check_is_told_in_the_order_of_the_table() {
-    let told: Vec<_> = inspect(&observed(), now())
+    let reported: Vec<_> = inspect(&observed(), now())
         .checks
         .iter()
         .map(|checked| checked.id)
         .collect();
     let table: Vec<_> = crate::checks::all().map(|check| check.id).collect();
-    assert_eq!(told, table);
+    assert_eq!(reported, table);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     blocker::Blocker,
     plan::{
         simulate::Step,
-        state::COMPONENT_CONDITIONS,
+        state::component_conditions,
         step::{Action, Purpose},
     },
     snapshot::{EtcdMembers, Snapshot},
@@ -98,24 +98,16 @@ fn of_machine(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker>
 }
 
 fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
-    let name = || machine.name().to_owned();
-    let failed = COMPONENT_CONDITIONS
-        .iter()
-        .filter(|(_, of_etcd)| stacked || !of_etcd)
-        .filter(|(condition, _)| !machine.is(condition));
+    let failed = component_conditions(stacked).filter(|kind| !machine.is(kind));
     let mut blockers: Vec<Blocker> = failed
-        .map(|(kind, _)| {
-            let condition = machine.condition(kind);
-            Blocker::Condition {
-                machine: name(),
-                condition: kind,
-                status: condition.map_or("absent", |condition| condition.status.as_str()),
-                message: condition.map(kcp_api::Condition::one_line),
-            }
+        .map(|kind| {
+            let message = machine.condition(kind).map(kcp_api::Condition::one_line);
+            Blocker::condition(machine, kind, message)
         })
         .collect();
     if purpose == Purpose::ComeUp {
-        blockers.insert(0, Blocker::Learner { machine: name() });
+        let machine = machine.name().to_owned();
+        blockers.insert(0, Blocker::Learner { machine });
     }
     blockers
 }
@@ -125,7 +117,7 @@ fn silent(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     Some(Blocker::Silent {
         member: node.to_owned(),
         machine: machine.name().to_owned(),
-        why: etcd.silence(node)?.to_owned(),
+        why: etcd.fault(node)?.to_owned(),
     })
 }
 

@@ -111,7 +111,7 @@ const EFFECTS: &[(Effect, &[&str])] = &[
 /// The changed fields of a control plane, in one API version. The fields of the template's reference have an effect only
 /// if it names another template.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
-    differences(&told(old), &told(new))
+    differences(&written_fields(old), &written_fields(new))
         .into_iter()
         .map(|field| Change {
             effect: match effect(&field) {
@@ -124,7 +124,7 @@ pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
 }
 
 /// The parts of an object that users write.
-fn told(object: &Value) -> Value {
+fn written_fields(object: &Value) -> Value {
     let metadata = |key: &str| object.pointer(&format!("/metadata/{key}")).cloned();
     serde_json::json!({
         "metadata": {"annotations": metadata("annotations"), "labels": metadata("labels")},

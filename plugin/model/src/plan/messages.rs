@@ -210,13 +210,13 @@ mod tests {
     fn lists_and_stretches() {
         assert_eq!(listed(&["a"], "or"), "a");
         assert_eq!(listed(&["a", "b", "c"], "or"), "a, b or c");
-        let told = |pairs: &[(usize, usize)]| {
+        let reported = |pairs: &[(usize, usize)]| {
             let pairs = pairs.iter().map(|&(first, last)| Stretch { first, last });
             stretches(&pairs.collect::<Vec<_>>())
         };
-        assert_eq!(told(&[]), Vec::<String>::new());
+        assert_eq!(reported(&[]), Vec::<String>::new());
         assert_eq!(
-            told(&[(1, 2), (4, 5), (7, 7)]),
+            reported(&[(1, 2), (4, 5), (7, 7)]),
             [
                 "etcd cannot lose a member until step 2 is done",
                 "etcd cannot lose a member from step 4 until step 5 is done",
@@ -224,7 +224,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&[(1, 1), (3, 3)]),
+            reported(&[(1, 1), (3, 3)]),
             ["etcd cannot lose a member during steps 1 and 3"]
         );
     }

@@ -236,10 +236,10 @@ proptest! {
     fn what_is_told_of_the_steps_comes_about(start in starts(), dice in dice()) {
         let Some((steps, trace)) = planned(&start, &dice) else { return Ok(()) };
         // It holds until the steps may differ.
-        let told = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
-        prop_assert!(trace.taken.len() >= told);
-        prop_assert!(told < steps.len() || trace.taken.len() == told);
-        for (step, (_, transition)) in steps.iter().take(told).zip(&trace.taken) {
+        let reported = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
+        prop_assert!(trace.taken.len() >= reported);
+        prop_assert!(reported < steps.len() || trace.taken.len() == reported);
+        for (step, (_, transition)) in steps.iter().take(reported).zip(&trace.taken) {
             prop_assert_eq!((transition.action, transition.purpose), (step.action, step.purpose));
             prop_assert!(transition.names.iter().all(|name| step.names.contains(name)));
             prop_assert!(step.failure_domains.contains(&transition.failure_domain));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     blocker::Blocker,
-    plan::state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
+    plan::state::{HealthCheck, LABELS, Replica, State, component_conditions},
     quorum::Change,
     snapshot::Snapshot,
 };
@@ -61,10 +61,7 @@ pub fn next_remediation(state: &State, terms: Terms<'_>) -> Option<NextRemediati
 
 /// The most broken first: marked, without a node, then by the conditions that do not hold.
 fn order(replica: &Replica) -> impl Ord {
-    let conditions = COMPONENT_CONDITIONS
-        .iter()
-        .map(|(condition, _)| *condition)
-        .chain([LABELS]);
+    let conditions = component_conditions(true).chain([LABELS]);
     let sound: Vec<bool> = conditions
         .map(|condition| !replica.has_fault(condition))
         .collect();
@@ -189,8 +186,8 @@ mod tests {
             ("m1r m2rf m3", Some("m2")),
             ("m1r m2r m3", Some("m1")),
         ] {
-            let outlook = look(&state(machines)).map(|outlook| outlook.machine);
-            assert_eq!(outlook.as_deref(), first, "{machines}");
+            let next = look(&state(machines)).map(|next| next.machine);
+            assert_eq!(next.as_deref(), first, "{machines}");
         }
     }
 
@@ -316,9 +313,9 @@ mod tests {
                     retry_count: retries,
                 });
             }
-            let outlook = look_under(&state, &limits).expect("one waits");
+            let next = look_under(&state, &limits).expect("one waits");
             assert_eq!(
-                outlook.blocked_by, blocked_by,
+                next.blocked_by, blocked_by,
                 "{minutes:?} minutes, {retries} retries"
             );
         }

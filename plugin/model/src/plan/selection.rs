@@ -156,11 +156,11 @@ pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Repli
             .as_ref()
             .is_some_and(|domain| declared.contains(domain))
     };
-    let astray = may_go
+    let undeclared = may_go
         .iter()
         .filter(|replica| !is_declared(replica))
         .min_by(|a, b| a.age_order(b));
-    if let Some(oldest) = astray {
+    if let Some(oldest) = undeclared {
         return Some(Choice {
             domains: vec![oldest.failure_domain.clone()],
             why: if declared.is_empty() {

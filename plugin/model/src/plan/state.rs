@@ -14,7 +14,7 @@ use crate::{
 
 /// Conditions of a Machine that the controller checks, and whether they are about stacked etcd; in the order of
 /// remediation.
-pub const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
+const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER, true),
     ("EtcdPodHealthy", true),
     ("APIServerPodHealthy", false),
@@ -49,7 +49,7 @@ pub struct Replica {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deletion {
-    Unasked,
+    Unmarked,
     /// Annotated as the first to be deleted.
     Marked,
     UnderWay(Timestamp),
@@ -131,9 +131,8 @@ impl Replica {
 
     /// Whether its etcd member does not participate and no condition reports it.
     pub fn fails_unseen(&self) -> bool {
-        let of_etcd = COMPONENT_CONDITIONS.iter().filter(|(_, of_etcd)| *of_etcd);
-        let mut of_etcd = of_etcd.map(|(condition, _)| condition);
-        self.is_silent && !of_etcd.any(|condition| self.has_fault(condition))
+        let mut conditions = COMPONENT_CONDITIONS.iter();
+        self.is_silent && !conditions.any(|(condition, of_etcd)| *of_etcd && self.has_fault(condition))
     }
 
     pub fn recover(&mut self) {
@@ -148,7 +147,7 @@ fn deletion(machine: &Machine) -> Deletion {
     match machine.deletion_timestamp() {
         Some(since) => Deletion::UnderWay(since),
         None if machine.is_deleted_first() => Deletion::Marked,
-        None => Deletion::Unasked,
+        None => Deletion::Unmarked,
     }
 }
 
@@ -161,11 +160,11 @@ fn health(machine: &Machine) -> HealthCheck {
     }
 }
 
-fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
-    let components = COMPONENT_CONDITIONS
-        .iter()
-        .filter(move |(_, of_etcd)| stacked || !of_etcd);
-    components.map(|(condition, _)| *condition).chain([LABELS])
+/// As [`COMPONENT_CONDITIONS`]; those about etcd only if it is stacked.
+pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
+    let conditions = COMPONENT_CONDITIONS.iter();
+    let conditions = conditions.filter(move |(_, of_etcd)| stacked || !of_etcd);
+    conditions.map(|(condition, _)| *condition)
 }
 
 impl State {
@@ -179,7 +178,7 @@ impl State {
         let is_silent = |machine: &Machine| {
             let node = machine.node();
             node.is_some_and(|node| {
-                observed.etcd_members.silence(node).is_some() || observed.etcd_members.has_alarm(node)
+                observed.etcd_members.fault(node).is_some() || observed.etcd_members.has_alarm(node)
             })
         };
         let mut replicas: Vec<Replica> = observed
@@ -197,7 +196,8 @@ impl State {
                 is_silent: is_silent(machine),
                 health: health(machine),
                 remediation_for: machine.remediation_for().clone(),
-                faults: conditions(stacked)
+                faults: component_conditions(stacked)
+                    .chain([LABELS])
                     .filter(|condition| !machine.is(condition))
                     .map(|condition| Fault {
                         condition,
@@ -228,19 +228,19 @@ impl State {
     /// The state by conditions alone, as the controller sees it: without members that do not respond, and without learners
     /// whose Machine's condition is True.
     pub fn by_conditions(&self) -> Self {
-        let mut told = self.clone();
-        for replica in &mut told.replicas {
+        let mut reported = self.clone();
+        for replica in &mut reported.replicas {
             replica.is_silent = false;
             if replica.has_fault(ETCD_MEMBER) {
                 continue;
             }
             let of_replica = |member: &&mut Member| member.machine.as_deref() == Some(&replica.name);
-            if let Some(member) = told.members.iter_mut().flatten().find(of_replica) {
+            if let Some(member) = reported.members.iter_mut().flatten().find(of_replica) {
                 member.is_learner = false;
                 member.is_healthy = true;
             }
         }
-        told
+        reported
     }
 
     /// None if etcd is external.
@@ -309,7 +309,7 @@ impl State {
             created: None,
             failure_domain,
             is_outdated: false,
-            deletion: Deletion::Unasked,
+            deletion: Deletion::Unmarked,
             is_updating: false,
             is_silent: false,
             health: HealthCheck::Passed,
@@ -382,7 +382,7 @@ fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
                         || Member {
                             name: member.name.clone(),
                             is_learner: member.is_learner,
-                            is_healthy: !member.has_alarm && member.silence.is_none(),
+                            is_healthy: !member.has_alarm && member.fault.is_none(),
                             machine: None,
                         },
                         |replica| of_replica(replica, member.is_learner),

@@ -115,9 +115,9 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
         return Ok(vec![transition]);
     }
     let remediation = remediation::next_remediation(state, context.terms);
-    if let Some(outlook) = remediation.filter(|outlook| outlook.blocked_by.is_none()) {
+    if let Some(next) = remediation.filter(|next| next.blocked_by.is_none()) {
         let transition = state
-            .replica(&outlook.machine)
+            .replica(&next.machine)
             .map(|replica| deleted(state, replica, Purpose::Remediate, Why::Given, None));
         return Ok(transition.into_iter().collect());
     }
@@ -275,9 +275,9 @@ fn delete(
     // The controller chooses anew until it has chosen one that may go. What is wrong with that one does not count.
     let may_go = |replica: &Replica| recovery(state, Some(replica)).is_none();
     // It may choose one that only we see should not go.
-    let told = state.by_conditions();
+    let reported = state.by_conditions();
     let candidates = || next.machines.iter().filter_map(|name| state.replica(name));
-    let may_be_chosen = || candidates().filter(|replica| recovery(&told, Some(replica)).is_none());
+    let may_be_chosen = || candidates().filter(|replica| recovery(&reported, Some(replica)).is_none());
     if may_be_chosen().count() > 1
         && !may_be_chosen().all(may_go)
         && let Some(wait) = recovery(state, None)

@@ -36,11 +36,11 @@ pub struct Asked {
 
 /// How a listed member counts that could not be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unasked {
-    /// For one that is not healthy: nothing is risked on it.
-    Silent,
-    /// For one that does: its Machine may be coming up.
-    Well,
+pub enum Unqueried {
+    /// Nothing is risked on it.
+    Unhealthy,
+    /// Its Machine may be coming up.
+    Healthy,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,19 +60,18 @@ pub struct EtcdMember {
     /// Whether it raises an alarm: no space, or corrupt.
     pub has_alarm: bool,
     pub is_leader: bool,
-    /// Why it is not taken to take part: it does not answer, is cut off, or nobody could ask it and that counts; none where
-    /// it is.
-    pub silence: Option<String>,
+    /// Why it does not count as healthy: it does not respond, is cut off, or could not be queried; none where it does.
+    pub fault: Option<String>,
 }
 
 impl EtcdMembers {
-    /// Why the member on a node is not taken to take part; none where it is.
-    pub fn silence(&self, node: &str) -> Option<&str> {
+    /// Why the member on a node does not count as healthy; none where it does.
+    pub fn fault(&self, node: &str) -> Option<&str> {
         match self {
             Self::External | Self::Unread => None,
             Self::Known(members) => {
                 let member = members.iter().find(|member| member.name == node)?;
-                member.silence.as_deref()
+                member.fault.as_deref()
             }
         }
     }
@@ -142,8 +141,8 @@ impl EtcdSurvey {
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
 
-    /// The members as a plan takes them: those on the list that prevails.
-    pub fn members(&self, unasked: Unasked) -> EtcdMembers {
+    /// The members as a plan counts them: those on the agreed list.
+    pub fn members(&self, unqueried: Unqueried) -> EtcdMembers {
         if !self.stacked {
             return EtcdMembers::External;
         }
@@ -160,18 +159,18 @@ impl EtcdSurvey {
                     is_learner: member.is_learner,
                     has_alarm: alarmed.contains(&member.id),
                     is_leader: leader == Some(member.id),
-                    silence: self.silence(member, unasked),
+                    fault: self.fault(member, unqueried),
                 })
                 .collect(),
         )
     }
 
-    /// Why a member is not taken to take part. kubeadm gives it its node's name.
-    fn silence(&self, member: &Member, unasked: Unasked) -> Option<String> {
+    /// Why a member does not count as healthy. kubeadm names it after its node.
+    fn fault(&self, member: &Member, unqueried: Unqueried) -> Option<String> {
         let Some(asked) = self.asked.iter().find(|asked| asked.name == member.name) else {
             // One that has yet to start or to be promoted is counted as such.
             let votes = !member.is_learner && !member.name.is_empty();
-            return (votes && unasked == Unasked::Silent)
+            return (votes && unqueried == Unqueried::Unhealthy)
                 .then(|| "it could not be queried: no control plane node has its name".to_owned());
         };
         let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
@@ -309,7 +308,7 @@ mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
     use super::{
-        Alarms, Answer, Asked, EtcdMember, EtcdMembers, EtcdSurvey, Failure, Unasked, cluster_of, first,
+        Alarms, Answer, Asked, EtcdMember, EtcdMembers, EtcdSurvey, Failure, Unqueried, cluster_of, first,
         supports,
     };
 
@@ -388,7 +387,7 @@ mod tests {
                         mark(member.is_leader, "*"),
                         mark(member.has_alarm, "!"),
                         mark(member.is_learner, "~"),
-                        mark(member.silence.is_some(), "?"),
+                        mark(member.fault.is_some(), "?"),
                     ];
                     member.name.clone() + &marks.concat()
                 });
@@ -403,8 +402,8 @@ mod tests {
         foreign.name = "n2".to_owned();
         let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
         let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
-        let etcd = survey(asked, Alarms::FromStatus).members(Unasked::Silent);
-        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.silence(node));
+        let etcd = survey(asked, Alarms::FromStatus).members(Unqueried::Unhealthy);
+        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.fault(node));
         assert_eq!(
             silences,
             [
@@ -414,8 +413,8 @@ mod tests {
                 None
             ]
         );
-        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unasked::Silent);
-        assert_eq!(etcd.silence("n1"), None, "nobody has told a list");
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unqueried::Unhealthy);
+        assert_eq!(etcd.fault("n1"), None, "nobody has told a list");
     }
 
     #[test]
@@ -424,10 +423,10 @@ mod tests {
         let known = &[1, 2, 4, 9];
         let asked = vec![asked(1, known, Some(1), 7, &[]), asked(2, known, Some(1), 7, &[])];
         let survey = survey(asked, Alarms::Listed(Vec::new()));
-        assert_eq!(shown(&survey.members(Unasked::Silent)), "n1* n2 n4? n9~");
-        assert_eq!(shown(&survey.members(Unasked::Well)), "n1* n2 n4 n9~");
+        assert_eq!(shown(&survey.members(Unqueried::Unhealthy)), "n1* n2 n4? n9~");
+        assert_eq!(shown(&survey.members(Unqueried::Healthy)), "n1* n2 n4 n9~");
         assert_eq!(
-            survey.members(Unasked::Silent).silence("n4"),
+            survey.members(Unqueried::Unhealthy).fault("n4"),
             Some("it could not be queried: no control plane node has its name")
         );
     }
@@ -506,13 +505,13 @@ mod tests {
                 "external",
             ),
         ] {
-            assert_eq!(shown(&survey.members(Unasked::Well)), members);
+            assert_eq!(shown(&survey.members(Unqueried::Healthy)), members);
         }
     }
 
     #[test]
     fn a_leader_decides_between_lists_and_not_against_most_between_clusters() {
-        for (told, list, cluster) in [
+        for (reported, list, cluster) in [
             (&[][..], None, None),
             (&[(1, false)], Some(1), Some(1)),
             (&[(1, false), (2, false)], None, None),
@@ -523,12 +522,12 @@ mod tests {
             (&[(1, true), (2, true), (2, false)], Some(2), Some(2)),
             (&[(1, true), (2, true), (2, true), (3, false)], Some(2), Some(2)),
         ] {
-            let supports = supports(told.iter().copied());
+            let supports = supports(reported.iter().copied());
             let of_lists = first(&supports, |support| (support.is_led, support.members));
             assert_eq!(
                 (of_lists.copied(), cluster_of(&supports)),
                 (list, cluster),
-                "{told:?}"
+                "{reported:?}"
             );
         }
     }

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _};
 
-pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey, Unasked};
+pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey, Unqueried};
 pub use management::{Deletion, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
 pub use workload::{EndpointCertificate, Workload};

@@ -56,7 +56,7 @@ fn replica(index: usize, text: &str) -> Replica {
         deletion: match (has('x'), has('d')) {
             (true, _) => Deletion::UnderWay(Timestamp::UNIX_EPOCH + age),
             (false, true) => Deletion::Marked,
-            (false, false) => Deletion::Unasked,
+            (false, false) => Deletion::Unmarked,
         },
         is_updating: false,
         is_silent: has('s'),

@@ -422,12 +422,12 @@ mod tests {
               upgrade the workers first"
             ]
         );
-        let told: Vec<_> = notices
+        let reported: Vec<_> = notices
             .iter()
             .map(|notice| (notice.message.as_str(), notice.source))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (
                     "from v1.33 on, kube-apiserver does not start with --cloud-provider, which is set: remove it",

@@ -22,7 +22,7 @@ fn preflight(change: impl Fn(&mut Snapshot)) -> Preflight {
 }
 
 /// `yes`, or `no` or `unknown` and what keeps it: `check: object object`.
-fn told(permission: &Permission) -> Vec<String> {
+fn reported(permission: &Permission) -> Vec<String> {
     let allowed = match permission.allowed {
         Some(true) => "yes",
         Some(false) => "no",
@@ -51,7 +51,7 @@ fn all(preflight: &Preflight) -> Vec<Vec<String>> {
     [scale_up, scale_down, rollout]
         .into_iter()
         .chain(remediation.iter().map(|of| &of.permission))
-        .map(told)
+        .map(reported)
         .collect()
 }
 
@@ -81,9 +81,9 @@ fn with_one_of_three_members_killed_only_its_machine_is_replaced() {
     ];
     let quorum = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
     assert_eq!(all(&preflight)[..3], vec![blocked; 3]);
-    assert_eq!(told(&preflight.remediation[0].permission), quorum);
-    assert_eq!(told(&preflight.remediation[1].permission), ["yes"]);
-    assert_eq!(told(&preflight.remediation[2].permission), quorum);
+    assert_eq!(reported(&preflight.remediation[0].permission), quorum);
+    assert_eq!(reported(&preflight.remediation[1].permission), ["yes"]);
+    assert_eq!(reported(&preflight.remediation[2].permission), quorum);
 }
 
 #[test]
@@ -98,14 +98,14 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
     });
     let lost = "etcd-quorum: KubeadmControlPlane/c1-cp EtcdMember/node-m2 EtcdMember/node-m3";
     for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
-        let told = told(permission);
-        assert_eq!(told[..2], ["no", lost]);
+        let reported = reported(permission);
+        assert_eq!(reported[..2], ["no", lost]);
     }
     // Of two reasons the controller tells the first.
     let first = ["components-healthy", "etcd-quorum", "etcd-quorum"];
     for (remediation, check) in preflight.remediation.iter().zip(first) {
         assert_eq!(
-            told(&remediation.permission),
+            reported(&remediation.permission),
             ["no", &format!("{check}: KubeadmControlPlane/c1-cp")],
             "{}",
             remediation.machine
@@ -128,11 +128,11 @@ fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
     });
     let lost = "etcd-quorum: KubeadmControlPlane/c1-cp Machine/m2 Machine/m3";
     for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
-        assert_eq!(told(permission)[..2], ["no", lost]);
+        assert_eq!(reported(permission)[..2], ["no", lost]);
     }
     for remediation in &preflight.remediation {
         assert_eq!(
-            told(&remediation.permission),
+            reported(&remediation.permission),
             ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
             "{}",
             remediation.machine
@@ -353,11 +353,11 @@ const CASES: &[Case] = &[
 fn what_keeps_what() {
     for (name, change, up, down, remediation) in CASES {
         let preflight = preflight(change);
-        assert_eq!(told(&preflight.scale_up), *up, "{name}: scale up");
-        assert_eq!(told(&preflight.scale_down), *down, "{name}: scale down");
+        assert_eq!(reported(&preflight.scale_up), *up, "{name}: scale up");
+        assert_eq!(reported(&preflight.scale_down), *down, "{name}: scale down");
         let of_m2 = preflight.remediation.iter().find(|of| of.machine == "m2");
         assert_eq!(
-            of_m2.map_or(vec![], |of| told(&of.permission)),
+            of_m2.map_or(vec![], |of| reported(&of.permission)),
             *remediation,
             "{name}: remediation"
         );
@@ -378,7 +378,7 @@ fn a_rollout_begins_with_a_machine_more_or_one_less() {
     assert_eq!(preflight_without_surge.rollout.allowed, Some(true));
     let endless = preflight(|o| o.control_plane.spec.certificates_expiry_days = Some(365));
     assert_eq!(
-        (told(&endless.scale_up), told(&endless.rollout)),
+        (reported(&endless.scale_up), reported(&endless.rollout)),
         (
             vec!["yes".to_owned()],
             vec![
@@ -398,7 +398,7 @@ fn nothing_is_removed_while_members_contradict_each_other() {
     let blocker = "etcd-member-lists: EtcdMember/node-m1 Machine/m1 EtcdMember/node-m3 Machine/m3";
     for remediation in preflight(disputed).remediation {
         assert_eq!(
-            told(&remediation.permission),
+            reported(&remediation.permission),
             ["no", blocker],
             "{}",
             remediation.machine
@@ -409,7 +409,7 @@ fn nothing_is_removed_while_members_contradict_each_other() {
         o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
     });
     for remediation in turning.remediation {
-        let told = told(&remediation.permission);
-        assert!(told.contains(&blocker.to_owned()), "{told:?}");
+        let reported = reported(&remediation.permission);
+        assert!(reported.contains(&blocker.to_owned()), "{reported:?}");
     }
 }

@@ -44,8 +44,8 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
             consequences.push(format!(
                 "MachineHealthCheck {check} has the control plane replace it"
             ));
-            if let Some(outlook) = remediated(machine.observed(), name, now) {
-                object_to(&mut objections, &outlook, name);
+            if let Some(next) = remediated(machine.observed(), name, now) {
+                object_to(&mut objections, &next, name);
             }
         }
     }
@@ -175,12 +175,12 @@ fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<Next
 }
 
 /// Adds what keeps the control plane from remediating a Machine.
-fn object_to(objections: &mut Objections, outlook: &NextRemediation, machine: &str) {
-    if outlook.machine != machine {
-        let first = format!("Machine {} is remediated first", outlook.machine);
+fn object_to(objections: &mut Objections, next: &NextRemediation, machine: &str) {
+    if next.machine != machine {
+        let first = format!("Machine {} is remediated first", next.machine);
         objections.temporary.push(first);
     }
-    let Some(blocker) = &outlook.blocked_by else {
+    let Some(blocker) = &next.blocked_by else {
         return;
     };
     match blocker {

@@ -92,15 +92,10 @@ pub fn decide(
     let mut consequences = Vec::new();
     let mut detail = format!("that was planned for {after}");
     if let Some((replacements, left)) = in_progress {
-        let outcome = outcome(snapshot, &patch, context, &replacements, &left)?;
+        (warnings, consequences) = remainder(snapshot, &patch, context, &replacements, &left)?;
         if !running {
-            return Ok(Decision::Refused(unconfirmed(
-                snapshot,
-                after,
-                outcome.consequences,
-            )));
+            return Ok(Decision::Refused(unconfirmed(snapshot, after, consequences)));
         }
-        (warnings, consequences) = (outcome.warnings, outcome.consequences);
         detail = format!("that had run since {after}");
     }
     Ok(Decision::Write(Proposal {
@@ -117,19 +112,14 @@ pub fn decide(
     }))
 }
 
-/// What cancelling a rollout in progress leaves behind.
-struct Outcome {
-    warnings: Vec<String>,
-    consequences: Vec<String>,
-}
-
-fn outcome(
+/// Warnings, and what cancelling a rollout in progress leaves behind.
+fn remainder(
     snapshot: &ChangeSnapshot,
     patch: &Value,
     context: ReviewContext<'_>,
     replacements: &[String],
     left: &[String],
-) -> Result<Outcome, DecodeError> {
+) -> Result<(Vec<String>, Vec<String>), DecodeError> {
     // Removing a time needs no quorum: what the controller does afterwards is no reason to refuse.
     let preflight = preflight(snapshot, patch, true, context)?;
     let replaced = if replacements.is_empty() {
@@ -142,10 +132,7 @@ fn outcome(
         Err(no_plan) => format!("there is no plan after that: {}", messages::no_plan(no_plan)),
     };
     let outdated = format!("old Machines stay too: {}; {plan}", messages::listed(left, "and"));
-    Ok(Outcome {
-        warnings: preflight.warnings,
-        consequences: vec![replaced, outdated],
-    })
+    Ok((preflight.warnings, vec![replaced, outdated]))
 }
 
 /// The refusal to cancel a rollout in progress without `--running`.
@@ -341,7 +328,7 @@ mod tests {
         let mut lost = rollout_at(210);
         let dead = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: Some("gone".to_owned()),
+            fault: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
         lost.observed.etcd_members = EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());

@@ -13,7 +13,7 @@ use kcp_api::{
 use kcp_control_plane::{
     inspection::{Inspection, inspect},
     snapshot::{
-        Failure, Reading, Snapshot, Unasked,
+        Failure, Reading, Snapshot, Unqueried,
         etcd::{Alarms, Asked},
         workload::{Component, Node, StaticPod},
     },
@@ -43,7 +43,7 @@ impl Example {
 
     fn judged(mut observed: Snapshot) -> Self {
         if let Reading::Read(survey) = &observed.etcd {
-            observed.etcd_members = survey.members(Unasked::Well);
+            observed.etcd_members = survey.members(Unqueried::Healthy);
         }
         let inspection = inspect(&observed, now());
         Self { observed, inspection }

@@ -111,7 +111,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
             escape(name)
         ),
     };
-    wait.run(&reader, &session.terminal).await
+    Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
 /// The admission rules check whether the number makes sense.

@@ -111,7 +111,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         ),
         done,
     };
-    wait.run(&reader, &session.terminal).await
+    Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
 /// Shows what the upgrade means, asks, and writes.

@@ -156,13 +156,16 @@ impl ReviewContext {
             Err(failure) => snapshot.unread.push((**failure).clone()),
         }
         snapshot.cluster = match &self.clusters {
-            Ok(clusters) => match clusters.get(&key).and_then(|listed| listed.first()) {
-                Some(cluster) => Reading::Read(cluster.clone()),
-                None => {
-                    let object = failure::object(CLUSTER.kind, Some(&key.1));
-                    Reading::Failed(failure::of(object, &missing(&key)))
-                }
-            },
+            Ok(clusters) => {
+                let cluster = clusters.get(&key).and_then(|listed| listed.first());
+                cluster.cloned().map_or_else(
+                    || {
+                        let object = failure::object(CLUSTER.kind, Some(&key.1));
+                        Reading::Failed(failure::of(object, &missing(&key)))
+                    },
+                    Reading::Read,
+                )
+            }
             Err(failure) => Reading::Failed((**failure).clone()),
         };
         let health_checks = match &self.health_checks {

@@ -122,7 +122,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
     match command {
         Command::Status(arguments) => Box::pin(status::run(arguments, session)).await,
         Command::Plan(arguments) => plan::run(arguments, session).await,
-        Command::Scale(arguments) => scale::run(arguments, session).await,
+        Command::Scale(arguments) => Box::pin(scale::run(arguments, session)).await,
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,

@@ -8,7 +8,7 @@ use kcp_api::kind::{EVENT, SELF_SUBJECT_REVIEW};
 use serde_json::{Value, json};
 
 use crate::{Action, Connection, Error, ReadLimit};
-use kcp_control_plane::change::event::{ChangeEvent, ObjectReference};
+use kcp_control_plane::change::decision::{ChangeEvent, ObjectReference};
 
 /// A change does not wait longer for its Event.
 const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(5));

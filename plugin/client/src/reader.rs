@@ -8,7 +8,7 @@ use kcp_api::{
 use kube::core::ApiResource;
 
 use crate::{Action, Connection, Error, Served};
-use kcp_control_plane::control_plane::Snapshot;
+use kcp_control_plane::snapshot::Snapshot;
 
 /// Reads from one management cluster, in the versions that it serves.
 #[derive(Clone)]
@@ -85,12 +85,10 @@ impl<'c> Reader<'c> {
             // Not linked to a Cluster yet: it cannot have Machines.
             None => Vec::new(),
         };
+        let own = machines.into_iter().filter(|machine| control_plane.has(machine));
         Ok(Snapshot {
-            machines: machines
-                .into_iter()
-                .filter(|machine| control_plane.has(machine))
-                .collect(),
-            control_plane,
+            machines: own.collect(),
+            ..Snapshot::from(control_plane)
         })
     }
 

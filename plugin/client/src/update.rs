@@ -9,10 +9,10 @@ use kube::core::{ApiResource, ObjectMeta};
 use serde_json::json;
 
 use kcp_control_plane::{
-    change::{conflict::FieldConflict, decision::ObjectWrite, snapshot::ChangeSnapshot},
+    change::{decision::ObjectWrite, ownership::FieldConflict},
     merge_patch,
     review::rejection,
-    verbs::machine::snapshot::MachineSnapshot,
+    snapshot::change::{ChangeSnapshot, MachineSnapshot},
 };
 
 use crate::{

@@ -1,6 +1,7 @@
 //! What prevents the controller's next step, a change or a remediation: one message and one hint for each.
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 use serde::Serialize;
 
 use crate::quorum::Votes;
@@ -104,6 +105,18 @@ pub enum Blocker {
 }
 
 impl Blocker {
+    /// A condition of a Machine that is not True.
+    pub fn condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
+        Self::Condition {
+            machine: machine.name().to_owned(),
+            condition: kind,
+            status: machine
+                .condition(kind)
+                .map_or("absent", |condition| condition.status.as_str()),
+            message,
+        }
+    }
+
     /// Whether the controller does not reconcile the control plane at all. The desired change does not matter.
     pub const fn stops_reconciliation(&self) -> bool {
         matches!(

@@ -1,25 +1,7 @@
-//! Merge patches (RFC 7386): what is written is one, and what is judged is an object that it was applied to.
+//! Merge patches (RFC 7386), their fields, and where two JSON documents differ.
 
-use serde_json::{Map, Value};
-
-/// Applies a patch. A field that is null in it is taken away.
-pub fn apply(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(target) = target else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            target.remove(name);
-        } else {
-            apply(target.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
+pub use json_patch::merge as apply;
+use serde_json::Value;
 
 /// Whether a patch would change nothing of an object.
 pub fn is_applied(object: &Value, patch: &Value) -> bool {
@@ -84,11 +66,56 @@ pub fn shown(path: &[&str]) -> String {
     text
 }
 
+/// The paths at which two documents differ, as `a.b[2].c`, in order. Absent and null are equal. Without the values: they
+/// may be secret.
+pub fn differences(old: &Value, new: &Value) -> Vec<String> {
+    let mut paths = Vec::new();
+    compare("", old, new, &mut paths);
+    paths
+}
+
+fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(before), Value::Object(after)) => {
+            let added = after.keys().filter(|key| !before.contains_key(*key));
+            let mut keys: Vec<&String> = before.keys().chain(added).collect();
+            keys.sort();
+            for key in keys {
+                let child = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
+                let at =
+                    |object: &'_ serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                compare(&child, &at(before), &at(after), paths);
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                compare(&format!("{path}[{index}]"), before, after, paths);
+            }
+        }
+        // An object that comes or goes is told by its fields, as far as it has any.
+        (Value::Object(fields), Value::Null) | (Value::Null, Value::Object(fields)) if !fields.is_empty() => {
+            let empty = Value::Object(serde_json::Map::new());
+            let (before, after) = if old.is_null() {
+                (&empty, new)
+            } else {
+                (old, &empty)
+            };
+            compare(path, before, after, paths);
+        }
+        (before, after) if before == after => {}
+        _ => paths.push(path.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{apply, field, fields, is_applied, shown};
+    use super::{apply, differences, field, fields, is_applied, shown};
 
     #[test]
     fn applies_as_the_standard_has_it() {
@@ -158,5 +185,38 @@ mod tests {
         }
         assert_eq!(field(&patch, &["spec", "replicas"]), Some(&json!(3)));
         assert_eq!(field(&patch, &["spec", "none", "at"]), None);
+    }
+
+    #[test]
+    fn tells_the_deepest_paths_that_differ() {
+        for (old, new, expected) in [
+            (json!({}), json!({}), vec![]),
+            (json!({"a": null}), json!({}), vec![]),
+            (
+                json!({"a": 1, "b": 2}),
+                json!({"b": 3, "c": 4}),
+                vec!["a", "b", "c"],
+            ),
+            (
+                json!({"a": {"b": [1, 2]}}),
+                json!({"a": {"b": [1, 3]}}),
+                vec!["a.b[1]"],
+            ),
+            (
+                json!({"a": [{"b": 1}]}),
+                json!({"a": [{"b": 1}, {"b": 2}]}),
+                vec!["a"],
+            ),
+            (
+                json!({}),
+                json!({"a": {"b": 1, "c": {"d": 2}}}),
+                vec!["a.b", "a.c.d"],
+            ),
+            (json!({"a": {"b": 1}}), json!({}), vec!["a.b"]),
+            (json!({}), json!({"a": {}}), vec!["a"]),
+            (json!({"a": [1]}), json!({"a": {"b": 1}}), vec!["a"]),
+        ] {
+            assert_eq!(differences(&old, &new), expected, "{old} {new}");
+        }
     }
 }

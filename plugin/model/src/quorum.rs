@@ -35,17 +35,14 @@ pub struct Votes {
     pub starting: usize,
 }
 
-/// A change of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'m> {
     Unchanged,
     Added,
-    /// By name.
     Removed(&'m str),
 }
 
 impl Votes {
-    /// Counts the votes after a change.
     pub fn after(members: &[Member], change: Change<'_>) -> Self {
         let mut votes = Self {
             voters: 0,

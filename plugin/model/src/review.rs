@@ -9,7 +9,6 @@ use kcp_rules::{
 };
 use kube::core::Status;
 
-/// What the admission rules know about a write.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewContext<'s> {
     pub now: Timestamp,
@@ -27,7 +26,6 @@ impl ReviewContext<'_> {
     }
 }
 
-/// The findings of the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Review {
     /// `field: message` of each finding that denies the change.
@@ -73,9 +71,6 @@ fn looks_around(finding: &Finding) -> bool {
 }
 
 /// Reviews a write of a number of replicas to the scale subresource of a control plane, given as JSON.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn review_scale(old: &str, replicas: i64, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let old: KubeadmControlPlane<'_> = decode(old)?;
     let new = old.scaled_to(replicas);
@@ -83,9 +78,6 @@ pub fn review_scale(old: &str, replicas: i64, context: ReviewContext<'_>) -> Res
 }
 
 /// Reviews a change of a control plane, given as JSON.
-///
-/// # Errors
-/// When one of the two does not have its kind's types.
 pub fn review_update(old: &str, new: &str, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let (old, new): (KubeadmControlPlane<'_>, KubeadmControlPlane<'_>) = (decode(old)?, decode(new)?);
     Ok(Review::of(Change::update(&old, &new), context))
@@ -118,7 +110,7 @@ mod tests {
 
     use super::rejection;
     use super::{Review, ReviewContext, review_scale, review_update};
-    use crate::control_plane::example::now;
+    use crate::testing::objects::now;
 
     fn context(view: &View) -> ReviewContext<'_> {
         ReviewContext {

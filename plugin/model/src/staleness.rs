@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 use serde::Serialize;
 
-use crate::{blocker::Blocker, duration::format_duration, plan::state::COMPONENT_CONDITIONS};
+use crate::{blocker::Blocker, duration::format_duration, plan::state::component_conditions};
 
 /// From the creation of a Machine until its node has joined. Cluster API's quick start has nodes up in under five
 /// minutes; cloud providers document ten at most.
@@ -190,25 +190,15 @@ fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<Stu
             since: created,
         }];
     }
-    let components = COMPONENT_CONDITIONS
-        .iter()
-        .filter(|(_, of_etcd)| !(*of_etcd && control_plane.spec.kubeadm_config_spec.has_external_etcd()));
-    let unmet = components.filter_map(|(kind, _)| {
+    let stacked = !control_plane.spec.kubeadm_config_spec.has_external_etcd();
+    let unmet = component_conditions(stacked).filter(|kind| !machine.is(kind));
+    let unmet = unmet.map(|kind| {
         let condition = machine.condition(kind);
-        if condition.is_some_and(Condition::is_true) {
-            return None;
+        let transition = condition.and_then(|condition| condition.last_transition_time);
+        Stuck {
+            blocker: Blocker::condition(machine, kind, condition.and_then(reason_and_message)),
+            since: transition.unwrap_or(created),
         }
-        Some(Stuck {
-            blocker: Blocker::Condition {
-                machine: name(),
-                condition: kind,
-                status: condition.map_or("absent", |condition| condition.status.as_str()),
-                message: condition.and_then(reason_and_message),
-            },
-            since: condition
-                .and_then(|condition| condition.last_transition_time)
-                .unwrap_or(created),
-        })
     });
     unmet.collect()
 }
@@ -249,9 +239,9 @@ mod tests {
     };
 
     use super::stuck;
-    use crate::control_plane::{
-        Snapshot,
-        example::{
+    use crate::{
+        snapshot::Snapshot,
+        testing::objects::{
             change_spec, condition, healthy, minutes_ago, new_machine, now, pause, set, use_external_etcd,
         },
     };
@@ -312,7 +302,7 @@ mod tests {
         set(&mut snapshot.machines[0].status.conditions, deleting);
     }
 
-    fn told(snapshot: &Snapshot) -> Vec<String> {
+    fn reported(snapshot: &Snapshot) -> Vec<String> {
         let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now());
         stuck.iter().map(|stuck| stuck.message(now())).collect()
     }
@@ -323,7 +313,7 @@ mod tests {
         for (name, change, expected) in cases {
             let mut snapshot = quiet();
             change(&mut snapshot);
-            assert_eq!(told(&snapshot), *expected, "{name}");
+            assert_eq!(reported(&snapshot), *expected, "{name}");
         }
     }
 
@@ -442,7 +432,7 @@ mod tests {
             let mut snapshot = quiet();
             machine_says(&mut snapshot, since(300, "EtcdMemberHealthy", False, ""));
             change(&mut snapshot);
-            assert_eq!(told(&snapshot).len(), *overdue, "{name}");
+            assert_eq!(reported(&snapshot).len(), *overdue, "{name}");
         }
     }
 

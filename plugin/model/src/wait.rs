@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
-use crate::control_plane::Snapshot;
+use crate::snapshot::Snapshot;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
@@ -22,7 +22,6 @@ pub enum WaitProgress {
     Met,
     /// What is missing, a line each.
     WaitingFor(Vec<String>),
-    /// It cannot be met, and why.
     Impossible(String),
 }
 
@@ -69,6 +68,7 @@ impl WaitCondition {
         Snapshot {
             control_plane,
             machines,
+            ..
         }: &Snapshot,
         now: Timestamp,
     ) -> Vec<String> {
@@ -166,9 +166,9 @@ mod tests {
         WaitCondition::Version, WaitProgress, WaitProgress::Impossible, WaitProgress::Met,
         WaitProgress::WaitingFor,
     };
-    use crate::control_plane::{
-        Snapshot,
-        example::{condition, healthy, minutes_ago, new_machine, now, pause, set},
+    use crate::{
+        snapshot::Snapshot,
+        testing::objects::{condition, healthy, minutes_ago, new_machine, now, pause, set},
     };
 
     fn waiting(what: &[&str]) -> WaitProgress {

@@ -20,13 +20,9 @@ use kcp_client::{
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
-    change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::{ChangeEvent, ObjectReference},
-        snapshot::{ChangeSnapshot, ReadScope},
-    },
+    change::decision::{ChangeEvent, Decision, ObjectReference, ObjectWrite, Proposal, Refusal, RefusedBy},
     review::ReviewContext,
-    verbs::machine::snapshot::MachineSnapshot,
+    snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
 };
 
 /// What `--force` does to a change of a control plane.
@@ -145,7 +141,11 @@ impl Engine<'_> {
         let references = |found: &FoundMachine| match found {
             FoundMachine::OfControlPlane(machine) => References {
                 regarding: self.control_plane_reference(machine.context.control_plane()),
-                related: Some(machine.object.reference(&self.reader.machines.api_version)),
+                related: Some(ObjectReference::of(
+                    &machine.object,
+                    &MACHINE,
+                    &self.reader.machines.api_version,
+                )),
             },
             FoundMachine::Other { .. } => References {
                 regarding: ObjectReference::default(),
@@ -247,14 +247,11 @@ impl Engine<'_> {
     }
 
     fn control_plane_reference(&self, control_plane: &KubeadmControlPlane) -> ObjectReference {
-        ObjectReference {
-            api_version: self.reader.control_planes.api_version.clone(),
-            kind: KUBEADM_CONTROL_PLANE.kind.to_owned(),
-            namespace: control_plane.namespace().to_owned(),
-            name: control_plane.name().to_owned(),
-            uid: control_plane.uid().to_owned(),
-            resource_version: control_plane.resource_version().to_owned(),
-        }
+        ObjectReference::of(
+            control_plane,
+            &KUBEADM_CONTROL_PLANE,
+            &self.reader.control_planes.api_version,
+        )
     }
 }
 

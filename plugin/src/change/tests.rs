@@ -22,13 +22,9 @@ use kcp_client::{
     Connection, canned::failure, reader::Reader, reads::machine::NoSuchMachine, update::ReadObject as _,
 };
 use kcp_control_plane::{
-    change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        snapshot::{ChangeSnapshot, ReadScope},
-    },
+    change::decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
     review::ReviewContext,
-    verbs::machine::snapshot::{MachineObject, MachineSnapshot},
+    snapshot::change::{ChangeSnapshot, MachineObject, MachineSnapshot, ReadScope},
 };
 
 /// The writes that a canned cluster received: `METHOD path`.
@@ -384,7 +380,7 @@ async fn a_stored_change_is_reported_though_it_cannot_be_read_back() {
             done: "done".to_owned(),
             write: ObjectWrite::patch(json!({})),
         };
-        let changed = Changed::without_write(&kcp_control_plane::change::example::snapshot(), done);
+        let changed = Changed::without_write(&kcp_control_plane::testing::change::snapshot(), done);
         let verb = verb("example", "scale");
         let change = engine(&reader, &terminal, &arguments);
         let verdict = change.report(&verb, &changed).await;

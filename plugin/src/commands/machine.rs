@@ -154,7 +154,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
             escape(&control_plane)
         ),
     };
-    wait.run(engine.reader, engine.terminal).await
+    Box::pin(wait.run(engine.reader, engine.terminal)).await
 }
 
 async fn prefer_deletion(arguments: &PreferDeleteArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {

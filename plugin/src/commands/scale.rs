@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use kcp_client::reader::Reader;
 use kcp_control_plane::{
-    change::snapshot::ReadScope,
     duration::parse_duration,
+    snapshot::change::ReadScope,
     verbs::scale::{ScaleOptions, decide},
     wait::WaitCondition,
 };
@@ -111,7 +111,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
             escape(name)
         ),
     };
-    wait.run(&reader, &session.terminal).await
+    Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
 /// The admission rules check whether the number makes sense.

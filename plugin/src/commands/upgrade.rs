@@ -10,14 +10,13 @@ use kcp_client::{
     reads::{change::LIMIT, workers::read_workers},
 };
 use kcp_control_plane::{
-    change::{
-        decision::{Decision, Refusal},
-        snapshot::{ChangeSnapshot, ReadScope},
-    },
+    change::decision::{Decision, Refusal},
     duration::parse_duration,
-    plan::ask::with_leading_v,
+    kubelet_skew::Workers,
+    plan::options::with_leading_v,
     review::ReviewContext,
-    verbs::upgrade::{Upgrade, UpgradeOptions, decide, workers::Workers},
+    snapshot::change::{ChangeSnapshot, ReadScope},
+    verbs::upgrade::{Upgrade, UpgradeOptions, decide},
     wait::WaitCondition,
 };
 use owo_colors::OwoColorize as _;
@@ -112,7 +111,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         ),
         done,
     };
-    wait.run(&reader, &session.terminal).await
+    Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
 /// Shows what the upgrade means, asks, and writes.
@@ -213,17 +212,18 @@ mod tests {
     use super::{Layout, Upgrade, preview};
     use crate::terminal::plain;
     use kcp_control_plane::{
-        change::{decision::Decision, example::snapshot},
-        control_plane::example::now,
-        plan::{ask::asked, outlook::plan},
-        verbs::upgrade::{assess, workers::Workers},
+        change::decision::Decision,
+        kubelet_skew::Workers,
+        plan::{options::desired, plan},
+        testing::{change::snapshot, objects::now},
+        verbs::upgrade::assess,
     };
 
     #[test]
     fn shows_what_an_upgrade_means() {
         let snapshot = snapshot();
         let patch = json!({"spec": {"version": "v1.35.0"}});
-        let asked = asked(&snapshot.object, &patch, &[]).expect("decodes");
+        let desired = desired(&snapshot.object, &patch, &[]).expect("decodes");
         let config = json!({
             "clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}},
             "joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [
@@ -233,7 +233,7 @@ mod tests {
             unread: vec!["the nodes' kubelets were not read: no answer".to_owned()],
         };
         let upgrade = Upgrade {
-            plan: plan(&snapshot.observed, &asked, now()),
+            plan: plan(&snapshot.observed, &desired, now()),
             assessment: assess("v1.34.2", "v1.35.0", &config, &workers),
             decision: Decision::Unchanged(String::new()),
         };

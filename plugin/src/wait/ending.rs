@@ -7,8 +7,8 @@ use kcp_api::{KubeadmControlPlane, Object as _};
 
 use crate::{terminal::escape, verdict::Verdict};
 use kcp_control_plane::{
-    control_plane::Snapshot,
     duration::format_duration,
+    snapshot::Snapshot,
     staleness::Stuck,
     wait::{self, WaitCondition, WaitProgress},
 };
@@ -95,11 +95,9 @@ mod tests {
     use kcp_api::ConditionStatus::True;
     use kcp_control_plane::{
         blocker::Blocker,
-        control_plane::{
-            Snapshot,
-            example::{condition, healthy, minutes_ago, now, set},
-        },
+        snapshot::Snapshot,
         staleness::Stuck,
+        testing::objects::{condition, healthy, minutes_ago, now, set},
         wait::WaitCondition,
     };
 

@@ -20,7 +20,7 @@ use crate::{
 };
 use kcp_client::{Error, reader::Reader};
 use kcp_control_plane::{
-    control_plane::Snapshot,
+    snapshot::Snapshot,
     staleness::stuck,
     wait::{WaitCondition, WaitProgress},
 };

@@ -1,7 +1,7 @@
 //! What changed since the last poll, a line each.
 
 use kcp_api::{Machine, Object as _};
-use kcp_control_plane::control_plane::Snapshot;
+use kcp_control_plane::snapshot::Snapshot;
 
 /// The changes from one poll to the next; for the first poll, the counts.
 pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
@@ -78,9 +78,7 @@ fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use kcp_api::{ConditionStatus::False, metadata::Time};
-    use kcp_control_plane::control_plane::example::{
-        condition, healthy, machine, minutes_ago, new_machine, set,
-    };
+    use kcp_control_plane::testing::objects::{condition, healthy, machine, minutes_ago, new_machine, set};
 
     use super::changes;
 

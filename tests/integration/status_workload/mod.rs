@@ -14,10 +14,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kcp_api::metadata::Object as _;
 use kcp_client::reads::{self, Excluded, MachineByNode, Target};
 use kcp_client::{Connection, ConnectionFlags};
-use kcp_control_plane::plan::observed::Etcd;
-use kcp_control_plane::snapshot::etcd::{Alarms, Asked, Unasked};
-use kcp_control_plane::snapshot::workload::{Component, Node, StaticPod};
-use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Management, Reading, Workload};
+use kcp_control_plane::snapshot::{
+    EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Management, Reading, Workload,
+    etcd::{Alarms, Asked, Unasked},
+    workload::{Component, Node, StaticPod},
+};
 use kcp_tests::addresses::free_port;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::machines::WorkloadCluster;

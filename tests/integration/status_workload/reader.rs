@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use kcp_control_plane::inspection::inspect;
-use kcp_control_plane::snapshot::Observed;
+use kcp_control_plane::{inspection::inspect, snapshot::Snapshot};
 use kcp_tests::assets::Assets;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;

@@ -6,10 +6,9 @@ use std::{
 };
 
 use kcp_api::{Object as _, kind::CLUSTER};
-use kcp_control_plane::change::snapshot::{ChangeSnapshot, Part, Unread};
-use kcp_control_plane::{
-    plan::observed::{Etcd, EtcdMember, Observed},
-    snapshot::{EtcdSurvey, Failure, Reading, Unasked, Workload},
+use kcp_control_plane::snapshot::{
+    EtcdMember, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
+    change::{ChangeSnapshot, Part, Unread},
 };
 
 use crate::{
@@ -64,7 +63,7 @@ async fn read_parts(
 ) -> Result<(ChangeSnapshot, Vec<planned::Unread>), Error> {
     let end = Instant::now() + limit;
     let mut fetched = Box::pin(fetch(reader, namespace, name, limit_of_one(limit))).await?;
-    let Observed {
+    let Snapshot {
         control_plane,
         machines,
         ..
@@ -115,11 +114,11 @@ pub async fn read_control_plane_alone(
         limit: ReadLimit::each(limit),
     };
     let (object, control_plane) = reads.control_plane(name).await?;
-    let mut observed = Observed::from(control_plane);
+    let mut observed = Snapshot::from(control_plane);
     let mut unread = Vec::new();
     if let Some(cluster) = observed.control_plane.cluster().map(str::to_owned) {
         match reads.cluster(&cluster).await {
-            Ok(cluster) => observed.cluster = Some(cluster),
+            Ok(cluster) => observed.cluster = Reading::Read(cluster),
             Err(error) => unread.push(plain(&planned::Unread {
                 part: Part::Cluster,
                 kind: CLUSTER.kind.to_owned(),
@@ -133,7 +132,6 @@ pub async fn read_control_plane_alone(
         observed,
         machines_read: false,
         unread,
-        workload: Reading::NotYet,
         etcd_unread: None,
     })
 }
@@ -143,14 +141,15 @@ fn of(
     workload: Reading<Workload>,
     etcd: &Reading<EtcdSurvey>,
 ) -> (ChangeSnapshot, Vec<planned::Unread>) {
+    fetched.observed.workload = workload;
     let mut etcd_unread = None;
-    if fetched.observed.etcd != Etcd::External {
+    if fetched.observed.etcd_members != EtcdMembers::External {
         match etcd {
             Reading::Read(survey) => {
-                fetched.observed.etcd = survey.members(Unasked::Silent);
-                if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
-                    fetched.observed.etcd = without_quorum(&fetched.observed);
-                } else if fetched.observed.etcd == Etcd::Unread {
+                fetched.observed.etcd_members = survey.members(Unqueried::Unhealthy);
+                if fetched.observed.etcd_members == EtcdMembers::Unread && survey.server_lacks_etcd {
+                    fetched.observed.etcd_members = without_quorum(&fetched.observed);
+                } else if fetched.observed.etcd_members == EtcdMembers::Unread {
                     etcd_unread = Some(no_answer(survey));
                 }
             }
@@ -172,7 +171,6 @@ fn of(
         observed,
         machines_read: true,
         unread: unread.iter().map(plain).collect(),
-        workload,
         etcd_unread,
     };
     (snapshot, unread)
@@ -188,17 +186,17 @@ fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> Unread {
 }
 
 /// No member answers, and the API server cannot reach etcd either: the members of all Machines are lost.
-fn without_quorum(observed: &Observed) -> Etcd {
+fn without_quorum(observed: &Snapshot) -> EtcdMembers {
     let nodes = observed
         .machines
         .iter()
         .filter_map(|machine| machine.status.node_name.clone());
     let members = nodes.map(|name| EtcdMember {
         name,
-        silence: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
+        fault: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
         ..EtcdMember::default()
     });
-    Etcd::Members(members.collect())
+    EtcdMembers::Known(members.collect())
 }
 
 fn no_answer(survey: &EtcdSurvey) -> Failure {
@@ -233,11 +231,11 @@ mod tests {
     use super::{ChangeSnapshot, EtcdSurvey, Fetched, LIMIT, Reading};
     use crate::{Connection, Error, canned::failure, reader::Reader};
     use kcp_control_plane::{
-        plan::{example, observed::Etcd},
         snapshot::{
-            Failure,
+            EtcdMembers, Failure,
             etcd::{Alarms, Answer, Asked},
         },
+        testing::plan,
     };
 
     /// A control plane of a Cluster, its version that of how often it was read, and what else there is by path.
@@ -290,7 +288,7 @@ mod tests {
     async fn reports_what_cannot_be_read_and_has_the_latest_version() {
         let snapshot = read(|_| None).await.expect("read");
         assert_eq!(snapshot.control_plane().resource_version(), "2");
-        assert_eq!(snapshot.observed.etcd, Etcd::Unread);
+        assert_eq!(snapshot.observed.etcd_members, EtcdMembers::Unread);
         assert_eq!(
             snapshot.warnings(),
             [
@@ -307,7 +305,7 @@ mod tests {
     fn an_api_server_without_etcd_tells_that_the_quorum_is_lost() {
         let fetched = || Fetched {
             object: "{}".to_owned(),
-            observed: example::observed(),
+            observed: plan::observed(),
             unread: Vec::new(),
         };
         let of = |server_lacks_etcd| {
@@ -319,8 +317,8 @@ mod tests {
                 server_lacks_etcd,
             };
             let (snapshot, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
-            let silent =
-                ["node-m1", "node-m2", "node-m3"].map(|node| snapshot.observed.etcd.silence(node).is_some());
+            let silent = ["node-m1", "node-m2", "node-m3"]
+                .map(|node| snapshot.observed.etcd_members.fault(node).is_some());
             (silent, snapshot.etcd_unread.is_some())
         };
         assert_eq!(of(true), ([true; 3], false));
@@ -364,12 +362,12 @@ mod tests {
         };
         let fetched = Fetched {
             object: "{}".to_owned(),
-            observed: example::observed(),
+            observed: plan::observed(),
             unread: Vec::new(),
         };
         let (snapshot, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
-            snapshot.observed.etcd.silence("node-m2"),
+            snapshot.observed.etcd_members.fault("node-m2"),
             Some("it could not be queried: no control plane node has its name")
         );
     }

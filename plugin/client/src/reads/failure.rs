@@ -1,7 +1,7 @@
 //! What an error means to somebody who reads a report: which object, which permission.
 
 use kcp_api::Kind;
-use kcp_control_plane::snapshot::{Failure, reading::Forbidden};
+use kcp_control_plane::snapshot::{Failure, Forbidden};
 
 use crate::Error;
 

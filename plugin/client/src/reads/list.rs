@@ -13,15 +13,9 @@ use kcp_api::{
 use kube::{Api, core::ApiResource};
 use serde::de::DeserializeOwned;
 
-use crate::reads::{
-    failure,
-    management::{linked, unlinked},
-};
+use crate::reads::{failure, management::linked};
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
-use kcp_control_plane::{
-    plan::observed as plan,
-    snapshot::{Failure, Management, Reading},
-};
+use kcp_control_plane::snapshot::{Failure, Reading, Snapshot};
 
 /// Reads the control planes of a namespace, or of all, by namespace and name: those with the labels of a selector, or
 /// all of them.
@@ -33,7 +27,7 @@ pub async fn list(
     namespace: Option<&str>,
     selector: Option<&str>,
     limit: ReadLimit,
-) -> Result<Vec<Management>, Error> {
+) -> Result<Vec<Snapshot>, Error> {
     let lists = Lists {
         reader,
         namespace,
@@ -61,7 +55,7 @@ pub async fn list(
             },
         ),
     };
-    let mut control_planes: Vec<plan::Observed> = control_planes?
+    let mut control_planes: Vec<Snapshot> = control_planes?
         .into_iter()
         .map(|WithoutConfig(control_plane)| control_plane.into())
         .collect();
@@ -145,39 +139,40 @@ struct ReviewContext {
 
 impl ReviewContext {
     /// Gives a control plane what is its own. `missing` makes the error for a Cluster that is not there.
-    fn around(&mut self, mut control_plane: plan::Observed, missing: impl Fn(&Key) -> Error) -> Management {
-        let itself = &control_plane.control_plane;
+    fn around(&mut self, mut snapshot: Snapshot, missing: impl Fn(&Key) -> Error) -> Snapshot {
+        let itself = &snapshot.control_plane;
         let Some(cluster) = itself.cluster().map(str::to_owned) else {
-            return unlinked(control_plane);
+            return snapshot;
         };
         let key = (itself.namespace().to_owned(), cluster);
-        let mut unread = Vec::new();
         match &mut self.machines {
             Ok(machines) => {
                 if let Some(of_cluster) = machines.get_mut(&key) {
                     let own = of_cluster.extract_if(.., |machine| itself.has(machine));
-                    control_plane.machines = own.collect();
-                    control_plane.machines.sort_by(|a, b| a.name().cmp(b.name()));
+                    snapshot.machines = own.collect();
+                    snapshot.machines.sort_by(|a, b| a.name().cmp(b.name()));
                 }
             }
-            Err(failure) => unread.push((**failure).clone()),
+            Err(failure) => snapshot.unread.push((**failure).clone()),
         }
-        let mut cluster_failure = None;
-        match &self.clusters {
+        snapshot.cluster = match &self.clusters {
             Ok(clusters) => {
-                control_plane.cluster = clusters.get(&key).and_then(|listed| listed.first()).cloned();
-                if control_plane.cluster.is_none() {
-                    let object = failure::object(CLUSTER.kind, Some(&key.1));
-                    cluster_failure = Some(failure::of(object, &missing(&key)));
-                }
+                let cluster = clusters.get(&key).and_then(|listed| listed.first());
+                cluster.cloned().map_or_else(
+                    || {
+                        let object = failure::object(CLUSTER.kind, Some(&key.1));
+                        Reading::Failed(failure::of(object, &missing(&key)))
+                    },
+                    Reading::Read,
+                )
             }
-            Err(failure) => cluster_failure = Some((**failure).clone()),
-        }
+            Err(failure) => Reading::Failed((**failure).clone()),
+        };
         let health_checks = match &self.health_checks {
             Ok(all) => Reading::Read(all.get(&key).map(Vec::as_slice).unwrap_or_default()),
             Err(failure) => Reading::Failed((**failure).clone()),
         };
-        linked(control_plane, cluster_failure, health_checks, unread)
+        linked(snapshot, health_checks)
     }
 }
 

@@ -13,10 +13,9 @@ use crate::{
     reads::change::{LIMIT, read_everything},
     update::ReadObject,
 };
-use kcp_control_plane::{
-    change::snapshot::ChangeSnapshot,
-    control_plane::health_check::selects,
-    verbs::machine::snapshot::{MachineObject, MachineSnapshot},
+use kcp_control_plane::snapshot::{
+    change::{ChangeSnapshot, MachineObject, MachineSnapshot},
+    management::selects,
 };
 
 const NAMES: usize = 10;
@@ -270,9 +269,9 @@ async fn health_checks(
 #[cfg(test)]
 mod tests {
     use kcp_api::{Object as _, kind::MACHINE, machine::Infrastructure, names::annotation};
-    use kcp_control_plane::{
-        control_plane::example::annotate,
-        plan::example::{machine, template},
+    use kcp_control_plane::testing::{
+        objects::annotate,
+        plan::{machine, template},
     };
 
     use super::{NoSuchMachine, replace};

@@ -17,14 +17,7 @@ use crate::{
         planned::{Fetched, Reads, Unread},
     },
 };
-use kcp_control_plane::{
-    change::snapshot::Part,
-    plan::observed as plan,
-    snapshot::{
-        Failure, Management, Reading,
-        management::{Deletion, HealthCheck},
-    },
-};
+use kcp_control_plane::snapshot::{Deletion, Failure, HealthCheck, Reading, Snapshot, change::Part};
 
 /// What the names of a Cluster's Secrets end in, after its own name and a hyphen.
 const SECRETS: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "apiserver-etcd-client"];
@@ -71,7 +64,7 @@ pub async fn management(
     namespace: &str,
     name: &str,
     limit: ReadLimit,
-) -> Result<Management, Error> {
+) -> Result<Snapshot, Error> {
     let reads = Reads {
         reader,
         namespace,
@@ -87,50 +80,35 @@ pub async fn around(
     object: String,
     control_plane: KubeadmControlPlane,
     machines_known: impl FnOnce(&[Machine]),
-) -> Management {
+) -> Snapshot {
     let Some(cluster) = control_plane.cluster().map(str::to_owned) else {
-        return unlinked(
-            reads
-                .context(object, control_plane, machines_known)
-                .await
-                .observed,
-        );
+        return reads
+            .context(object, control_plane, machines_known)
+            .await
+            .observed;
     };
     let (fetched, health_checks, secrets) = tokio::join!(
         Box::pin(reads.context(object, control_plane, machines_known)),
         Box::pin(health_checks(reads)),
         Box::pin(secrets(reads, &cluster))
     );
-    let mut management = assembled(fetched, health_checks.as_deref());
-    secrets.put_into(&mut management, &format!("{cluster}-kubeconfig"));
-    management
-}
-
-/// One that Cluster API has not linked to a Cluster yet.
-pub fn unlinked(control_plane: plan::Observed) -> Management {
-    Management {
-        control_plane,
-        cluster_failure: None,
-        unowned: Vec::new(),
-        deletions: Vec::new(),
-        health_checks: Reading::NotYet,
-        secrets: Reading::NotYet,
-        unread: Vec::new(),
-    }
+    let mut snapshot = assembled(fetched, health_checks.as_deref());
+    secrets.put_into(&mut snapshot, &format!("{cluster}-kubeconfig"));
+    snapshot
 }
 
 /// What was read of one control plane, its Secrets left out.
-fn assembled(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Management {
-    let mut cluster_failure = None;
-    let mut unread = Vec::new();
+fn assembled(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Snapshot {
+    let mut snapshot = fetched.observed;
     for Unread { part, kind, error } in fetched.unread {
         match part {
             Part::Cluster => {
-                let name = fetched.observed.control_plane.cluster();
-                cluster_failure = Some(failure::of(failure::object(&kind, name), &error));
+                let object = failure::object(&kind, snapshot.control_plane.cluster());
+                snapshot.cluster = Reading::Failed(failure::of(object, &error));
             }
             Part::Machines | Part::Bootstrap | Part::Infrastructure => {
-                unread.push(failure::of(failure::object(&kind, None), &error));
+                let unread = failure::of(failure::object(&kind, None), &error);
+                snapshot.unread.push(unread);
             }
         }
     }
@@ -138,37 +116,27 @@ fn assembled(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Err
         Ok(all) => Reading::Read(all),
         Err(error) => Reading::Failed(failure::of_all(&MACHINE_HEALTH_CHECK, error)),
     };
-    linked(fetched.observed, cluster_failure, health_checks, unread)
+    linked(snapshot, health_checks)
 }
 
-/// What is known of a control plane that is linked to a Cluster; of all `MachineHealthChecks` of its namespace those
+/// Adds what is known of a control plane that is linked to a Cluster; of all `MachineHealthChecks` of its namespace those
 /// that are about it.
-pub fn linked(
-    control_plane: plan::Observed,
-    cluster_failure: Option<Failure>,
-    health_checks: Reading<&[MachineHealthCheck]>,
-    unread: Vec<Failure>,
-) -> Management {
-    let machines = &control_plane.machines;
-    let cluster_name = control_plane.control_plane.cluster();
-    let health_checks = health_checks.map(|all| {
+pub fn linked(mut snapshot: Snapshot, health_checks: Reading<&[MachineHealthCheck]>) -> Snapshot {
+    let machines = &snapshot.machines;
+    let cluster_name = snapshot.control_plane.cluster();
+    snapshot.health_checks = health_checks.map(|all| {
         let about_it = all
             .iter()
             .filter(|check| Some(check.spec.cluster_name.as_str()) == cluster_name);
         about_it.map(|check| HealthCheck::of(check, machines)).collect()
     });
     let unowned = machines.iter().filter(|machine| machine.controller().is_none());
-    Management {
-        unowned: unowned.map(|machine| machine.name().to_owned()).collect(),
-        deletions: machines.iter().filter_map(Deletion::of).collect(),
-        control_plane,
-        cluster_failure,
-        health_checks,
-        secrets: Reading::Excluded {
-            flag: super::WITHOUT_NAME,
-        },
-        unread,
-    }
+    snapshot.unowned = unowned.map(|machine| machine.name().to_owned()).collect();
+    snapshot.deletions = machines.iter().filter_map(Deletion::of).collect();
+    snapshot.secrets = Reading::Excluded {
+        flag: super::WITHOUT_NAME,
+    };
+    snapshot
 }
 
 async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Error> {
@@ -188,22 +156,22 @@ struct Secrets {
 }
 
 impl Secrets {
-    fn put_into(self, management: &mut Management, kubeconfig: &str) {
-        management.control_plane.has_kubeconfig = if self.there.contains(kubeconfig) {
+    fn put_into(self, snapshot: &mut Snapshot, kubeconfig: &str) {
+        snapshot.has_kubeconfig = if self.there.contains(kubeconfig) {
             Some(true)
         } else {
             self.absent.contains(kubeconfig).then_some(false)
         };
         let is_unread = self.there.is_empty() && self.absent.is_empty();
         let mut unread = self.unread.into_iter();
-        management.secrets = match unread.next() {
+        snapshot.secrets = match unread.next() {
             Some(first) if is_unread => Reading::Failed(first),
             first => {
-                management.unread.extend(first);
+                snapshot.unread.extend(first);
                 Reading::Read(self.there)
             }
         };
-        management.unread.extend(unread.filter(|_| !is_unread));
+        snapshot.unread.extend(unread.filter(|_| !is_unread));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::reads::{
     workload_and_etcd,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
-use kcp_control_plane::snapshot::{Management, Observed, Reading, Unasked};
+use kcp_control_plane::snapshot::{Reading, Snapshot, Unqueried};
 
 /// Reads a control plane and what surrounds it, until `end` at the latest.
 ///
@@ -24,7 +24,7 @@ pub async fn observe(
     name: &str,
     excluded: Excluded,
     end: Instant,
-) -> Result<Observed, Error> {
+) -> Result<Snapshot, Error> {
     let reads = Reads {
         reader,
         namespace,
@@ -43,18 +43,18 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (mut management, (workload, endpoint_certificate, etcd)) = tokio::join!(
+    let (mut snapshot, (workload, endpoint_certificate, etcd)) = tokio::join!(
         Box::pin(around(&reads, object, control_plane, tell)),
         Box::pin(beyond)
     );
     if let Some(survey) = etcd.read() {
-        management.control_plane.etcd = survey.members(Unasked::Well);
+        snapshot.etcd_members = survey.members(Unqueried::Healthy);
     }
-    Ok(Observed {
-        management,
+    Ok(Snapshot {
         workload,
         endpoint_certificate,
         etcd,
+        ..snapshot
     })
 }
 
@@ -66,15 +66,15 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
 }
 
 /// A control plane that was listed, and then could not be read: nothing of what is beyond it was asked.
-pub fn unread(mut listed: Management, error: &Error) -> Observed {
-    let name = &listed.control_plane.control_plane.name();
+pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
+    let name = &listed.control_plane.name();
     let failure = failure::of(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
     listed.unread.push(failure.clone());
-    Observed {
-        management: listed,
+    Snapshot {
         workload: Reading::Failed(failure.clone()),
         endpoint_certificate: Reading::Failed(failure.clone()),
         etcd: Reading::Failed(failure),
+        ..listed
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
 
     use tokio::sync::Notify;
 
-    use super::{Excluded, Observed, observe};
+    use super::{Excluded, Snapshot, observe};
     use crate::{
         Connection,
         reader::Reader,
@@ -98,7 +98,7 @@ mod tests {
     };
 
     /// On a server that lists Machines once this Secret was asked for so often.
-    async fn observed_after(secret: &'static str, times: usize) -> Observed {
+    async fn observed_after(secret: &'static str, times: usize) -> Snapshot {
         let (asked, is_asked) = (AtomicUsize::new(0), Arc::new(Notify::new()));
         let connection = Connection::canned_later(move |_, path| {
             if path.ends_with(secret) && asked.fetch_add(1, Ordering::Relaxed) + 1 == times {
@@ -131,8 +131,8 @@ mod tests {
             // Once for whether it is there, and once to be used.
             for secret in ["/secrets/c1-kubeconfig", "/secrets/c1-etcd"] {
                 let observed = observed_after(secret, 2).await;
-                assert_eq!(observed.management.unread, [], "{secret}");
-                assert_eq!(observed.management.control_plane.machines.len(), 3, "{secret}");
+                assert_eq!(observed.unread, [], "{secret}");
+                assert_eq!(observed.machines.len(), 3, "{secret}");
                 let failure = observed.workload.failure().expect("there is no kubeconfig in it");
                 assert_eq!(failure.object, "Secret/c1-kubeconfig");
             }

@@ -12,8 +12,7 @@ use kcp_api::{
     machine::{Bootstrap, Infrastructure},
     names::label,
 };
-use kcp_control_plane::change::snapshot::Part;
-use kcp_control_plane::plan::observed::Observed;
+use kcp_control_plane::snapshot::{Reading, Snapshot, change::Part};
 
 use crate::{Action, Error, ReadLimit, reader::Reader};
 
@@ -22,12 +21,12 @@ pub struct Fetched {
     /// The control plane as the server wrote it.
     pub object: String,
     /// What a plan is made from. Etcd's members are not read.
-    pub observed: Observed,
+    pub observed: Snapshot,
     /// What could not be read.
     pub unread: Vec<Unread>,
 }
 
-/// A part of [`Observed`] that could not be read.
+/// A part of [`Snapshot`] that could not be read.
 #[derive(Debug)]
 pub struct Unread {
     pub part: Part,
@@ -127,7 +126,7 @@ impl Reads<'_> {
             fetched.unread.push(Unread { part, kind, error });
         };
         match cluster {
-            Ok(cluster) => fetched.observed.cluster = Some(cluster),
+            Ok(cluster) => fetched.observed.cluster = Reading::Read(cluster),
             Err(error) => unread(Part::Cluster, &CLUSTER, error),
         }
         let configs = configs.unwrap_or_else(|error| {
@@ -297,8 +296,10 @@ mod tests {
 
     use super::{Fetched, fetch};
     use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader};
-    use kcp_control_plane::change::snapshot::Part;
-    use kcp_control_plane::plan::{example::template, observed::Etcd};
+    use kcp_control_plane::{
+        snapshot::{EtcdMembers, change::Part},
+        testing::plan::template,
+    };
 
     const GROUPS: [(&str, &str); 4] = [
         ("cluster.x-k8s.io", "v1beta2"),
@@ -372,8 +373,8 @@ mod tests {
         assert!(fetched.object.contains("c1-cp"));
         let observed = fetched.observed;
         assert_eq!(
-            (observed.control_plane.spec.replicas, &observed.etcd),
-            (Some(3), &Etcd::Unread)
+            (observed.control_plane.spec.replicas, &observed.etcd_members),
+            (Some(3), &EtcdMembers::Unread)
         );
         assert!(observed.cluster_is_paused() && !observed.infrastructure_is_ready());
         let machines: Vec<_> = observed
@@ -412,7 +413,7 @@ mod tests {
                 "{:?}",
                 unread.error
             );
-            assert_eq!(observed.cluster.is_none(), part == Part::Cluster);
+            assert_eq!(observed.cluster.read().is_none(), part == Part::Cluster);
             assert_eq!(observed.infrastructure_is_ready(), part == Part::Cluster);
             assert_eq!(observed.has_endpoint(), part == Part::Cluster);
             let all = |is: fn(&kcp_api::Machine) -> bool| observed.machines.iter().all(is);

@@ -4,7 +4,7 @@ use kcp_api::{
     Kind, MachineDeployment, Object as _,
     kind::{MACHINE_DEPLOYMENT, MACHINE_POOL},
 };
-use kcp_control_plane::{kubelet_skew::Worker, verbs::upgrade::workers::Workers};
+use kcp_control_plane::kubelet_skew::{Worker, Workers};
 
 use crate::{Action, Error, ReadLimit, reader::Reader};
 

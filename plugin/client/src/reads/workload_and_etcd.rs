@@ -234,12 +234,12 @@ mod tests {
 
     use super::{Excluded, Failure, MachineByNode, Reading, Target, workload_and_etcd};
     use crate::{Connection, canned::failure};
-    use kcp_control_plane::plan::{example, observed::Observed};
+    use kcp_control_plane::{snapshot::Snapshot, testing::plan};
 
     #[test]
     fn a_control_plane_tells_where_to_read() {
-        let target = |observed: &Observed| Target::of(&observed.control_plane);
-        let mut observed = example::observed();
+        let target = |observed: &Snapshot| Target::of(&observed.control_plane);
+        let mut observed = plan::observed();
         let labels = [(label::CLUSTER_NAME.to_owned(), "edge".to_owned())];
         observed.control_plane.metadata.labels = Some(labels.into());
         observed.control_plane.status.initialized = true;

@@ -2,6 +2,8 @@
 //!
 //! A patch may set a field that another client manages by server-side apply; that client sets it back the next time it
 //! applies. We warn about that, and refuse fields of the topology controller, which applies all the time.
+//!
+//! A field that another client changed after the object was read is a conflict if we write it too.
 
 use kcp_api::{
     Object as _,
@@ -9,9 +11,9 @@ use kcp_api::{
     names::{annotation, label},
 };
 use kcp_rules::api::DecodeError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::merge_patch;
+use crate::merge_patch::{self, differences};
 
 /// The field manager of Cluster API's topology controller: `TopologyManagerName` of
 /// `core/reconcilers/topology/cluster/structuredmerge`.
@@ -49,7 +51,6 @@ const SAME_FIELDS: &[(&[&str], &[&str])] = &[
 
 const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
 
-/// Who owns the fields to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// No client would set them back.
@@ -64,7 +65,6 @@ pub enum Ownership {
     },
 }
 
-/// A field that another client applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub field: String,
@@ -73,7 +73,6 @@ pub struct Applied {
     pub product: Option<&'static str>,
 }
 
-/// An entry of `managedFields`.
 #[derive(Clone, Copy)]
 struct ManagedFields<'m>(&'m ManagedFieldsEntry);
 
@@ -127,9 +126,6 @@ impl<'m> ManagedFields<'m> {
 }
 
 /// Who owns the fields that a merge patch of `object` writes as field manager `manager`.
-///
-/// # Errors
-/// When the object's metadata do not have their types.
 pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
     let metadata = with_managed_fields(object)?;
     let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);
@@ -238,11 +234,62 @@ fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
     format!("{field} is managed by the topology of Cluster {cluster}: {instead}")
 }
 
+/// What another client changed between two reads of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldConflict {
+    /// Changed fields that our patch writes as well, a line each. The user asked for the change while they had another
+    /// value.
+    pub contested: Vec<String>,
+    /// Other changed fields of the spec, a line each.
+    pub others: Vec<String>,
+}
+
+impl FieldConflict {
+    /// Compares an object as the server wrote it when it was checked, and now; `patch` is the merge patch to write.
+    pub fn between(checked: &str, now: &str, patch: &Value) -> Self {
+        let decode = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+        let (before, after) = (decode(checked), decode(now));
+        let fields = merge_patch::fields(patch);
+        let is_contested = |path: &&Vec<&str>| {
+            let old = merge_patch::field(&before, path);
+            let new = merge_patch::field(&after, path);
+            // Another client that wrote our value does no harm.
+            let ours = merge_patch::field(patch, path).filter(|ours| !ours.is_null());
+            old != new && new != ours
+        };
+        let contested = fields.iter().filter(is_contested).map(|path| {
+            let value = |object| merge_patch::field(object, path).map_or_else(|| "unset".to_owned(), shown);
+            let writer =
+                last_writer(now, path).map_or_else(String::new, |writer| format!(", set by {writer}"));
+            format!(
+                "{} was {} when checked and is {} now{writer}",
+                merge_patch::shown(path),
+                value(&before),
+                value(&after)
+            )
+        });
+        let own: Vec<String> = fields.iter().map(|path| merge_patch::shown(path)).collect();
+        let spec = |object: &Value| json!({ "spec": object.get("spec") });
+        let others = differences(&spec(&before), &spec(&after)).into_iter();
+        Self {
+            contested: contested.collect(),
+            others: others
+                .filter(|field| !own.contains(field))
+                .map(|field| format!("another client changed {field} in the meantime; checked again"))
+                .collect(),
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Applied, Ownership, applied, last_writer, of_topology, ownership};
+    use super::{Applied, FieldConflict, Ownership, applied, last_writer, of_topology, ownership};
 
     /// As a server writes it of a control plane that a topology controller applies, a person made once with
     /// `kubectl apply`, and controllers report on.
@@ -502,5 +549,84 @@ mod tests {
         );
         assert_eq!(of("capi-topology"), Vec::<String>::new());
         assert_eq!(of("kubectl-kcp"), Vec::<String>::new());
+    }
+
+    fn changed(replicas: Option<i64>, version: &str, by: Option<&str>) -> String {
+        let managed = by.map(|manager| {
+            json!({"manager": manager, "operation": "Update", "time": "2026-08-21T12:00:00Z",
+                "fieldsV1": {"f:spec": {"f:replicas": {}}}})
+        });
+        let managed: Vec<Value> = managed.into_iter().collect();
+        let mut object = json!({"metadata": {"resourceVersion": version.len().to_string(), "managedFields": managed},
+            "spec": {"version": version}, "status": {"replicas": replicas}});
+        if let Some(replicas) = replicas {
+            object["spec"]["replicas"] = json!(replicas);
+        }
+        object.to_string()
+    }
+
+    #[test]
+    fn a_field_that_another_client_changed_is_contested() {
+        let checked = changed(Some(3), "v1.34.1", None);
+        let patch = json!({"spec": {"replicas": 7}});
+        let of = |now: &str| FieldConflict::between(&checked, now, &patch);
+        let contested = |line: &str| FieldConflict {
+            contested: vec![line.to_owned()],
+            others: vec![],
+        };
+        for (name, now, expected) in [
+            (
+                "nothing",
+                changed(Some(3), "v1.34.1", None),
+                FieldConflict::default(),
+            ),
+            (
+                "replicas",
+                changed(Some(5), "v1.34.1", Some("kubectl-scale")),
+                contested("spec.replicas was 3 when checked and is 5 now, set by kubectl-scale"),
+            ),
+            (
+                "unknown writer",
+                changed(Some(5), "v1.34.1", None),
+                contested("spec.replicas was 3 when checked and is 5 now"),
+            ),
+            (
+                "removed",
+                changed(None, "v1.34.1", None),
+                contested("spec.replicas was 3 when checked and is unset now"),
+            ),
+            (
+                "our value",
+                changed(Some(7), "v1.34.1", None),
+                FieldConflict::default(),
+            ),
+            (
+                "another field",
+                changed(Some(3), "v1.35.0", None),
+                FieldConflict {
+                    contested: vec![],
+                    others: vec![
+                        "another client changed spec.version in the meantime; checked again".to_owned(),
+                    ],
+                },
+            ),
+        ] {
+            assert_eq!(of(&now), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_removed_field_is_contested_when_another_client_sets_it() {
+        let object = |after: &str| json!({"spec": {"rollout": {"after": after}}}).to_string();
+        let patch = json!({"spec": {"rollout": {"after": null}}});
+        let checked = object("2026-08-21T12:00:00Z");
+        assert_eq!(
+            FieldConflict::between(&checked, &object("2026-08-22T12:00:00Z"), &patch).contested,
+            ["spec.rollout.after was 2026-08-21T12:00:00Z when checked and is 2026-08-22T12:00:00Z now"]
+        );
+        assert_eq!(
+            FieldConflict::between(&checked, &json!({"spec": {"rollout": {}}}).to_string(), &patch),
+            FieldConflict::default()
+        );
     }
 }

@@ -6,50 +6,32 @@ use serde_json::Value;
 use crate::{
     change::{
         decision::{Refusal, RefusedBy},
-        guard::{Guard, standstill},
         ownership::ownership,
-        snapshot::ChangeSnapshot,
+        quorum_guard::{Guard, standstill},
     },
     plan::{
-        ask::{asked, patched},
-        outlook,
-        outlook::Plan,
-        wording,
+        self, Plan, messages,
+        options::{desired, patched},
     },
     review::{Review, ReviewContext, review_update},
+    snapshot::change::ChangeSnapshot,
 };
 
-/// A change of a control plane.
-#[derive(Clone, Copy, Debug)]
-pub struct ChangeRequest<'r> {
-    /// A merge patch.
-    pub patch: &'r Value,
-    pub review: &'r Review,
-    /// Write although the controller could not take its first step now.
-    pub force: bool,
-}
-
-/// The result of checking a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preflight {
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
-    /// What the controller would do.
     pub plan: Plan,
 }
 
 impl Preflight {
     /// When etcd cannot lose another member, a line each.
     pub fn consequences(&self) -> Vec<String> {
-        wording::stretches(&self.plan.fragile_stretches())
+        messages::stretches(&self.plan.fragile_stretches())
     }
 }
 
-/// Puts a merge patch of a control plane to the admission rules.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
-pub fn review(
+fn review(
     snapshot: &ChangeSnapshot,
     patch: &Value,
     context: ReviewContext<'_>,
@@ -57,25 +39,35 @@ pub fn review(
     review_update(&snapshot.object, &patched(&snapshot.object, patch)?, context)
 }
 
-/// Checks a change.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
+/// Checks a merge patch. `force` writes it although the controller could not take its first step now.
 pub fn preflight(
     snapshot: &ChangeSnapshot,
-    request: ChangeRequest<'_>,
+    patch: &Value,
+    force: bool,
     context: ReviewContext<'_>,
 ) -> Result<Preflight, DecodeError> {
-    let ChangeRequest { patch, review, force } = request;
-    let asked = asked(&snapshot.object, patch, &review.denials)?;
-    let plan = outlook::plan(&snapshot.observed, &asked, context.now);
+    preflight_reviewed(snapshot, patch, review(snapshot, patch, context)?, force, context)
+}
+
+/// As [`preflight`], for a patch that the rules have reviewed.
+pub fn preflight_reviewed(
+    snapshot: &ChangeSnapshot,
+    patch: &Value,
+    Review {
+        denials,
+        mut warnings,
+    }: Review,
+    force: bool,
+    context: ReviewContext<'_>,
+) -> Result<Preflight, DecodeError> {
+    let desired = desired(&snapshot.object, patch, &denials)?;
+    let plan = plan::plan(&snapshot.observed, &desired, context.now);
     let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
     let guard = Guard::of(&plan);
 
-    let mut warnings = review.warnings.clone();
     warnings.extend(snapshot.warnings());
     warnings.extend(standstill(&plan));
-    let mut refusals = vec![(RefusedBy::Rules, review.denials.clone())];
+    let mut refusals = vec![(RefusedBy::Rules, denials)];
     match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
@@ -106,7 +98,7 @@ fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
         Guard::Clear => Vec::new(),
         Guard::Blocked(_) if force => Vec::new(),
         Guard::NoWay(no_plan) => {
-            let hint = wording::no_plan_hint(no_plan).map(str::to_owned);
+            let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
             hint.into_iter().collect()
         }
         Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => {
@@ -120,9 +112,6 @@ fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
 
 /// Checks a change that gives the controller nothing to do: the rules and the owners of its fields. The warnings, or why
 /// it is refused.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn preflight_without_plan(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -151,27 +140,21 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
-    use super::{ChangeRequest, Preflight, preflight, preflight_without_plan};
+    use super::{Preflight, preflight_reviewed, preflight_without_plan};
     use crate::{
-        change::{
-            decision::{Refusal, RefusedBy},
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::{condition, now, set},
-        plan::observed::{Etcd, EtcdMember},
+        change::decision::{Refusal, RefusedBy},
         review::{Review, ReviewContext},
-        snapshot::Failure,
+        snapshot::{EtcdMember, EtcdMembers, Failure, change::ChangeSnapshot},
+        testing::{
+            change::{fail, snapshot},
+            objects::{condition, now, set},
+        },
     };
 
     fn of(snapshot: &ChangeSnapshot, replicas: i64, review: &Review, force: bool) -> Preflight {
         let patch = json!({"spec": {"replicas": replicas}});
-        let request = ChangeRequest {
-            patch: &patch,
-            review,
-            force,
-        };
-        preflight(snapshot, request, context(&View::default())).expect("decodes")
+        preflight_reviewed(snapshot, &patch, review.clone(), force, context(&View::default()))
+            .expect("decodes")
     }
 
     fn context(view: &View) -> ReviewContext<'_> {
@@ -259,11 +242,12 @@ mod tests {
     fn what_could_cost_the_quorum_is_not_forced() {
         let member = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: (node == "node-m2").then(|| "gone".to_owned()),
+            fault: (node == "node-m2").then(|| "gone".to_owned()),
             ..EtcdMember::default()
         };
         let mut cut_off = snapshot();
-        cut_off.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+        cut_off.observed.etcd_members =
+            EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
         for force in [false, true] {
             let preflight = of(&cut_off, 1, &Review::default(), force);
             assert_eq!(
@@ -296,10 +280,11 @@ mod tests {
         let mut lost = snapshot();
         let silent = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: Some("gone".to_owned()),
+            fault: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
-        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
+        lost.observed.etcd_members =
+            EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
         let etcd = "recover etcd first: the controller cannot".to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();

@@ -11,11 +11,11 @@ use crate::{
         components::WORKLOAD,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
-        machine_grace::{machines, machines_read},
+        machine_grace::machines_read,
         membership::asked_objects,
     },
     duration::format_duration,
-    snapshot::{Observed, Reading},
+    snapshot::{Reading, Snapshot},
     staleness::{JOIN_LIMIT, age, since},
 };
 
@@ -44,8 +44,7 @@ const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// A finding about a certificate, when it has expired or soon will.
-fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(CheckOutcome, String)> {
+fn expiry(observed: &Snapshot, expires: Timestamp, now: Timestamp) -> Option<(CheckOutcome, String)> {
     if expires <= now {
         return Some((
             CheckOutcome::Fail,
@@ -53,12 +52,7 @@ fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Ch
         ));
     }
     let left = age(now, expires);
-    let validity = observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .certificate_validity_days();
+    let validity = observed.control_plane.spec.certificate_validity_days();
     let third = u64::try_from(validity).unwrap_or_default() / 3;
     let warning = Duration::from_secs(EXPIRY_WARNING_DAYS.min(third).saturating_mul(DAY_SECONDS));
     (left < warning).then(|| {
@@ -69,9 +63,8 @@ fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Ch
     })
 }
 
-/// New Machines have new certificates.
-fn renewal_hint(observed: &Observed) -> String {
-    let control_plane = &observed.management.control_plane.control_plane;
+fn renewal_hint(observed: &Snapshot) -> String {
+    let control_plane = &observed.control_plane;
     format!(
         "replace the Machines to renew the certificates: kubectl kcp rollout start {} -n {}",
         control_plane.name(),
@@ -79,16 +72,16 @@ fn renewal_hint(observed: &Observed) -> String {
     )
 }
 
-pub fn of_machines(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn of_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed).iter().filter_map(|of| {
+    let findings = observed.machines.iter().filter_map(|of| {
         let (outcome, message) = expiry(observed, of.status.certificates_expiry_date?, now)?;
         Some(Finding::of(outcome, machine(of.name()), message).hint(renewal_hint(observed)))
     });
     Ok(findings.collect())
 }
 
-pub fn of_endpoint(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn of_endpoint(observed: &Snapshot, now: Timestamp) -> Judgement {
     let certificate = match &observed.endpoint_certificate {
         Reading::Read(certificate) => certificate,
         unread => {
@@ -102,7 +95,7 @@ pub fn of_endpoint(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(found.into_iter().collect())
 }
 
-pub fn of_etcd(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn of_etcd(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let findings = survey.answers().filter_map(|(asked, answer)| {
         let (outcome, message) = expiry(observed, answer.certificate_expires?, now)?;
@@ -119,9 +112,9 @@ pub fn of_etcd(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
-    let present: &BTreeSet<String> = need(&observed.management.secrets, "Secrets")?;
-    let control_plane = &observed.management.control_plane.control_plane;
+pub fn secrets(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let present: &BTreeSet<String> = need(&observed.secrets, "Secrets")?;
+    let control_plane = &observed.control_plane;
     let Some(cluster) = &control_plane.cluster() else {
         return Err(Unjudged::skipped("it has no Cluster yet"));
     };
@@ -145,7 +138,7 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
         .map(|name| format!("Secret/{name}"))
         .collect();
     let (unread, absent): (Vec<String>, Vec<String>) = absent.into_iter().partition(|object| {
-        let mut unread = observed.management.unread.iter();
+        let mut unread = observed.unread.iter();
         unread.any(|failure| failure.object == *object)
     });
     if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
@@ -168,31 +161,30 @@ pub(super) mod cases {
     use kcp_api::{machine::Bootstrap, metadata::Time};
 
     use crate::{
-        checks::{
-            example::{failure, in_days, secrets},
-            tests::Case,
+        checks::tests::Case,
+        snapshot::{EtcdMembers, Reading},
+        testing::{
+            objects::{minutes_ago, now, use_external_etcd},
+            snapshot::{failure, in_days, secrets},
         },
-        control_plane::example::{minutes_ago, now, use_external_etcd},
-        plan::observed::Etcd,
-        snapshot::Reading,
     };
 
     pub(crate) const CASES: &[Case] = &[
         ("secrets-present", "one_could_not_be_read", |o| {
             o.secrets().remove("c1-sa");
-            o.management.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
+            o.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
         }),
         ("secrets-present", "absent", |o| {
-            o.management.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));
+            o.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));
         }),
         ("secrets-present", "not_yet", |o| {
-            o.management.secrets = Reading::Read(secrets(&[]));
+            o.secrets = Reading::Read(secrets(&[]));
             o.control_plane().status.initialized = false;
             o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(1)));
         }),
         ("secrets-present", "client_of_an_etcd_elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
-            o.facts().etcd = Etcd::External;
+            o.etcd_members = EtcdMembers::External;
             o.survey().stacked = false;
         }),
         ("machine-certificates", "soon_and_expired", |o| {
@@ -201,7 +193,7 @@ pub(super) mod cases {
             o.machine(3).status.certificates_expiry_date = Some(in_days(30));
         }),
         ("machine-certificates", "short_lived", |o| {
-            o.facts().control_plane.spec.kubeadm_config_spec.fields =
+            o.control_plane.spec.kubeadm_config_spec.fields =
                 serde_json::json!({"clusterConfiguration": {"certificateValidityPeriodDays": 9}});
             for number in 1..=3 {
                 o.machine(number).bootstrap = Bootstrap::Missing;

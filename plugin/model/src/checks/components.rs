@@ -9,10 +9,10 @@ use crate::{
     checks::{
         Check,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, node, or_else},
-        machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
+        machine_grace::{Phase, is_turning, machine_of_node, machines_read, phase_of_node},
     },
     snapshot::{
-        Observed,
+        Snapshot,
         workload::{Component, StaticPod},
     },
 };
@@ -50,7 +50,6 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
 ];
 
-/// The workload cluster, in words.
 pub const WORKLOAD: &str = "the workload cluster";
 
 /// The Machine condition of a component, for when the pods are not read.
@@ -64,7 +63,7 @@ const fn condition_of(component: Component) -> (&'static str, &'static str) {
 }
 
 /// The static pods, without those that a node has left behind: they stay until somebody collects them.
-fn pods(observed: &Observed) -> Result<Vec<&StaticPod>, Unjudged> {
+fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, Unjudged> {
     let workload = need(&observed.workload, WORKLOAD)?;
     let pods = need(&workload.static_pods, "static pods")?;
     let is_there = |pod: &&StaticPod| {
@@ -75,18 +74,13 @@ fn pods(observed: &Observed) -> Result<Vec<&StaticPod>, Unjudged> {
 }
 
 /// What the controller has written into a condition of each Machine that has settled.
-pub fn by_conditions(observed: &Observed, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
-    let external = observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd();
+pub fn by_conditions(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
+    let external = observed.has_external_etcd();
     if external && kind.starts_with("Etcd") {
         return Vec::new();
     }
-    let settled = machines(observed)
+    let settled = observed
+        .machines
         .iter()
         .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
     settled
@@ -100,7 +94,7 @@ pub fn by_conditions(observed: &Observed, kind: &str, about: &str, now: Timestam
 }
 
 /// Machines on whose node the pod of etcd is not ready; none where pods are not read.
-pub fn machines_without_etcd(observed: &Observed) -> BTreeSet<&str> {
+pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
     let pods = pods(observed).unwrap_or_default();
     let not_ready = pods
         .into_iter()
@@ -111,7 +105,6 @@ pub fn machines_without_etcd(observed: &Observed) -> BTreeSet<&str> {
         .collect()
 }
 
-/// How to see more of a Machine.
 pub fn describe(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
@@ -120,7 +113,7 @@ pub fn describe(of: &Machine) -> String {
     )
 }
 
-pub fn api_servers_match(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> Judgement {
     let pods = pods(observed)?;
     machines_read(observed)?;
     let with_pod: BTreeSet<&str> = pods
@@ -129,7 +122,7 @@ pub fn api_servers_match(observed: &Observed, now: Timestamp) -> Judgement {
         .map(|pod| pod.node.as_str())
         .collect();
     let is_turning = is_turning(observed, now);
-    let without_pod = machines(observed).iter().filter_map(|of| {
+    let without_pod = observed.machines.iter().filter_map(|of| {
         let on = of
             .status
             .node_name
@@ -157,33 +150,26 @@ pub fn api_servers_match(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(without_pod.chain(without_machine).collect())
 }
 
-pub fn api_servers_ready(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn api_servers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     ready(observed, Component::ApiServer, now)
 }
 
-pub fn controller_managers_ready(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn controller_managers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     ready(observed, Component::ControllerManager, now)
 }
 
-pub fn schedulers_ready(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn schedulers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     ready(observed, Component::Scheduler, now)
 }
 
-pub fn etcd_pods_ready(observed: &Observed, now: Timestamp) -> Judgement {
-    if observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd()
-    {
+pub fn etcd_pods_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
+    if observed.has_external_etcd() {
         return Err(Unjudged::skipped("etcd is external"));
     }
     ready(observed, Component::Etcd, now)
 }
 
-fn ready(observed: &Observed, component: Component, now: Timestamp) -> Judgement {
+fn ready(observed: &Snapshot, component: Component, now: Timestamp) -> Judgement {
     let (kind, about) = condition_of(component);
     let pods = match pods(observed) {
         Ok(pods) => pods,
@@ -205,7 +191,8 @@ fn ready(observed: &Observed, component: Component, now: Timestamp) -> Judgement
             of_node(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
         });
     // Whether each Machine has an API server is a check of its own.
-    let expected = machines(observed)
+    let expected = observed
+        .machines
         .iter()
         .filter(|_| component != Component::ApiServer);
     let absent = expected
@@ -224,7 +211,7 @@ fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
 }
 
 /// A problem on a node: for information only while its Machine starts, and none while its Machine is deleted.
-pub fn of_node(observed: &Observed, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
+pub fn of_node(observed: &Snapshot, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
     let outcome = match phase_of_node(observed, on, now) {
         Phase::Leaving => return None,
         Phase::Starting => CheckOutcome::Info,
@@ -245,19 +232,18 @@ pub(super) mod cases {
     };
 
     use crate::{
-        checks::{
-            example::failure,
-            tests::{Case, joins_unnamed, leave_out, starts},
-        },
-        control_plane::example::{condition, minutes_ago, set, use_external_etcd},
-        plan::observed::Etcd,
+        checks::tests::{Case, joins_unnamed, leave_out, starts},
         snapshot::{
-            Observed, Reading,
+            EtcdMembers, Reading, Snapshot,
             workload::{Component, Node},
+        },
+        testing::{
+            objects::{condition, minutes_ago, set, use_external_etcd},
+            snapshot::failure,
         },
     };
 
-    fn not_ready(observed: &mut Observed, component: Component) {
+    fn not_ready(observed: &mut Snapshot, component: Component) {
         let pod = observed.pod(component, 2);
         pod.ready = false;
         pod.message = Some("CrashLoopBackOff: back-off 5m0s".to_owned());
@@ -360,7 +346,7 @@ pub(super) mod cases {
         ("etcd-pods-ready", "elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
-            o.facts().etcd = Etcd::External;
+            o.etcd_members = EtcdMembers::External;
             o.survey().stacked = false;
             o.pods().retain(|pod| pod.component != Component::Etcd);
         }),

@@ -1,7 +1,7 @@
 //! What the controller says of the whole control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Condition, ConditionStatus, KubeadmControlPlane, Object as _};
+use kcp_api::{Condition, ConditionStatus, Object as _};
 
 use crate::{
     checks::{
@@ -11,7 +11,7 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged},
         machine_grace::{is_fresh, is_turning},
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
     staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age},
 };
 
@@ -46,22 +46,14 @@ pub const CHECKS: &[Check] = &[
     .summing_up(),
 ];
 
-fn control_plane(observed: &Observed) -> &KubeadmControlPlane {
-    &observed.management.control_plane.control_plane
-}
-
-fn object(observed: &Observed) -> String {
-    format!("KubeadmControlPlane/{}", control_plane(observed).name())
-}
-
-/// A condition that does not hold.
-fn broken<'o>(observed: &'o Observed, kind: &str) -> Option<&'o Condition> {
-    control_plane(observed)
+fn broken<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
+    observed
+        .control_plane
         .condition(kind)
         .filter(|condition| !condition.is_true())
 }
 
-fn finding(observed: &Observed, condition: &Condition) -> Finding {
+fn finding(observed: &Snapshot, condition: &Condition) -> Finding {
     let outcome = match condition.status {
         ConditionStatus::Unknown => CheckOutcome::Unknown,
         ConditionStatus::True | ConditionStatus::False => CheckOutcome::Fail,
@@ -72,19 +64,19 @@ fn finding(observed: &Observed, condition: &Condition) -> Finding {
         condition.status.as_str(),
         condition.one_line()
     );
-    Finding::of(outcome, object(observed), message)
+    Finding::of(outcome, observed.object(), message)
 }
 
 /// Whether the control plane is young and its first Machine is not up yet.
-fn is_new(observed: &Observed, now: Timestamp) -> bool {
-    let control_plane = control_plane(observed);
+fn is_new(observed: &Snapshot, now: Timestamp) -> bool {
+    let control_plane = &observed.control_plane;
     let created = control_plane.creation_timestamp();
     !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
 /// What no controller has looked at cannot be judged.
-pub fn reported(observed: &Observed, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+pub fn reported(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
     let message = if control_plane.status.conditions.is_empty() {
         "no controller has reported a status yet"
     } else if control_plane.condition("Available").is_none() {
@@ -92,13 +84,13 @@ pub fn reported(observed: &Observed, _: Timestamp) -> Judgement {
     } else {
         return Ok(Vec::new());
     };
-    Ok(vec![Finding::unknown(object(observed), message).hint(
+    Ok(vec![Finding::unknown(observed.object(), message).hint(
         "is Cluster API's kubeadm control plane controller running?",
     )])
 }
 
-pub fn current(observed: &Observed, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+pub fn current(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
     if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
         return Ok(Vec::new());
     }
@@ -107,10 +99,10 @@ pub fn current(observed: &Observed, _: Timestamp) -> Judgement {
         control_plane.status.observed_generation.unwrap_or(0),
         control_plane.generation()
     );
-    Ok(vec![Finding::unknown(object(observed), message)])
+    Ok(vec![Finding::unknown(observed.object(), message)])
 }
 
-pub fn available(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn available(observed: &Snapshot, now: Timestamp) -> Judgement {
     let Some(condition) = broken(observed, "Available") else {
         return Ok(Vec::new());
     };
@@ -124,7 +116,7 @@ pub fn available(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(vec![finding])
 }
 
-pub fn certificates_available(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> Judgement {
     let Some(condition) = broken(observed, "CertificatesAvailable") else {
         return Ok(Vec::new());
     };
@@ -135,13 +127,9 @@ pub fn certificates_available(observed: &Observed, now: Timestamp) -> Judgement 
     Ok(vec![finding])
 }
 
-pub fn etcd_cluster_healthy(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> Judgement {
     // Cluster API leaves it to others, and may leave what it said before it knew.
-    if control_plane(observed)
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd()
-    {
+    if observed.has_external_etcd() {
         return Err(Unjudged::skipped("etcd is external"));
     }
     // The checks of the members report their problems.
@@ -150,7 +138,7 @@ pub fn etcd_cluster_healthy(observed: &Observed, now: Timestamp) -> Judgement {
     of_machines(observed, "EtcdClusterHealthy", is_explained, now)
 }
 
-pub fn components_healthy(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> Judgement {
     let is_explained = observed
         .workload
         .read()
@@ -161,7 +149,7 @@ pub fn components_healthy(observed: &Observed, now: Timestamp) -> Judgement {
 
 /// A condition that sums up the Machines. Cluster API counts a Machine that has not joined, a learner, or a member whose
 /// Machine was just deleted as a fault of the control plane: while Machines change it must last before it counts.
-fn of_machines(observed: &Observed, kind: &str, is_explained: bool, now: Timestamp) -> Judgement {
+fn of_machines(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> Judgement {
     let limit = if is_turning(observed, now) || crate::checks::rollout::has_pending_change(observed, now) {
         JOIN_LIMIT
     } else {
@@ -183,8 +171,8 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, says, starts},
-        control_plane::example::{minutes_ago, use_external_etcd},
-        plan::observed::Etcd,
+        snapshot::EtcdMembers,
+        testing::objects::{minutes_ago, use_external_etcd},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -255,7 +243,7 @@ pub(super) mod cases {
             use_external_etcd(&mut o.control_plane().spec);
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.survey().stacked = false;
-            o.facts().etcd = Etcd::External;
+            o.etcd_members = EtcdMembers::External;
             says(o, "EtcdClusterHealthy", Unknown, "", 60);
         }),
         ("components-healthy", "no", |o| {

@@ -14,7 +14,7 @@ use crate::{
         membership::{Membership, asked_objects, of_member, phase_of_asked},
     },
     snapshot::{
-        Observed,
+        Snapshot,
         etcd::{Asked, hexadecimal},
     },
 };
@@ -51,15 +51,15 @@ fn outcome(is_turning: bool) -> CheckOutcome {
     }
 }
 
-pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     if membership.one_cluster().is_err() {
-        let told = survey
+        let reported = survey
             .answers()
             .filter_map(|(asked, answer)| Some((asked, hexadecimal(answer.cluster_id()?))));
         let finding = disputed(
-            told,
+            reported,
             "members belong to different etcd clusters",
             CheckOutcome::Fail,
             "first find out which cluster has the data; save a snapshot of one member of each: etcdctl snapshot save",
@@ -84,7 +84,7 @@ pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(others.collect())
 }
 
-pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn member_lists(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
@@ -95,9 +95,9 @@ pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
         (Some(list.cluster_id) == membership.cluster_id).then_some((asked, list))
     });
     if membership.is_disputed() {
-        let told = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
+        let reported = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
         let finding = disputed(
-            told,
+            reported,
             "members report different lists of members",
             outcome(is_turning),
             "remove no member and no Machine before you know which list is right: that of the leader that most voters \
@@ -131,18 +131,18 @@ pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
 
 /// Contradicting reports of members, where it is unclear which is right.
 fn disputed<'a>(
-    told: impl Iterator<Item = (&'a Asked, String)>,
+    reported: impl Iterator<Item = (&'a Asked, String)>,
     what: &str,
     outcome: CheckOutcome,
     hint: &str,
 ) -> Finding {
-    let told: Vec<(&Asked, String)> = told.collect();
-    let each: Vec<String> = told
+    let reported: Vec<(&Asked, String)> = reported.collect();
+    let each: Vec<String> = reported
         .iter()
         .map(|(asked, own)| format!("{} reports {own}", asked.name))
         .collect();
     let message = format!("{what}, and it is unclear which is right: {}", each.join("; "));
-    let objects = told.iter().flat_map(|(asked, _)| asked_objects(asked));
+    let objects = reported.iter().flat_map(|(asked, _)| asked_objects(asked));
     Finding {
         objects: objects.collect(),
         ..Finding::of(outcome, "", message)
@@ -167,18 +167,14 @@ fn joined<'n>(names: impl Iterator<Item = &'n String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn leader(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
-    let of_cluster = || {
-        survey
-            .statuses()
-            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
-    };
     // The latest election counts: a member that reports an earlier one has missed it.
-    let latest = of_cluster()
+    let latest = membership
+        .statuses()
         .filter_map(|(_, status)| Some((status.raft_term, status.leader?)))
         .max();
     let name = |id: u64| {
@@ -188,7 +184,7 @@ pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
             |listed| shown(&listed.member.name, listed.member.id),
         )
     };
-    let findings = of_cluster().filter_map(|(asked, status)| {
+    let findings = membership.statuses().filter_map(|(asked, status)| {
         let message = match (status.leader, latest) {
             (None, None) => "has no leader, like all members".to_owned(),
             (None, Some((_, leader))) => {
@@ -213,21 +209,19 @@ pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn raft_term(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
-    let of_cluster = || {
-        survey
-            .statuses()
-            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
-    };
-    let led = of_cluster().filter(|(_, status)| status.leader.is_some());
+    let led = membership
+        .statuses()
+        .filter(|(_, status)| status.leader.is_some());
     let Some(latest) = led.map(|(_, status)| status.raft_term).max() else {
         return Ok(Vec::new());
     };
-    let behind = of_cluster()
+    let behind = membership
+        .statuses()
         .filter(|(_, status)| status.raft_term < latest)
         .map(|(asked, status)| {
             let message = format!(
@@ -239,20 +233,16 @@ pub fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(behind.collect())
 }
 
-pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     membership.one_cluster()?;
-    let of_cluster = || {
-        survey
-            .statuses()
-            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
-    };
-    let furthest = of_cluster()
+    let furthest = membership
+        .statuses()
         .map(|(_, status)| status.raft_index)
         .max()
         .unwrap_or_default();
-    let findings = of_cluster().filter_map(|(asked, status)| {
+    let findings = membership.statuses().filter_map(|(asked, status)| {
         let behind_others = furthest.saturating_sub(status.raft_index);
         let behind_itself = status.raft_index.saturating_sub(status.raft_applied_index);
         let message = if behind_others > RAFT_LAG_LIMIT {
@@ -278,11 +268,9 @@ pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
 #[cfg(test)]
 pub(super) mod cases {
     use crate::{
-        checks::{
-            example::member,
-            tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
-        },
+        checks::tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
         snapshot::etcd::Alarms,
+        testing::snapshot::member,
     };
 
     pub(crate) const CASES: &[Case] = &[

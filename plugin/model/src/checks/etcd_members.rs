@@ -3,19 +3,18 @@
 use jiff::Timestamp;
 use kcp_api::Object as _;
 
-use crate::checks::etcd_quorum::{ETCD, stacked};
-
 use crate::{
     checks::{
         Check,
         components::describe,
+        etcd_quorum::{ETCD, stacked},
         finding::{Finding, Judgement, machine, need},
-        machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
+        machine_grace::{Phase, is_turning, machine_of_node, machines_read, without_node},
         machines::replacement_hint,
         membership::{Listed, Membership, asked_objects, member_object},
     },
     snapshot::{
-        Observed,
+        Snapshot,
         etcd::{Alarms, hexadecimal},
     },
 };
@@ -31,7 +30,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("etcd-learners", "every learner is promoted in time", learners).preflight(),
 ];
 
-pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn match_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = stacked(observed)?;
     machines_read(observed)?;
     let membership = Membership::of(survey);
@@ -39,7 +38,7 @@ pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
         return Err(membership.unknown());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
-    let without_member = machines(observed).iter().filter_map(|of| {
+    let without_member = observed.machines.iter().filter_map(|of| {
         let node = of.node()?;
         if is_member(node) || Phase::of(of, now) == Phase::Leaving {
             return None;
@@ -85,7 +84,7 @@ pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
 /// A finding about a member that no Machine is known to have, with a hint to remove it: unless it may be that of a Machine
 /// which names no node, and a healthy voter.
 fn unowned(
-    observed: &Observed,
+    observed: &Snapshot,
     object: String,
     message: &str,
     removal_hint: impl FnOnce() -> String,
@@ -107,7 +106,7 @@ fn unowned(
     ))
 }
 
-pub fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn alarms(observed: &Snapshot, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
     let of_members = survey.raised().into_iter().map(|(id, kind)| {
@@ -118,10 +117,7 @@ pub fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
             }) => asked_objects(asked),
             Some(Listed { member, .. }) => vec![member_object(member)],
             // With id 0 etcd reports that it cannot tell which member's data is wrong.
-            None if id == 0 => {
-                let name = &observed.management.control_plane.control_plane.name();
-                vec![format!("KubeadmControlPlane/{name}")]
-            }
+            None if id == 0 => vec![observed.object()],
             None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
         of_alarm(objects, &kind, id == 0)
@@ -156,17 +152,14 @@ fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
         ),
         _ => ("", None),
     };
-    let finding = Finding {
+    Finding {
         objects,
         ..Finding::fail("", format!("{who}has alarm {alarm}{means}"))
-    };
-    match hint {
-        Some(hint) => finding.hint(hint),
-        None => finding,
     }
+    .hint_if(hint)
 }
 
-pub fn learners(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn learners(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let findings = Membership::of(survey)
         .listed()
@@ -209,16 +202,16 @@ pub(super) mod cases {
     use kcp_etcd::{Alarm, AlarmKind};
 
     use crate::{
-        checks::{
-            example::{failure, member},
-            tests::{Case, another_cluster, joins, starts},
+        checks::tests::{Case, another_cluster, joins, starts},
+        snapshot::{Snapshot, etcd::Alarms},
+        testing::{
+            objects::minutes_ago,
+            snapshot::{failure, member},
         },
-        control_plane::example::minutes_ago,
-        snapshot::{Observed, etcd::Alarms},
     };
 
     /// `m3` is settled, and does not name its node: the member there may be its own.
-    fn names_no_node(observed: &mut Observed) {
+    fn names_no_node(observed: &mut Snapshot) {
         observed.machine(3).status.node_name = None;
         observed.survey().asked[2].machine = None;
     }

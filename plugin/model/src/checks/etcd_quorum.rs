@@ -5,26 +5,17 @@ use kcp_api::Object as _;
 
 use crate::{
     checks::{
-        components,
-        finding::{CheckOutcome, need},
-        membership::{of_member, phase_of_asked},
-    },
-    snapshot::{
-        Failure,
-        etcd::{Answer, EtcdSurvey},
-    },
-};
-
-use crate::{
-    checks::{
         Check,
-        components::machines_without_etcd,
-        finding::{Finding, Judgement, Unjudged, machine, or_else},
-        machine_grace::{Phase, machines, machines_read, phase_of_node},
-        membership::Membership,
+        components::{self, machines_without_etcd},
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, or_else},
+        machine_grace::{Phase, machines_read, phase_of_node},
+        membership::{Membership, of_member, phase_of_asked},
     },
     quorum::{Change, Votes},
-    snapshot::Observed,
+    snapshot::{
+        Failure, Snapshot,
+        etcd::{Answer, EtcdSurvey},
+    },
 };
 
 pub const CHECKS: &[Check] = &[
@@ -37,11 +28,10 @@ pub const CHECKS: &[Check] = &[
     Check::new("etcd-members-answer", "every member responds", answer).preflight(),
 ];
 
-/// What etcd was asked, in words.
 pub const ETCD: &str = "etcd";
 
 /// The survey, where every member of it is the control plane's own.
-pub fn stacked(observed: &Observed) -> Result<&EtcdSurvey, Unjudged> {
+pub fn stacked(observed: &Snapshot) -> Result<&EtcdSurvey, Unjudged> {
     let survey = need(&observed.etcd, ETCD)?;
     if survey.stacked {
         Ok(survey)
@@ -50,7 +40,7 @@ pub fn stacked(observed: &Observed) -> Result<&EtcdSurvey, Unjudged> {
     }
 }
 
-pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn answer(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = match need(&observed.etcd, ETCD) {
         Ok(survey) => survey,
         Err(unjudged) => {
@@ -60,7 +50,7 @@ pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
     };
     let membership = Membership::of(survey);
     let findings = survey.asked.iter().filter_map(|asked| {
-        let failure = silence(&asked.answer)?;
+        let failure = first_failure(&asked.answer)?;
         // Another check reports missing permissions.
         if failure.forbidden.is_some() {
             return None;
@@ -103,8 +93,7 @@ pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// The first request that a member did not answer.
-fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
+fn first_failure(answer: &Result<Answer, Failure>) -> Option<&Failure> {
     let Answer { status, members, .. } = match answer {
         Ok(answer) => answer,
         Err(failure) => return Some(failure),
@@ -123,7 +112,7 @@ fn pod_hint(node: &str) -> String {
 }
 
 /// etcd's votes; none where etcd is not the control plane's own, or its members are not known.
-pub fn votes(observed: &Observed, now: Timestamp) -> Option<Votes> {
+pub fn votes(observed: &Snapshot, now: Timestamp) -> Option<Votes> {
     let survey = observed.etcd.read().filter(|survey| survey.stacked)?;
     let membership = Membership::of(survey);
     membership
@@ -140,19 +129,11 @@ struct VoteCount {
     are_leaving: bool,
     /// The source; empty if the members themselves were queried.
     by: &'static str,
-    /// Why the members could not be asked.
     unasked: Option<Unjudged>,
 }
 
-fn count_votes(observed: &Observed, now: Timestamp) -> Result<VoteCount, Unjudged> {
-    if observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd()
-    {
+fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, Unjudged> {
+    if observed.has_external_etcd() {
         return Err(Unjudged::skipped("etcd is external"));
     }
     let unasked = match stacked(observed).map(Membership::of) {
@@ -196,20 +177,18 @@ fn count_votes(observed: &Observed, now: Timestamp) -> Result<VoteCount, Unjudge
 }
 
 impl VoteCount {
-    fn judged(self, observed: &Observed, message: Option<String>, hint: Option<&str>) -> Judgement {
-        let name = &observed.management.control_plane.control_plane.name();
+    fn judged(self, observed: &Snapshot, message: Option<String>, hint: Option<&str>) -> Judgement {
         let findings = message.map(|message| {
-            let object = format!("KubeadmControlPlane/{name}");
+            let object = observed.object();
             let finding = if self.are_leaving && self.votes.has_quorum() {
                 Finding::info(object, message)
             } else {
                 Finding::fail(object, message)
             };
-            let finding = self.unhealthy.into_iter().fold(finding, Finding::and);
-            match hint {
-                Some(hint) => finding.hint(hint),
-                None => finding,
-            }
+            self.unhealthy
+                .into_iter()
+                .fold(finding, Finding::and)
+                .hint_if(hint)
         });
         let findings = Vec::from_iter(findings);
         match self.unasked {
@@ -220,12 +199,12 @@ impl VoteCount {
 }
 
 /// Whether no member could be asked, and the API server says that it cannot either.
-pub fn is_without_etcd(observed: &Observed) -> bool {
+pub fn is_without_etcd(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read();
     survey.is_some_and(|survey| survey.server_lacks_etcd && !Membership::of(survey).is_known())
 }
 
-pub fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn quorum(observed: &Snapshot, now: Timestamp) -> Judgement {
     let count = count_votes(observed, now)?;
     // Before the first member there is nothing to decide.
     let is_lost = count.votes.voters > 0 && !count.votes.has_quorum();
@@ -239,7 +218,7 @@ pub fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
     count.judged(observed, message, Some(hint))
 }
 
-pub fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn tolerance(observed: &Snapshot, now: Timestamp) -> Judgement {
     let count = count_votes(observed, now)?;
     let is_less = count.votes.unhealthy > 0 && count.votes.has_quorum();
     let message = is_less.then(|| {
@@ -254,10 +233,10 @@ pub fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
 
 /// The votes judged from Machines and pods: every Machine with a node counts as a member, unhealthy if its pod or its member
 /// is known to be unhealthy. Without quorum there is no other source: the API server forwards to no member then.
-fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
+fn votes_from_outside(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let without_etcd = machines_without_etcd(observed);
     let members = || {
-        let joined = machines(observed).iter().filter(|machine| machine.has_node());
+        let joined = observed.machines.iter().filter(|machine| machine.has_node());
         joined.filter(|machine| Phase::of(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
@@ -282,15 +261,15 @@ pub(super) mod cases {
     };
 
     use crate::{
-        checks::{
-            example::failure,
-            tests::{Case, elsewhere, joins, joins_unnamed, unread},
+        checks::tests::{Case, elsewhere, joins, joins_unnamed, unread},
+        snapshot::{Reading, Snapshot, etcd::Alarms},
+        testing::{
+            objects::{condition, minutes_ago, set},
+            snapshot::failure,
         },
-        control_plane::example::{condition, minutes_ago, set},
-        snapshot::{Observed, Reading, etcd::Alarms},
     };
 
-    fn kill_two(observed: &mut Observed) {
+    fn kill_two(observed: &mut Snapshot) {
         observed.kill(2);
         observed.kill(3);
         observed.status(1).leader = None;
@@ -299,12 +278,12 @@ pub(super) mod cases {
     }
 
     /// Without quorum the API server finds no pod to forward to, not even that of the member that runs.
-    fn kill_two_and_reach_none(observed: &mut Observed) {
+    fn kill_two_and_reach_none(observed: &mut Snapshot) {
         kill_two(observed);
         none_reached(observed);
     }
 
-    fn none_reached(observed: &mut Observed) {
+    fn none_reached(observed: &mut Snapshot) {
         observed.survey().alarms = Alarms::FromStatus;
         for (asked, machine) in observed.survey().asked.iter_mut().zip(["m1", "m2", "m3"]) {
             asked.answer = Err(failure(
@@ -314,7 +293,7 @@ pub(super) mod cases {
         }
     }
 
-    fn pod_failed(observed: &mut Observed, number: usize) {
+    fn pod_failed(observed: &mut Snapshot, number: usize) {
         let failed = condition("EtcdPodHealthy", False, "pod etcd-node: CrashLoopBackOff");
         set(&mut observed.machine(number).status.conditions, failed);
     }

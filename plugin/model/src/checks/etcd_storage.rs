@@ -9,12 +9,12 @@ use crate::{
         Check,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
-        kubelet_skew::minor,
         machine_grace::is_turning,
         membership::{asked_objects, of_member},
         rollout::is_rolling_out,
+        workload::minor,
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -49,22 +49,22 @@ const fn mebibytes(bytes: u64) -> u64 {
     bytes / MEBIBYTE
 }
 
-pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn space(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
-    let told = survey
+    let reported = survey
         .statuses()
         .filter_map(|(asked, status)| Some((asked, status, status.db_size_quota?)));
-    let told: Vec<_> = told.collect();
-    if told.is_empty() {
+    let reported: Vec<_> = reported.collect();
+    if reported.is_empty() {
         return Err(Unjudged::unknown(if survey.statuses().next().is_none() {
             "no member has reported its status"
         } else {
             "no member reports its quota; etcd reports it from version 3.6"
         }));
     }
-    let quotas = || told.iter().map(|(_, _, quota)| *quota);
+    let quotas = || reported.iter().map(|(_, _, quota)| *quota);
     let (smallest, largest) = (quotas().min(), quotas().max());
-    let differing = told
+    let differing = reported
         .iter()
         .filter(|(_, _, quota)| smallest < largest && Some(*quota) == smallest)
         .map(|(asked, _, quota)| {
@@ -77,7 +77,7 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
             let outcome = if is_changing { CheckOutcome::Info } else { CheckOutcome::Warn };
             of_member(asked, outcome, &message).hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
         });
-    let full = told.iter().filter_map(|(asked, status, quota)| {
+    let full = reported.iter().filter_map(|(asked, status, quota)| {
         let (status, quota) = (*status, *quota);
         let full = percent(status.db_size, quota)?;
         let outcome = match full {
@@ -95,7 +95,7 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(full.chain(differing).collect())
 }
 
-pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn fragmentation(observed: &Snapshot, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let findings = survey.statuses().filter_map(|(asked, status)| {
         let used = percent(status.db_size_in_use, status.db_size)?;
@@ -113,17 +113,17 @@ pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn versions(observed: &Snapshot, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
-    let told: BTreeSet<&str> = survey
+    let reported: BTreeSet<&str> = survey
         .statuses()
         .map(|(_, status)| status.version.as_str())
         .filter(|version| !version.is_empty())
         .collect();
-    if told.len() < 2 {
+    if reported.len() < 2 {
         return Ok(Vec::new());
     }
-    let minors: BTreeSet<(u64, u64)> = told.iter().filter_map(|version| minor(version)).collect();
+    let minors: BTreeSet<(u64, u64)> = reported.iter().filter_map(|version| minor(version)).collect();
     let is_wide = match (minors.first(), minors.last()) {
         (Some(first), Some(last)) => first.0 != last.0 || last.1.saturating_sub(first.1) > 1,
         _ => false,
@@ -138,7 +138,7 @@ pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
     } else {
         (CheckOutcome::Warn, "no Machine is being replaced")
     };
-    let findings = told.into_iter().map(|version| {
+    let findings = reported.into_iter().map(|version| {
         let members = survey.statuses().filter(|(_, status)| status.version == version);
         let objects = members.flat_map(|(asked, _)| asked_objects(asked)).collect();
         Finding {

@@ -54,7 +54,6 @@ pub type Judgement = Result<Vec<Finding>, Unjudged>;
 pub enum Unjudged {
     /// It does not apply, or a flag excludes what it needs.
     Skipped(String),
-    /// What it needs could not be read.
     Unknown(String),
 }
 
@@ -124,20 +123,22 @@ impl Finding {
     }
 
     pub fn unread(failure: &Failure) -> Self {
-        let finding = Self::unknown(&failure.object, &failure.message);
-        match &failure.hint {
-            Some(hint) => finding.hint(hint),
-            None => finding,
-        }
+        Self::unknown(&failure.object, &failure.message).hint_if(failure.hint.as_ref())
     }
 
-    /// Adds an object that it is about.
     pub fn and(mut self, object: impl Into<String>) -> Self {
         let object = object.into();
         if !self.objects.contains(&object) {
             self.objects.push(object);
         }
         self
+    }
+
+    pub fn hint_if(self, hint: Option<impl AsRef<str>>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
     }
 
     pub fn hint(mut self, hint: impl AsRef<str>) -> Self {

@@ -3,21 +3,15 @@
 use jiff::Timestamp;
 use kcp_api::Object as _;
 
-use crate::checks::{
-    components::{by_conditions, of_node},
-    finding::or_else,
-    machine_grace::machine_of_node,
-};
-
 use crate::{
     checks::{
         Check,
-        components::WORKLOAD,
-        finding::{Finding, Judgement, Unjudged, need},
-        machine_grace::is_turning,
+        components::{WORKLOAD, by_conditions, of_node},
+        finding::{Finding, Judgement, Unjudged, need, or_else},
+        machine_grace::{is_turning, machine_of_node},
         rollout::has_pending_change,
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -41,15 +35,14 @@ fn release(version: &str) -> &str {
 /// Whether a Machine that joins gets static pods of the desired version. `kubeadm join` takes the version from the `ConfigMap`
 /// `kubeadm-config`, which the controller updates only when a rollout begins (Cluster API v1.14,
 /// `UpdateClusterConfiguration`).
-pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn version(observed: &Snapshot, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let Some(kept) = need(&workload.kubeadm_version, "kubeadm-config")? else {
         return Err(Unjudged::skipped(
             "the workload cluster's kubeadm-config names no version",
         ));
     };
-    let plan = &observed.management.control_plane;
-    let asked = plan.control_plane.spec.version();
+    let asked = observed.control_plane.spec.version();
     if release(kept) == release(asked) {
         return Ok(Vec::new());
     }
@@ -59,7 +52,7 @@ pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
         return Ok(vec![Finding::info(object, message)]);
     }
     let message = format!("{message}: a Machine that joins gets static pods of {kept}");
-    let control_plane = &plan.control_plane;
+    let control_plane = &observed.control_plane;
     Ok(vec![Finding::warn(object, message).hint(format!(
         "the controller updates it when a rollout begins: kubectl kcp rollout start {} -n {}",
         control_plane.name(),
@@ -67,7 +60,7 @@ pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
     ))])
 }
 
-pub fn labels_and_taints(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn labels_and_taints(observed: &Snapshot, now: Timestamp) -> Judgement {
     let nodes = need(&observed.workload, WORKLOAD).and_then(|workload| need(&workload.nodes, "nodes"));
     let nodes = match nodes {
         Ok(nodes) => nodes,
@@ -99,14 +92,8 @@ pub fn labels_and_taints(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// kubeadm taints the nodes unless `nodeRegistration.taints` says otherwise.
-fn wants_taint(observed: &Observed) -> bool {
-    let fields = &observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .fields;
+fn wants_taint(observed: &Snapshot) -> bool {
+    let fields = &observed.control_plane.spec.kubeadm_config_spec.fields;
     ["initConfiguration", "joinConfiguration"]
         .iter()
         .filter_map(|section| fields.pointer(&format!("/{section}/nodeRegistration/taints")))
@@ -119,8 +106,8 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, leave_out},
-        control_plane::example::{condition, set},
         snapshot::{Reading, workload::Node},
+        testing::objects::{condition, set},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -139,8 +126,8 @@ pub(super) mod cases {
         }),
         ("node-labels-and-taints", "no_taint_is_asked_for", |o| {
             o.nodes()[1].has_control_plane_taint = false;
-            o.facts().control_plane.spec.kubeadm_config_spec.fields["joinConfiguration"]["nodeRegistration"]
-                ["taints"] = serde_json::json!([]);
+            o.control_plane.spec.kubeadm_config_spec.fields["joinConfiguration"]["nodeRegistration"]["taints"] =
+                serde_json::json!([]);
             for number in 1..=3 {
                 o.machine(number).bootstrap = Bootstrap::Missing;
             }

@@ -1,7 +1,7 @@
 //! The control plane as an object: whether it is paused, which Cluster owns it, and whether it is being deleted.
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, Object as _, Reference};
+use kcp_api::{Object as _, Reference};
 
 use crate::{
     checks::{
@@ -9,8 +9,7 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         rollout::has_pending_change,
     },
-    plan::preflight::topology_version,
-    snapshot::Observed,
+    snapshot::Snapshot,
     staleness::since,
 };
 
@@ -44,16 +43,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-fn control_plane(observed: &Observed) -> &KubeadmControlPlane {
-    &observed.management.control_plane.control_plane
-}
-
-fn object(observed: &Observed) -> String {
-    format!("KubeadmControlPlane/{}", control_plane(observed).name())
-}
-
-pub fn deletion(observed: &Observed, now: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+pub fn deletion(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
     let Some(started) = control_plane.deletion_timestamp() else {
         return Ok(Vec::new());
     };
@@ -61,20 +52,20 @@ pub fn deletion(observed: &Observed, now: Timestamp) -> Judgement {
         .condition("Deleting")
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
     let message = format!("being deleted for {}{waiting}", since(started, now));
-    Ok(vec![Finding::fail(object(observed), message)])
+    Ok(vec![Finding::fail(observed.object(), message)])
 }
 
-pub fn failure(observed: &Observed, _: Timestamp) -> Judgement {
-    let failure = control_plane(observed).status.failure();
+pub fn failure(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let failure = observed.control_plane.status.failure();
     Ok(failure
-        .map(|failure| Finding::fail(object(observed), &failure))
+        .map(|failure| Finding::fail(observed.object(), &failure))
         .into_iter()
         .collect())
 }
 
-pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
-    let cluster_paused = observed.management.control_plane.cluster_is_paused();
+pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
+    let cluster_paused = observed.cluster_is_paused();
     let own = control_plane.is_paused();
     if !own && !cluster_paused && !control_plane.is("Paused") {
         return Ok(Vec::new());
@@ -87,13 +78,13 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     if own {
         let message = format!("paused{pending}: no controller reconciles it");
-        let finding = Finding::of(outcome, object(observed), message).hint(format!(
+        let finding = Finding::of(outcome, observed.object(), message).hint(format!(
             "resume: kubectl kcp rollout resume {name} -n {namespace}"
         ));
         return Ok(vec![finding]);
     }
     let message = format!("its Cluster is paused{pending}: no controller reconciles it");
-    let finding = Finding::of(outcome, object(observed), message);
+    let finding = Finding::of(outcome, observed.object(), message);
     Ok(vec![match control_plane.cluster() {
         Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
             "resume: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
@@ -102,13 +93,12 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     }])
 }
 
-pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
+pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
     if control_plane.cluster().is_none() {
         return Err(Unjudged::skipped("it has no Cluster yet"));
     }
-    let cluster = observed.management.cluster();
-    let cluster = need(&cluster, "the Cluster")?;
+    let cluster = need(&observed.cluster, "the Cluster")?;
     let reference = cluster.spec.control_plane_ref.as_ref();
     let message = match reference.filter(|reference| !reference.name.is_empty()) {
         Some(_) if cluster.control_plane() == Some(control_plane.name()) => return Ok(Vec::new()),
@@ -123,21 +113,19 @@ pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
     };
     Ok(vec![
         Finding::fail(format!("Cluster/{}", cluster.name()), message)
-            .and(object(observed))
+            .and(observed.object())
             .hint(
                 "the controller reconciles a control plane once its Cluster owns it: correct spec.controlPlaneRef",
             ),
     ])
 }
 
-/// What the controller waits for before it does anything.
-pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
-    need(&observed.management.cluster(), "the Cluster")?;
-    let control_plane = control_plane(observed);
-    let facts = &observed.management.control_plane;
+pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
+    need(&observed.cluster, "the Cluster")?;
+    let control_plane = &observed.control_plane;
     let object = control_plane
         .cluster()
-        .map_or_else(|| object(observed), |name| format!("Cluster/{name}"));
+        .map_or_else(|| observed.object(), |name| format!("Cluster/{name}"));
     // Before the first Machine there is time for both.
     let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
@@ -146,10 +134,10 @@ pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
     };
     let messages = [
         (
-            !facts.infrastructure_is_ready(),
+            !observed.infrastructure_is_ready(),
             "its infrastructure is not ready",
         ),
-        (!facts.has_endpoint(), "has no control plane endpoint"),
+        (!observed.has_endpoint(), "has no control plane endpoint"),
     ];
     Ok(messages
         .into_iter()
@@ -158,18 +146,17 @@ pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
         .collect())
 }
 
-pub fn topology(observed: &Observed, _: Timestamp) -> Judgement {
-    let plan = &observed.management.control_plane;
-    let Some(version) = topology_version(plan, &plan.control_plane.spec) else {
+pub fn topology(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
     let message = format!("the Cluster's topology upgrades to {version} before the control plane does");
-    Ok(vec![Finding::info(object(observed), message)])
+    Ok(vec![Finding::info(observed.object(), message)])
 }
 
-pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
-    let control_plane = control_plane(observed);
-    let findings = observed.management.unowned.iter().map(|name| {
+pub fn adoption(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
+    let findings = observed.unowned.iter().map(|name| {
         Finding::warn(
             machine(name),
             format!(
@@ -191,7 +178,7 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, says},
-        control_plane::example::{minutes_ago, pause},
+        testing::objects::{minutes_ago, pause},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -207,7 +194,7 @@ pub(super) mod cases {
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
         ("not-paused", "by_its_cluster", |o| {
-            o.facts().cluster_mut().spec.paused = true;
+            o.cluster_mut().spec.paused = true;
         }),
         ("not-paused", "says_a_condition", |o| {
             says(o, "Paused", True, "", 5);
@@ -226,24 +213,24 @@ pub(super) mod cases {
             o.reference().kind = "RKE2ControlPlane".to_owned();
         }),
         ("cluster-reference", "none", |o| {
-            o.cluster().spec.control_plane_ref = None;
+            o.cluster_mut().spec.control_plane_ref = None;
         }),
         ("cluster-reference", "not_linked", |o| {
             o.control_plane().metadata.labels = None;
         }),
         ("cluster-ready", "neither", |o| {
-            o.facts().cluster_mut().status.infrastructure_provisioned = false;
-            o.facts().cluster_mut().spec.control_plane_endpoint = None;
+            o.cluster_mut().status.infrastructure_provisioned = false;
+            o.cluster_mut().spec.control_plane_endpoint = None;
         }),
         ("cluster-ready", "not_yet", |o| {
-            o.facts().cluster_mut().status.infrastructure_provisioned = false;
+            o.cluster_mut().status.infrastructure_provisioned = false;
             o.control_plane().status.initialized = false;
         }),
         ("topology-version", "goes_on", |o| {
-            o.facts().set_topology("v1.35.0");
+            o.set_topology("v1.35.0");
         }),
         ("machines-owned", "to_be_adopted", |o| {
-            o.management.unowned = vec!["old-1".to_owned()];
+            o.unowned = vec!["old-1".to_owned()];
         }),
     ];
 }

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use crate::staleness::{DELETION_LIMIT, JOIN_LIMIT, SETTLING_LIMIT, age};
+use crate::{
+    checks::finding::Unjudged,
+    snapshot::Snapshot,
+    staleness::{DELETION_LIMIT, JOIN_LIMIT, SETTLING_LIMIT, age},
+};
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
-use crate::{checks::finding::Unjudged, snapshot::Observed};
-
 /// Says that a Machine's node has been marked by kubeadm.
 const MARKED: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// Where a Machine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Made a short while ago, and has not joined, or has only just: what it lacks says nothing.
@@ -42,7 +43,6 @@ impl Phase {
     }
 }
 
-/// Whether a Machine has joined, and long enough ago.
 fn has_settled(machine: &Machine, now: Timestamp) -> bool {
     let marked = machine.condition(MARKED);
     let is_marked =
@@ -59,24 +59,20 @@ pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool 
 
 /// Whether any Machine starts or is being deleted. Until then etcd's members may differ from the Machines and from each
 /// other.
-pub fn is_turning(observed: &Observed, now: Timestamp) -> bool {
-    machines(observed)
+pub fn is_turning(observed: &Snapshot, now: Timestamp) -> bool {
+    observed
+        .machines
         .iter()
         .any(|machine| Phase::of(machine, now) != Phase::Settled)
 }
 
-/// The Machines of the control plane.
-pub fn machines(observed: &Observed) -> &[Machine] {
-    &observed.management.control_plane.machines
-}
-
 /// Whether the Machines are known: where they could not be read there are none of them to compare with.
-pub fn are_machines_read(observed: &Observed) -> bool {
-    let mut unread = observed.management.unread.iter();
+pub fn are_machines_read(observed: &Snapshot) -> bool {
+    let mut unread = observed.unread.iter();
     !unread.any(|failure| failure.object == "Machine")
 }
 
-pub fn machines_read(observed: &Observed) -> Result<(), Unjudged> {
+pub fn machines_read(observed: &Snapshot) -> Result<(), Unjudged> {
     if are_machines_read(observed) {
         Ok(())
     } else {
@@ -84,22 +80,22 @@ pub fn machines_read(observed: &Observed) -> Result<(), Unjudged> {
     }
 }
 
-/// The Machine on a node.
-pub fn machine_of_node<'o>(observed: &'o Observed, node: &str) -> Option<&'o Machine> {
-    machines(observed)
+pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Machine> {
+    observed
+        .machines
         .iter()
         .find(|machine| machine.node() == Some(node))
 }
 
 /// The Machines that name no node: a node that no Machine names may be of one of them, as may the member on it. A node
 /// registers before its Machine names it, which waits for the provider's id of the node.
-pub fn without_node(observed: &Observed) -> impl Iterator<Item = &Machine> {
-    machines(observed).iter().filter(|machine| !machine.has_node())
+pub fn without_node(observed: &Snapshot) -> impl Iterator<Item = &Machine> {
+    observed.machines.iter().filter(|machine| !machine.has_node())
 }
 
 /// Where the Machine on a node is in its life. A node that no Machine names is taken for that of one that starts, and is
 /// settled where there is none.
-pub fn phase_of_node(observed: &Observed, node: &str, now: Timestamp) -> Phase {
+pub fn phase_of_node(observed: &Snapshot, node: &str, now: Timestamp) -> Phase {
     if let Some(machine) = machine_of_node(observed, node) {
         return Phase::of(machine, now);
     }
@@ -119,9 +115,9 @@ mod tests {
     };
 
     use super::Phase::{self, Leaving, Settled, Starting};
-    use crate::{
-        control_plane::example::{condition, minutes_ago, now, set},
-        plan::example::machine,
+    use crate::testing::{
+        objects::{condition, minutes_ago, now, set},
+        plan::machine,
     };
 
     #[test]

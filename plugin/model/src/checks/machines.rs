@@ -1,4 +1,4 @@
-//! Whether every Machine has joined and is ready, and whether deleted ones are gone in time.
+//! Whether every Machine has joined and is ready, its node too, and whether deleted ones are gone in time.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -6,11 +6,11 @@ use kcp_api::{Condition, Machine, Object as _};
 use crate::{
     checks::{
         Check,
-        components::describe,
-        finding::{CheckOutcome, Finding, Judgement, machine},
-        machine_grace::{Phase, machines, machines_read},
+        components::{WORKLOAD, describe, of_node},
+        finding::{CheckOutcome, Finding, Judgement, machine, need},
+        machine_grace::{Phase, machine_of_node, machines_read},
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
     staleness::since,
 };
 
@@ -23,6 +23,11 @@ pub const CHECKS: &[Check] = &[
         deletions,
     )
     .preflight(),
+    Check::new(
+        "nodes-ready",
+        "every control plane node exists and is ready",
+        nodes_ready,
+    ),
 ];
 
 /// Conditions that `Ready` sums up and other checks report.
@@ -35,10 +40,10 @@ const EXPLAIN: [&str; 6] = [
     "EtcdMemberHealthy",
 ];
 
-/// Each Machine has its node, or is young.
-pub fn nodes(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn nodes(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed)
+    let findings = observed
+        .machines
         .iter()
         .filter_map(|of| match Phase::of(of, now) {
             Phase::Leaving => None,
@@ -67,9 +72,9 @@ fn starting(of: &Machine, now: Timestamp) -> Finding {
     Finding::info(machine(of.name()), format!("starting{lasts}{phase}"))
 }
 
-pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn deletions(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed).iter().filter_map(|of| {
+    let findings = observed.machines.iter().filter_map(|of| {
         let started = of.deletion_timestamp()?;
         let outcome = if Phase::of(of, now) == Phase::Settled {
             CheckOutcome::Fail
@@ -77,7 +82,6 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
             CheckOutcome::Info
         };
         let waits_for = observed
-            .management
             .deletions
             .iter()
             .find(|deletion| deletion.machine == of.name())
@@ -103,9 +107,10 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// `Ready` counts by itself only if none of the conditions that it sums up explains it.
-pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn ready(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let settled = machines(observed)
+    let settled = observed
+        .machines
         .iter()
         .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
     let findings = settled.filter_map(|of| {
@@ -120,9 +125,9 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 /// How to replace a Machine: through its `MachineHealthCheck` if it has one, which protects the quorum.
-pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
+pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
-    let covers = observed.management.health_checks.read().is_some_and(|checks| {
+    let covers = observed.health_checks.read().is_some_and(|checks| {
         checks
             .iter()
             .any(|check| !check.paused && check.targets.contains(name))
@@ -136,6 +141,33 @@ pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
     }
 }
 
+pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let nodes = need(&workload.nodes, "nodes")?;
+    let present = nodes.iter().filter_map(|of| {
+        machine_of_node(observed, &of.name)?;
+        let message = match (of.ready, of.is_unreachable) {
+            (_, true) => "the node is unreachable",
+            (Some(true), false) => return None,
+            (Some(false), false) => "the node is not ready",
+            (None, false) => "the node does not report whether it is ready",
+        };
+        of_node(observed, &of.name, message, now).map(|finding| {
+            finding.hint(format!(
+                "in the workload cluster: kubectl describe node {}",
+                of.name
+            ))
+        })
+    });
+    let gone = observed
+        .machines
+        .iter()
+        .filter_map(|machine| machine.node())
+        .filter(|on| !nodes.iter().any(|of| of.name == *on))
+        .filter_map(|on| of_node(observed, on, "its node is not in the workload cluster", now));
+    Ok(present.chain(gone).collect())
+}
+
 #[cfg(test)]
 pub(super) mod cases {
     use kcp_api::{
@@ -145,8 +177,8 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::example::{condition, minutes_ago, set},
-        snapshot::management::Deletion,
+        snapshot::Deletion,
+        testing::objects::{condition, minutes_ago, set},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -172,7 +204,7 @@ pub(super) mod cases {
         }),
         ("machine-deletions", "leaves", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
-            o.management.deletions = vec![Deletion {
+            o.deletions = vec![Deletion {
                 machine: "m2".to_owned(),
                 since: minutes_ago(5),
                 waits_for: vec![
@@ -186,5 +218,15 @@ pub(super) mod cases {
             let deleting = condition("Deleting", True, "Drain not completed yet:\n* Pod a/b");
             set(&mut o.machine(2).status.conditions, deleting);
         }),
+        ("nodes-ready", "not_ready", |o| o.nodes()[1].ready = Some(false)),
+        ("nodes-ready", "does_not_say", |o| o.nodes()[1].ready = None),
+        ("nodes-ready", "unreachable", |o| {
+            o.nodes()[1].ready = None;
+            o.nodes()[1].is_unreachable = true;
+        }),
+        ("nodes-ready", "gone", |o| {
+            o.nodes().remove(1);
+        }),
+        ("nodes-ready", "of_a_worker", |o| o.nodes()[3].ready = Some(false)),
     ];
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
-use kcp_etcd::{Member, Members};
+use kcp_etcd::{Member, Members, Status};
 
 use crate::{
     checks::{
@@ -11,19 +11,17 @@ use crate::{
     },
     quorum,
     snapshot::{
-        Observed,
-        etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
-        member_consensus,
+        Snapshot,
+        etcd::{Answer, Asked, EtcdSurvey, hexadecimal, ids},
     },
 };
 
-/// The members of one etcd cluster: the one that prevails among those who answered.
+/// The members of one etcd cluster: the one that those who answered agree on.
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
     /// None if no member reports one, or it is unclear which is right.
     pub cluster_id: Option<u64>,
-    /// The same for the list of members.
     list: Option<&'s Members>,
 }
 
@@ -39,8 +37,8 @@ impl<'s> Membership<'s> {
     pub fn of(survey: &'s EtcdSurvey) -> Self {
         Self {
             survey,
-            cluster_id: member_consensus::cluster_id(survey),
-            list: member_consensus::list(survey),
+            cluster_id: survey.cluster_id(),
+            list: survey.agreed_members(),
         }
     }
 
@@ -56,7 +54,13 @@ impl<'s> Membership<'s> {
             })
     }
 
-    /// Whether anything is known of the members.
+    /// Of the members of that cluster.
+    pub fn statuses(&self) -> impl Iterator<Item = (&'s Asked, &'s Status)> + use<'s> {
+        let cluster_id = self.cluster_id;
+        let statuses = self.survey.statuses();
+        statuses.filter(move |(_, status)| Some(status.cluster_id) == cluster_id)
+    }
+
     pub const fn is_known(&self) -> bool {
         self.list.is_some()
     }
@@ -66,11 +70,10 @@ impl<'s> Membership<'s> {
         let mut answers = self.survey.answers().map(|(_, answer)| answer);
         match self.cluster_id {
             None => answers.any(|answer| answer.cluster_id().is_some()),
-            Some(id) => self.list.is_none() && answers.any(|answer| answer.tells_list_of(id)),
+            Some(id) => self.list.is_none() && answers.any(|answer| answer.lists_members_of(id)),
         }
     }
 
-    /// Why there is no list.
     pub fn unknown(&self) -> Unjudged {
         Unjudged::unknown(if self.is_disputed() {
             "members report different lists of members"
@@ -91,14 +94,13 @@ impl<'s> Membership<'s> {
 
     /// Whether a member's list is the cluster's.
     pub fn is_usual(&self, list: &Members) -> bool {
-        self.list
-            .is_some_and(|usual| member_consensus::ids(usual) == member_consensus::ids(list))
+        self.list.is_some_and(|usual| ids(usual) == ids(list))
     }
 
     /// The members as they count for quorum. Unhealthy is a member that does not respond, has an alarm, has no leader while
     /// others have one, or belongs to another cluster. A member that was not queried counts as healthy in an external etcd and
     /// while Machines start or are deleted; one that was queried, while its Machine has not named its node.
-    pub fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
+    pub fn members(&self, observed: &Snapshot, now: Timestamp) -> Vec<quorum::Member> {
         let is_open = !self.survey.stacked || is_turning(observed, now);
         let alarmed = self.survey.alarmed();
         self.listed()
@@ -116,7 +118,7 @@ impl<'s> Membership<'s> {
     }
 
     /// Whether no Machine names the node of one that was asked, and one that starts may be on it.
-    pub fn may_be_starting(&self, asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+    pub fn may_be_starting(&self, asked: &Asked, observed: &Snapshot, now: Timestamp) -> bool {
         machine_of_node(observed, &asked.name).is_none()
             && phase_of_asked(self.survey, asked, observed, now) == Phase::Starting
     }
@@ -135,7 +137,6 @@ impl<'s> Membership<'s> {
 }
 
 impl EtcdSurvey {
-    /// Whether any member knows a leader.
     pub fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
@@ -160,7 +161,7 @@ pub fn asked_objects(asked: &Asked) -> Vec<String> {
 }
 
 /// Where the Machine of one that was asked is in its life: members of an etcd elsewhere have none, and are settled.
-pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Observed, now: Timestamp) -> Phase {
+pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Snapshot, now: Timestamp) -> Phase {
     if survey.stacked {
         phase_of_node(observed, &asked.name, now)
     } else {
@@ -168,7 +169,6 @@ pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Observed, n
     }
 }
 
-/// A finding about one that was asked.
 pub fn of_member(asked: &Asked, outcome: CheckOutcome, message: &str) -> Finding {
     Finding {
         objects: asked_objects(asked),

@@ -3,10 +3,10 @@
 //!
 //! - [`sources`]: whether each source could be read
 //! - [`conditions`], [`lifecycle`]: what the controller reports, and the control plane as an object
-//! - [`rollout`], [`progress`]: what changes, and whether it makes progress
-//! - [`machines`], [`nodes`], [`remediation`]: Machines and their nodes
+//! - [`rollout`]: what changes, and whether it makes progress
+//! - [`machines`], [`remediation`]: Machines and their nodes
 //! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd, as [`membership`] sums up its members
-//! - [`components`], [`kubeadm`], [`add_ons`], [`kubelet_skew`]: the workload cluster
+//! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
 //! - [`certificates`]: whether they exist, and when they expire
 
 #![allow(
@@ -16,10 +16,9 @@
 
 use jiff::Timestamp;
 
-use crate::snapshot::Observed;
+use crate::snapshot::Snapshot;
 use finding::{CheckOutcome, Finding, Judgement, Unjudged};
 
-pub mod add_ons;
 pub mod certificates;
 pub mod components;
 pub mod conditions;
@@ -29,16 +28,14 @@ pub mod etcd_quorum;
 pub mod etcd_storage;
 pub mod finding;
 pub mod kubeadm;
-pub mod kubelet_skew;
 pub mod lifecycle;
 pub mod machine_grace;
 pub mod machines;
 pub mod membership;
-pub mod nodes;
-pub mod progress;
 pub mod remediation;
 pub mod rollout;
 pub mod sources;
+pub mod workload;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
@@ -50,9 +47,8 @@ pub struct Check {
     pub is_preflight: bool,
     /// The desired change makes no progress while it fails.
     pub is_blocking: bool,
-    /// It sums up other checks.
     pub sums_up: bool,
-    judge: fn(&Observed, Timestamp) -> Judgement,
+    judge: fn(&Snapshot, Timestamp) -> Judgement,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +65,7 @@ impl Check {
     const fn new(
         id: &'static str,
         summary: &'static str,
-        judge: fn(&Observed, Timestamp) -> Judgement,
+        judge: fn(&Snapshot, Timestamp) -> Judgement,
     ) -> Self {
         Self {
             id,
@@ -102,7 +98,7 @@ impl Check {
         }
     }
 
-    pub fn run(&self, observed: &Observed, now: Timestamp) -> Checked {
+    pub fn run(&self, observed: &Snapshot, now: Timestamp) -> Checked {
         let (outcome, reason, findings) = match (self.judge)(observed, now) {
             Ok(findings) => {
                 let worst = findings.iter().map(|finding| finding.outcome).max();
@@ -127,17 +123,14 @@ pub const TOPICS: &[&[Check]] = &[
     conditions::CHECKS,
     lifecycle::CHECKS,
     rollout::CHECKS,
-    progress::CHECKS,
     machines::CHECKS,
-    nodes::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,
     etcd_members::CHECKS,
     etcd_storage::CHECKS,
     components::CHECKS,
     kubeadm::CHECKS,
-    add_ons::CHECKS,
-    kubelet_skew::CHECKS,
+    workload::CHECKS,
     remediation::CHECKS,
     certificates::CHECKS,
 ];
@@ -150,7 +143,5 @@ pub fn find(id: &str) -> Option<&'static Check> {
     all().find(|check| check.id == id)
 }
 
-#[cfg(any(test, feature = "testing"))]
-pub mod example;
 #[cfg(test)]
 pub mod tests;

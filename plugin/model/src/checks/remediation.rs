@@ -10,16 +10,15 @@ use crate::{
         components::{describe, machines_without_etcd},
         etcd_quorum::is_without_etcd,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
-        machine_grace::{Phase, is_turning, machines, machines_read},
+        machine_grace::{Phase, is_turning, machines_read},
         membership::Membership,
         rollout::up_to_date,
     },
     plan::{
-        preflight::topology_version,
         remediation::{self, Terms},
         state::{Replica, State},
     },
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -38,13 +37,8 @@ pub const CHECKS: &[Check] = &[
 
 /// The state that decisions start from. Its etcd members are those of the survey; without a survey, one for each Machine,
 /// unhealthy if its pod is known not to be ready.
-pub fn state(observed: &Observed, now: Timestamp) -> State {
-    let verdicts = up_to_date(observed, now);
-    let is_outdated = |name: &str| {
-        let verdict = verdicts.iter().find(|verdict| verdict.machine == name);
-        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
-    };
-    let mut state = State::of(&observed.management.control_plane, is_outdated);
+pub fn state(observed: &Snapshot, now: Timestamp) -> State {
+    let mut state = State::of(observed, &up_to_date(observed, now));
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
     let members = survey.map(|survey| Membership::of(survey).members(observed, now));
     if state.members.is_none() {
@@ -76,25 +70,18 @@ fn has_failed(replica: &Replica, condition: &str) -> bool {
     faults.any(|fault| fault.condition == condition && fault.is_false)
 }
 
-pub fn terms(observed: &Observed, now: Timestamp) -> Terms<'_> {
-    let of = &observed.management.control_plane;
-    Terms {
-        limits: &of.control_plane.spec.remediation,
-        initialized: of.control_plane.status.initialized,
-        topology_version: topology_version(of, &of.control_plane.spec),
-        now,
-    }
+pub fn terms(observed: &Snapshot, now: Timestamp) -> Terms<'_> {
+    Terms::of(observed, &observed.control_plane.spec, now)
 }
 
 /// The unhealthy Machine that is replaced next, if any waits for that.
-pub fn next_remediation(observed: &Observed, now: Timestamp) -> Option<remediation::Outlook> {
-    remediation::outlook(&state(observed, now), terms(observed, now))
+pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediation::NextRemediation> {
+    remediation::next_remediation(&state(observed, now), terms(observed, now))
 }
 
-/// What health checks have found.
-pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let findings = machines(observed).iter().filter_map(|of| {
+    let findings = observed.machines.iter().filter_map(|of| {
         let condition = of.condition("HealthCheckSucceeded")?;
         if condition.is_true() || Phase::of(of, now) == Phase::Leaving {
             return None;
@@ -106,22 +93,17 @@ pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// Whether what is to be replaced is.
-pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let control_plane = &observed.management.control_plane.control_plane;
-    let object = || format!("KubeadmControlPlane/{}", control_plane.name());
+    let control_plane = &observed.control_plane;
+    let object = || observed.object();
     let mut findings = Vec::new();
     if let Some(condition) = control_plane
         .condition("Remediating")
         .filter(|condition| Condition::is_true(condition))
     {
         findings.push(Finding::info(object(), condition.one_line()));
-    } else if let Some(remediation) = observed
-        .management
-        .control_plane
-        .control_plane
-        .remediation_in_progress()
+    } else if let Some(remediation) = observed.control_plane.remediation_in_progress()
         && state(observed, now).remediation_in_progress
     {
         let message = format!(
@@ -130,17 +112,18 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
         );
         findings.push(Finding::info(object(), message));
     }
-    if let Some(outlook) = next_remediation(observed, now) {
-        let retries = machines(observed)
+    if let Some(next) = next_remediation(observed, now) {
+        let retries = observed
+            .machines
             .iter()
-            .find(|of| of.name() == outlook.machine)
+            .find(|of| of.name() == next.machine)
             .and_then(Machine::remediation_for)
             .filter(|last| last.retry_count > 0)
             .map_or_else(String::new, |last| {
                 format!(", after {} retries", last.retry_count)
             });
-        let object = machine(&outlook.machine);
-        findings.push(match &outlook.blocked_by {
+        let object = machine(&next.machine);
+        findings.push(match &next.blocked_by {
             None => Finding::info(object, format!("is the next to be replaced{retries}")),
             Some(blocker) => {
                 let message = format!("cannot be replaced: {}", blocker.message());
@@ -163,9 +146,8 @@ const fn weight(blocker: &Blocker) -> CheckOutcome {
     }
 }
 
-/// Whether somebody would notice that a Machine is unhealthy.
-pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
-    let checks = need(&observed.management.health_checks, "MachineHealthChecks")?;
+pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let checks = need(&observed.health_checks, "MachineHealthChecks")?;
     machines_read(observed)?;
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
     if of_machines.is_empty() {
@@ -196,7 +178,8 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
         }
     }
     let covered = |name: &str| of_machines.iter().any(|check| check.targets.contains(name));
-    let uncovered = machines(observed)
+    let uncovered = observed
+        .machines
         .iter()
         .filter(|of| of.deletion_timestamp().is_none() && !covered(of.name()))
         .map(|of| {
@@ -219,11 +202,11 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::example::{condition, minutes_ago, now, record, set},
-        snapshot::{Observed, Reading},
+        snapshot::{Reading, Snapshot},
+        testing::objects::{condition, minutes_ago, now, record, set},
     };
 
-    fn unhealthy(observed: &mut Observed, number: usize) {
+    fn unhealthy(observed: &mut Snapshot, number: usize) {
         let conditions = &mut observed.machine(number).status.conditions;
         set(
             conditions,
@@ -249,7 +232,7 @@ pub(super) mod cases {
             record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);
         }),
         ("remediation", "tried_too_often", |o| {
-            o.facts().control_plane.spec.remediation.max_retry = Some(2);
+            o.control_plane.spec.remediation.max_retry = Some(2);
             unhealthy(o, 2);
             let remediation = Remediation {
                 machine: "m0".to_owned(),
@@ -278,7 +261,7 @@ pub(super) mod cases {
             starts(o);
         }),
         ("health-check-cover", "not_read", |o| {
-            o.management.health_checks = Reading::NotYet;
+            o.health_checks = Reading::NotYet;
         }),
     ];
 }

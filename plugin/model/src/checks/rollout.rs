@@ -1,16 +1,18 @@
-//! The pending change: outdated Machines, and the number of Machines.
+//! The pending change: outdated Machines, the number of Machines, and whether the controller makes progress.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
+    blocker::Blocker,
     checks::{
         Check,
         finding::{Finding, Judgement, machine},
         machine_grace::machines_read,
     },
-    plan::rollout_reason::{Standard, Verdict, judge},
-    snapshot::Observed,
+    plan::rollout_reason::{Reason, Verdict, verdicts},
+    snapshot::Snapshot,
+    staleness::{Stuck, stuck},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -21,46 +23,37 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new("rollout-ends", "new Machines are not outdated", ends),
     Check::new("replicas", "the number of Machines is the desired one", replicas),
+    Check::new(
+        "controller-responds",
+        "the controller processes changes of the spec",
+        controller,
+    )
+    .blocking(),
+    Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
-/// Whether each Machine is to be replaced, and why, by name.
-pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
-    let plan = &observed.management.control_plane;
-    let standard = Standard {
-        current: &plan.control_plane.spec,
-        asked: &plan.control_plane.spec,
-        is_observed: plan.control_plane.is_observed(),
-        now,
-    };
-    let mut verdicts: Vec<Verdict> = plan
-        .machines
-        .iter()
-        .map(|machine| judge(machine, standard))
-        .collect();
-    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
-    verdicts
+/// Whether each Machine is outdated, by name.
+pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
+    verdicts(observed, &observed.control_plane.spec, now)
 }
 
-pub fn is_rolling_out(observed: &Observed, now: Timestamp) -> bool {
-    up_to_date(observed, now)
-        .iter()
-        .any(|verdict| !verdict.reasons.is_empty())
+pub fn is_rolling_out(observed: &Snapshot, now: Timestamp) -> bool {
+    up_to_date(observed, now).iter().any(Verdict::is_outdated)
 }
 
-/// Whether the control plane differs from its spec.
-pub fn has_pending_change(observed: &Observed, now: Timestamp) -> bool {
-    let control_plane = &observed.management.control_plane.control_plane;
+pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
+    let control_plane = &observed.control_plane;
     !control_plane.is_observed()
         || control_plane.status.replicas != control_plane.desired_replicas()
         || control_plane.status.up_to_date_replicas < control_plane.status.replicas
         || is_rolling_out(observed, now)
 }
 
-pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
     machines_read(observed)?;
-    let control_plane = &observed.management.control_plane.control_plane;
+    let control_plane = &observed.control_plane;
     let verdicts = up_to_date(observed, now);
-    let outdated = || verdicts.iter().filter(|verdict| !verdict.reasons.is_empty());
+    let outdated = || verdicts.iter().filter(|verdict| verdict.is_outdated());
     let all = verdicts.len();
     let is_rolling_out = outdated().next().is_some() || control_plane.is("RollingOut");
     if !is_rolling_out {
@@ -72,13 +65,9 @@ pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|condition| condition.is_true() && outdated().next().is_none())
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
     let message = format!("rollout in progress, {current} of {all} Machines up to date{why}");
-    let summary = Finding::info(format!("KubeadmControlPlane/{}", control_plane.name()), message);
+    let summary = Finding::info(observed.object(), message);
     let each = outdated().map(|verdict| {
-        let reasons: Vec<String> = verdict
-            .reasons
-            .iter()
-            .map(crate::plan::rollout_reason::Reason::message)
-            .collect();
+        let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(
             machine(&verdict.machine),
             format!("outdated: {}", reasons.join("; ")),
@@ -87,8 +76,8 @@ pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
     Ok([summary].into_iter().chain(each).collect())
 }
 
-pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
-    let control_plane = &observed.management.control_plane.control_plane;
+pub fn replicas(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let control_plane = &observed.control_plane;
     let (desired, there) = (control_plane.desired_replicas(), control_plane.status.replicas);
     // What the status says of an older spec is no number to compare with.
     if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
@@ -96,41 +85,111 @@ pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
     }
     let direction = if there < desired { "up" } else { "down" };
     let message = format!("scaling {direction}: {there} of {desired} Machines");
-    Ok(vec![Finding::info(
-        format!("KubeadmControlPlane/{}", control_plane.name()),
-        message,
-    )])
+    Ok(vec![Finding::info(observed.object(), message)])
 }
 
-/// Whether new Machines would not be replaced at once.
-pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
-    let plan = &observed.management.control_plane;
-    if !plan.control_plane.spec.rolls_out_without_end() {
+pub fn ends(observed: &Snapshot, _: Timestamp) -> Judgement {
+    if !observed.control_plane.spec.rolls_out_without_end() {
         return Ok(Vec::new());
     }
     let message = format!(
         "Machines are replaced {} days before their certificates expire, and new certificates last {} days: the rollout \
          never ends",
-        plan.control_plane
+        observed
+            .control_plane
             .spec
             .certificates_expiry_days
             .unwrap_or_default(),
-        plan.control_plane.spec.certificate_validity_days()
+        observed.control_plane.spec.certificate_validity_days()
     );
-    let object = format!("KubeadmControlPlane/{}", plan.control_plane.name());
+    let object = observed.object();
     Ok(vec![
         Finding::fail(object, message).hint("lower certificatesExpiryDays in the spec"),
     ])
 }
 
+fn all(observed: &Snapshot, now: Timestamp) -> Vec<Stuck> {
+    stuck(&observed.control_plane, &observed.machines, now)
+}
+
+fn controller(observed: &Snapshot, now: Timestamp) -> Judgement {
+    let stopped = all(observed, now)
+        .into_iter()
+        .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
+    Ok(stopped
+        .map(|stuck| finding(observed, &stuck, &stuck.message(now)))
+        .collect())
+}
+
+/// As `rollout status` and every wait decide that a change is stuck.
+fn change(observed: &Snapshot, now: Timestamp) -> Judgement {
+    if !has_pending_change(observed, now) {
+        return Ok(Vec::new());
+    }
+    let blocked = all(observed, now)
+        .into_iter()
+        .filter(|stuck| !matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
+    Ok(blocked
+        .map(|stuck| finding(observed, &stuck, &format!("no progress {}", stuck.message(now))))
+        .collect())
+}
+
+fn finding(observed: &Snapshot, stuck: &Stuck, message: &str) -> Finding {
+    let control_plane = &observed.control_plane;
+    let finding = Finding::fail(observed.object(), message)
+        .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
+    match stuck.blocker.machine() {
+        Some(name) => finding.and(machine(name)),
+        None => finding,
+    }
+}
+
 #[cfg(test)]
 pub(super) mod cases {
-    use kcp_api::ConditionStatus::True;
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        metadata::Time,
+    };
 
     use crate::{
-        checks::tests::Case,
-        control_plane::example::{condition, set},
+        checks::tests::{Case, says, starts},
+        snapshot::Snapshot,
+        testing::objects::{change_spec, condition, minutes_ago, set},
     };
+
+    /// Nothing has happened for two hours.
+    fn quiet(observed: &mut Snapshot) {
+        for machine in &mut observed.machines {
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            for condition in &mut machine.status.conditions {
+                condition.last_transition_time = Some(minutes_ago(120));
+            }
+        }
+    }
+
+    fn scale_up(observed: &mut Snapshot, minutes: i64, message: &str) {
+        quiet(observed);
+        says(observed, "ScalingUp", True, message, minutes);
+        observed.control_plane().spec.replicas = Some(5);
+        observed.control_plane.spec.replicas = Some(5);
+    }
+
+    fn roll_out(observed: &mut Snapshot, minutes: i64) {
+        quiet(observed);
+        says(
+            observed,
+            "RollingOut",
+            True,
+            "Rolling out 3 not up-to-date replicas",
+            minutes,
+        );
+        observed.control_plane().status.up_to_date_replicas = 0;
+        for number in 1..=3 {
+            observed.machine(number).spec.version = Some("v1.33.0".to_owned());
+        }
+    }
+
+    const BLOCKED: &str = "Scaling up from 3 to 5 replicas is blocked because:\n* waiting for etcd";
 
     pub(crate) const CASES: &[Case] = &[
         ("machines-up-to-date", "version", |o| {
@@ -141,7 +200,7 @@ pub(super) mod cases {
             set(&mut o.control_plane().status.conditions, rolling_out);
         }),
         ("rollout-ends", "never", |o| {
-            o.facts().control_plane.spec.certificates_expiry_days = Some(365);
+            o.control_plane.spec.certificates_expiry_days = Some(365);
         }),
         ("replicas", "up", |o| o.control_plane().spec.replicas = Some(5)),
         ("replicas", "down", |o| {
@@ -150,6 +209,48 @@ pub(super) mod cases {
         ("replicas", "during_a_rollout", |o| {
             o.control_plane().status.replicas = 4;
             o.control_plane().status.up_to_date_replicas = 1;
+        }),
+        ("controller-responds", "a_change_of_a_moment_ago", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(10));
+        }),
+        ("controller-responds", "a_change_of_long_ago", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(11));
+        }),
+        ("change-progress", "blocked_for_a_moment", |o| {
+            scale_up(o, 30, BLOCKED);
+        }),
+        ("change-progress", "blocked_for_long", |o| {
+            scale_up(o, 31, BLOCKED);
+        }),
+        ("change-progress", "a_replica_is_missing_for_a_moment", |o| {
+            scale_up(o, 10, "");
+        }),
+        ("change-progress", "a_replica_is_missing_for_long", |o| {
+            scale_up(o, 11, "");
+        }),
+        ("change-progress", "a_rollout_of_half_an_hour", |o| {
+            roll_out(o, 30);
+        }),
+        ("change-progress", "a_rollout_stands_still", |o| roll_out(o, 31)),
+        (
+            "change-progress",
+            "a_rollout_waits_for_a_machine_that_starts",
+            |o| {
+                roll_out(o, 120);
+                starts(o);
+            },
+        ),
+        ("change-progress", "a_component_does_not_become_healthy", |o| {
+            roll_out(o, 120);
+            let mut failed = crate::testing::objects::condition("SchedulerPodHealthy", False, "crashed");
+            failed.last_transition_time = Some(minutes_ago(11));
+            crate::testing::objects::set(&mut o.machine(2).status.conditions, failed);
+        }),
+        ("change-progress", "nothing_is_pending", |o| {
+            quiet(o);
+            says(o, "ScalingUp", True, BLOCKED, 60);
         }),
     ];
 }

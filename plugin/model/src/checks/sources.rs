@@ -9,7 +9,7 @@ use crate::{
         etcd_quorum::ETCD,
         finding::{Finding, Judgement, need},
     },
-    snapshot::{Failure, Observed, Reading, etcd::Alarms, reading::Forbidden},
+    snapshot::{Failure, Forbidden, Reading, Snapshot, etcd::Alarms},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -36,17 +36,16 @@ fn unread<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
         .collect()
 }
 
-fn of_management(observed: &Observed) -> impl Iterator<Item = &Failure> {
-    let management = &observed.management;
+fn of_management(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let readings = [
-        management.cluster_failure.as_ref(),
-        management.health_checks.failure(),
-        management.secrets.failure(),
+        observed.cluster.failure(),
+        observed.health_checks.failure(),
+        observed.secrets.failure(),
     ];
-    readings.into_iter().flatten().chain(&management.unread)
+    readings.into_iter().flatten().chain(&observed.unread)
 }
 
-fn of_workload(observed: &Observed) -> impl Iterator<Item = &Failure> {
+fn of_workload(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let parts = observed.workload.read().map(|workload| {
         [
             observed.endpoint_certificate.failure(),
@@ -63,7 +62,7 @@ fn of_workload(observed: &Observed) -> impl Iterator<Item = &Failure> {
 }
 
 /// Members count only if a permission is missing: another check reports those that do not respond.
-fn of_etcd(observed: &Observed) -> impl Iterator<Item = &Failure> {
+fn of_etcd(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let survey = observed.etcd.read();
     let members = survey
         .into_iter()
@@ -82,15 +81,15 @@ fn of_etcd(observed: &Observed) -> impl Iterator<Item = &Failure> {
     observed.etcd.failure().into_iter().chain(members).chain(alarms)
 }
 
-pub fn management(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn management(observed: &Snapshot, _: Timestamp) -> Judgement {
     Ok(unread(of_management(observed)))
 }
 
-pub fn workload(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn workload(observed: &Snapshot, _: Timestamp) -> Judgement {
     whole(&observed.workload, WORKLOAD, unread(of_workload(observed)))
 }
 
-pub fn etcd(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn etcd(observed: &Snapshot, _: Timestamp) -> Judgement {
     whole(&observed.etcd, ETCD, unread(observed.etcd.failure()))
 }
 
@@ -101,7 +100,7 @@ fn whole<T>(reading: &Reading<T>, what: &str, findings: Vec<Finding>) -> Judgeme
     Ok(findings)
 }
 
-pub fn permissions(observed: &Observed, _: Timestamp) -> Judgement {
+pub fn permissions(observed: &Snapshot, _: Timestamp) -> Judgement {
     let failures = of_management(observed)
         .chain(of_workload(observed))
         .chain(of_etcd(observed));
@@ -158,7 +157,7 @@ fn hint(forbidden: &Forbidden) -> String {
 }
 
 /// Whether every source has answered; of etcd one member at least.
-pub fn are_complete(observed: &Observed) -> bool {
+pub fn are_complete(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read();
     let has_answered = survey.is_some_and(|survey| survey.statuses().next().is_some());
     observed.workload.read().is_some() && has_answered
@@ -167,30 +166,27 @@ pub fn are_complete(observed: &Observed) -> bool {
 #[cfg(test)]
 pub(super) mod cases {
     use crate::{
-        checks::{
-            example::{failure, forbidden},
-            tests::Case,
+        checks::tests::Case,
+        snapshot::{EtcdMembers, Reading, etcd::Alarms},
+        testing::{
+            objects::use_external_etcd,
+            snapshot::{failure, forbidden},
         },
-        control_plane::example::use_external_etcd,
-        plan::observed::Etcd,
-        snapshot::{Reading, etcd::Alarms},
     };
 
     pub(crate) const CASES: &[Case] = &[
         ("management-readable", "health_checks", |o| {
-            o.management.health_checks =
-                Reading::Failed(failure("MachineHealthCheck", "no answer within 2s"));
+            o.health_checks = Reading::Failed(failure("MachineHealthCheck", "no answer within 2s"));
         }),
         ("management-readable", "the_cluster", |o| {
-            o.facts().cluster = None;
-            o.management.cluster_failure = Some(failure("Cluster/c1", "is not there"));
+            o.cluster = Reading::Failed(failure("Cluster/c1", "is not there"));
         }),
         ("management-readable", "infrastructure", |o| {
-            o.management.unread = vec![failure("DockerMachine", "no answer within 2s")];
+            o.unread = vec![failure("DockerMachine", "no answer within 2s")];
         }),
         ("management-readable", "machines", |o| {
-            o.management.unread = vec![failure("Machine", "no answer within 2s")];
-            o.facts().machines.clear();
+            o.unread = vec![failure("Machine", "no answer within 2s")];
+            o.machines.clear();
         }),
         ("workload-reachable", "nowhere", |o| {
             let mut nowhere = failure("Secret/c1-kubeconfig", "cannot connect to 10.0.0.1:6443\nrefused");
@@ -225,7 +221,7 @@ pub(super) mod cases {
         }),
         ("etcd-reachable", "elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
-            o.facts().etcd = Etcd::External;
+            o.etcd_members = EtcdMembers::External;
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));
         }),
@@ -233,7 +229,7 @@ pub(super) mod cases {
             o.etcd = Reading::Excluded { flag: "--no-etcd" };
         }),
         ("permissions", "secrets", |o| {
-            o.management.secrets = Reading::Failed(forbidden("Secret/c1-ca", "get", "secrets", false));
+            o.secrets = Reading::Failed(forbidden("Secret/c1-ca", "get", "secrets", false));
         }),
         ("permissions", "port_forward_of_every_member", |o| {
             for asked in &mut o.survey().asked {

@@ -6,37 +6,34 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     checks::{
-        Checked, add_ons, all, certificates, components, conditions, etcd_agreement, etcd_members,
-        etcd_quorum, etcd_storage,
-        example::{failure, member, observed},
-        finding::CheckOutcome,
-        kubeadm, kubelet_skew, lifecycle, machines, nodes, progress, remediation, rollout, sources,
+        Checked, all, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
+        etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, remediation, rollout, sources,
+        workload,
     },
-    control_plane::example::{condition, minutes_ago, now, set, use_external_etcd},
     inspection::inspect,
-    plan::observed::Etcd,
-    snapshot::{Observed, Reading},
+    snapshot::{EtcdMembers, Reading, Snapshot},
+    testing::{
+        objects::{condition, minutes_ago, now, set, use_external_etcd},
+        snapshot::{failure, member, observed},
+    },
 };
 
 /// The check that a case is about, the case, and what is wrong.
-pub type Case = (&'static str, &'static str, fn(&mut Observed));
+pub type Case = (&'static str, &'static str, fn(&mut Snapshot));
 
 const CASES: &[(&str, &[Case])] = &[
     ("sources", sources::cases::CASES),
     ("conditions", conditions::cases::CASES),
     ("lifecycle", lifecycle::cases::CASES),
     ("rollout", rollout::cases::CASES),
-    ("progress", progress::cases::CASES),
     ("machines", machines::cases::CASES),
-    ("nodes", nodes::cases::CASES),
     ("etcd_quorum", etcd_quorum::cases::CASES),
     ("etcd_agreement", etcd_agreement::cases::CASES),
     ("etcd_members", etcd_members::cases::CASES),
     ("etcd_storage", etcd_storage::cases::CASES),
     ("components", components::cases::CASES),
     ("kubeadm", kubeadm::cases::CASES),
-    ("add_ons", add_ons::cases::CASES),
-    ("kubelet_skew", kubelet_skew::cases::CASES),
+    ("workload", workload::cases::CASES),
     ("remediation", remediation::cases::CASES),
     ("certificates", certificates::cases::CASES),
 ];
@@ -45,7 +42,7 @@ fn cases() -> impl Iterator<Item = Case> {
     CASES.iter().flat_map(|(_, cases)| cases.iter().copied())
 }
 
-fn changed(change: fn(&mut Observed)) -> Observed {
+fn changed(change: fn(&mut Snapshot)) -> Snapshot {
     let mut observed = observed();
     change(&mut observed);
     observed
@@ -90,7 +87,7 @@ fn every_check_has_a_case_in_which_it_does_not_pass() {
 }
 
 /// What a case comes to: what its check says, which others say something, and the verdict.
-fn told((id, name, change): Case) -> String {
+fn reported((id, name, change): Case) -> String {
     let inspection = inspect(&changed(change), now());
     let mut text = format!("{id}: {name}: {}\n", inspection.health.as_str());
     let own = inspection.checks.iter().find(|checked| checked.id == id);
@@ -132,8 +129,8 @@ fn what_each_fault_comes_to() {
     let unique: BTreeSet<_> = names.iter().collect();
     assert_eq!(unique.len(), names.len(), "two cases have one name");
     for (topic, cases) in CASES {
-        let told: Vec<String> = cases.iter().copied().map(told).collect();
-        insta::assert_snapshot!(*topic, told.join("\n"));
+        let reported: Vec<String> = cases.iter().copied().map(reported).collect();
+        insta::assert_snapshot!(*topic, reported.join("\n"));
     }
 }
 
@@ -160,7 +157,7 @@ fn every_message_and_hint_is_one_line_about_an_object() {
 
 /// A condition of the control plane that is so since some minutes.
 pub fn says(
-    observed: &mut Observed,
+    observed: &mut Snapshot,
     kind: &str,
     status: kcp_api::ConditionStatus,
     message: &str,
@@ -172,16 +169,16 @@ pub fn says(
 }
 
 /// `m3` was made a minute ago. Its node is there, and it has yet to name it.
-pub fn joins_unnamed(observed: &mut Observed) {
+pub fn joins_unnamed(observed: &mut Snapshot) {
     let machine = observed.machine(3);
-    let new = crate::control_plane::example::new_machine("m3");
+    let new = crate::testing::objects::new_machine("m3");
     (machine.metadata, machine.status) = (new.metadata, new.status);
     machine.spec.failure_domain = None;
     observed.survey().asked[2].machine = None;
 }
 
 /// `m3` was made a minute ago and has no node yet.
-pub fn starts(observed: &mut Observed) {
+pub fn starts(observed: &mut Snapshot) {
     joins_unnamed(observed);
     observed.nodes().retain(|node| node.name != "node-m3");
     observed.pods().retain(|pod| pod.node != "node-m3");
@@ -194,7 +191,7 @@ pub fn starts(observed: &mut Observed) {
     }
 }
 
-pub fn unread(observed: &mut Observed) {
+pub fn unread(observed: &mut Snapshot) {
     let failure = failure("Secret/c1-kubeconfig", "cannot connect");
     observed.workload = Reading::Failed(failure.clone());
     observed.endpoint_certificate = Reading::Failed(failure.clone());
@@ -202,7 +199,7 @@ pub fn unread(observed: &mut Observed) {
 }
 
 /// `m3` has just joined, and kubeadm has not marked its node yet.
-pub fn joins(observed: &mut Observed) {
+pub fn joins(observed: &mut Snapshot) {
     let machine = observed.machine(3);
     machine.metadata.creation_timestamp = Some(Time(minutes_ago(2)));
     machine
@@ -211,7 +208,7 @@ pub fn joins(observed: &mut Observed) {
         .retain(|other| other.type_ != "NodeKubeadmLabelsAndTaintsSet" && other.type_ != "Ready");
 }
 
-pub fn another_cluster(observed: &mut Observed) {
+pub fn another_cluster(observed: &mut Snapshot) {
     observed.status(3).cluster_id = 0xc2;
     observed.status(3).member_id = 0x33;
     observed.status(3).leader = Some(0x33);
@@ -222,10 +219,10 @@ pub fn another_cluster(observed: &mut Observed) {
     observed.list(3).members = vec![member(0x33, "node-m3")];
 }
 
-pub fn elsewhere(observed: &mut Observed) {
+pub fn elsewhere(observed: &mut Snapshot) {
     use_external_etcd(&mut observed.control_plane().spec);
     observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
-    observed.facts().etcd = Etcd::External;
+    observed.etcd_members = EtcdMembers::External;
     observed.survey().stacked = false;
     for (number, asked) in (1..).zip(&mut observed.survey().asked) {
         asked.name = format!("node-m{number}:2379");
@@ -233,7 +230,7 @@ pub fn elsewhere(observed: &mut Observed) {
     }
 }
 
-pub fn leave_out(observed: &mut Observed) {
+pub fn leave_out(observed: &mut Snapshot) {
     observed.workload = Reading::Excluded {
         flag: "--no-workload",
     };

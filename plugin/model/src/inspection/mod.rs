@@ -19,7 +19,7 @@ use crate::{
     },
     plan::rollout_reason,
     quorum::Votes,
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 /// The verdict on one control plane.
@@ -40,11 +40,9 @@ pub enum Health {
 pub struct Inspection {
     pub health: Health,
     pub basis: Basis,
-    /// In the order of the topics.
     pub checks: Vec<Checked>,
     /// None where etcd is external or its members are unknown.
     pub votes: Option<Votes>,
-    /// For each Machine, by name.
     pub up_to_date: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
 }
@@ -107,7 +105,7 @@ pub struct BlockedBy {
     pub message: String,
 }
 
-pub fn inspect(observed: &Observed, now: Timestamp) -> Inspection {
+pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
     let checks: Vec<Checked> = all().map(|check| check.run(observed, now)).collect();
     Inspection {
         health: Health::of(&checks),

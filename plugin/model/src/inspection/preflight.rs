@@ -2,7 +2,7 @@
 //! API's proposal "Kubeadm Based Control Plane Management" requires and the controller no longer makes.
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlaneSpec, Object as _};
+use kcp_api::KubeadmControlPlaneSpec;
 
 use crate::{
     blocker::Blocker,
@@ -15,14 +15,14 @@ use crate::{
     },
     inspection::{BlockedBy, Permission, Preflight, Remediation},
     plan::{
-        course::first_change,
-        preflight::{blockers, reconciliation_blockers},
+        blockers::{blockers, reconciliation_blockers},
         remediation,
+        simulate::first_change,
         state::{Deletion, HealthCheck, State},
-        step::{NoPlan, Surroundings},
+        step::{Context, NoPlan},
     },
     quorum::Change,
-    snapshot::Observed,
+    snapshot::Snapshot,
 };
 
 /// Checks of the sources that the others need.
@@ -36,7 +36,7 @@ const SOURCES: [&str; 4] = [
 /// Checks that fail where members contradict each other.
 const DISPUTES: [&str; 2] = ["etcd-one-cluster", "etcd-member-lists"];
 
-pub(super) fn preflight(observed: &Observed, checks: &[Checked], now: Timestamp) -> Preflight {
+pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp) -> Preflight {
     let inputs = Inputs {
         observed,
         checks,
@@ -71,7 +71,7 @@ pub(super) fn preflight(observed: &Observed, checks: &[Checked], now: Timestamp)
 }
 
 struct Inputs<'o> {
-    observed: &'o Observed,
+    observed: &'o Snapshot,
     checks: &'o [Checked],
     state: State,
     now: Timestamp,
@@ -84,7 +84,7 @@ fn with_replicas(spec: KubeadmControlPlaneSpec, replicas: usize) -> KubeadmContr
 
 impl Inputs<'_> {
     fn spec(&self) -> &KubeadmControlPlaneSpec {
-        &self.observed.management.control_plane.control_plane.spec
+        &self.observed.control_plane.spec
     }
 
     fn scale_up(&self) -> Permission {
@@ -146,7 +146,7 @@ impl Inputs<'_> {
                 replica.health = replica.health.min(HealthCheck::AwaitsRemediation);
             }
         }
-        let mut found: Vec<BlockedBy> = reconciliation_blockers(&self.observed.management.control_plane)
+        let mut found: Vec<BlockedBy> = reconciliation_blockers(self.observed)
             .iter()
             .map(|blocker| self.blocked_by(blocker, Some(machine)))
             .collect();
@@ -158,23 +158,22 @@ impl Inputs<'_> {
             }
             return decided(self.checks, found);
         }
-        let outlook = remediation::outlook(&state, terms(self.observed, self.now));
-        let blocker = outlook.and_then(|outlook| outlook.blocked_by);
+        let next = remediation::next_remediation(&state, terms(self.observed, self.now));
+        let blocker = next.and_then(|next| next.blocked_by);
         found.extend(blocker.map(|blocker| self.blocked_by(&blocker, Some(machine))));
         decided(self.checks, found)
     }
 
-    /// What blocks the first step of a plan.
     fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
         // Without Machines no member has one: none of them is left behind.
         if state.replicas.is_empty() {
             state.members = state.members.map(|_| Vec::new());
         }
-        let plan = &self.observed.management.control_plane;
+        let plan = self.observed;
         let votes = state.votes(Change::Unchanged);
         let steps = first_change(
             state,
-            Surroundings {
+            Context {
                 spec,
                 declared: &plan.failure_domains(),
                 terms: terms(self.observed, self.now),
@@ -219,8 +218,8 @@ impl Inputs<'_> {
 
     /// `machine` is the one that would be remediated.
     fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
-        let control_plane = &self.observed.management.control_plane.control_plane;
-        let itself = || format!("KubeadmControlPlane/{}", control_plane.name());
+        let control_plane = &self.observed.control_plane;
+        let itself = || self.observed.object();
         let object = match blocker {
             Blocker::ClusterPaused
             | Blocker::InfrastructureNotReady
@@ -292,7 +291,7 @@ fn failing(
 }
 
 /// Whether the list of members is unknown: the member that is removed may be the one with the data.
-fn are_members_disputed(observed: &Observed) -> bool {
+fn are_members_disputed(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
     survey.is_some_and(|survey| Membership::of(survey).is_disputed())
 }

@@ -11,18 +11,17 @@ use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use crate::{
-    checks::{
-        example::{failure, forbidden, observed},
-        finding::CheckOutcome,
-    },
-    control_plane::example::{annotate, now, pause, record, use_external_etcd},
+    checks::finding::CheckOutcome,
     inspection::{Health, inspect},
-    plan::observed as facts,
     snapshot::{
-        EndpointCertificate, EtcdSurvey, Failure, Observed, Reading, Workload,
+        EndpointCertificate, EtcdMember, EtcdMembers, EtcdSurvey, Failure, HealthCheck, Reading, Snapshot,
+        Workload,
         etcd::{Alarms, Answer, Asked},
-        management::HealthCheck,
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
+    },
+    testing::{
+        objects::{annotate, now, pause, record, use_external_etcd},
+        snapshot::{failure, forbidden, observed},
     },
 };
 
@@ -302,7 +301,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     })
 }
 
-fn anything() -> impl Strategy<Value = Observed> {
+fn anything() -> impl Strategy<Value = Snapshot> {
     let health_check = (
         names(),
         vec(names(), 0..3),
@@ -338,20 +337,19 @@ fn anything() -> impl Strategy<Value = Observed> {
         |((object, machines, health_checks, unread, unowned), (workload, endpoint_certificate, etcd))| {
             let (conditions, flags, replicas, days, created) = object;
             let mut observed = observed();
-            observed.management.health_checks = health_checks;
-            observed.management.unread = unread;
-            observed.management.unowned = unowned;
+            observed.health_checks = health_checks;
+            observed.unread = unread;
+            observed.unowned = unowned;
             let [external, paused, initialized, ready, reads_members] = flags;
-            let facts = observed.facts();
-            facts.machines = machines;
-            facts.control_plane.spec.certificates_expiry_days = days;
-            facts.cluster_mut().status.infrastructure_provisioned = ready;
+            observed.machines = machines;
+            observed.control_plane.spec.certificates_expiry_days = days;
+            observed.cluster_mut().status.infrastructure_provisioned = ready;
             if external {
-                facts.etcd = facts::Etcd::External;
+                observed.etcd_members = EtcdMembers::External;
             } else if reads_members {
-                facts.etcd = facts::Etcd::Members(vec![facts::EtcdMember::default()]);
+                observed.etcd_members = EtcdMembers::Known(vec![EtcdMember::default()]);
             }
-            let control_plane = &mut facts.control_plane;
+            let control_plane = &mut observed.control_plane;
             control_plane.status.conditions = conditions;
             if external {
                 use_external_etcd(&mut control_plane.spec);
@@ -362,7 +360,7 @@ fn anything() -> impl Strategy<Value = Observed> {
             control_plane.status.initialized = initialized;
             control_plane.spec.replicas = replicas;
             control_plane.metadata.creation_timestamp = created.map(Time);
-            Observed {
+            Snapshot {
                 workload,
                 endpoint_certificate,
                 etcd,

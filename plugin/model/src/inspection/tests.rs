@@ -1,11 +1,7 @@
 use kcp_api::{ConditionStatus::False, metadata::Time};
 
 use crate::{
-    checks::{
-        example::{failure, observed},
-        finding::CheckOutcome,
-    },
-    control_plane::example::{condition, now, pause, set, use_external_etcd},
+    checks::finding::CheckOutcome,
     inspection::{
         Basis::{self, AllSources, Conditions},
         Health::{self, Blocked, Degraded, Healthy, Unknown},
@@ -13,16 +9,20 @@ use crate::{
     },
     plan::rollout_reason::Reason,
     quorum::Votes,
-    snapshot::{Observed, Reading},
+    snapshot::{Reading, Snapshot},
+    testing::{
+        objects::{condition, now, pause, set, use_external_etcd},
+        snapshot::{failure, observed},
+    },
 };
 
-fn leave_out(observed: &mut Observed) {
+fn leave_out(observed: &mut Snapshot) {
     observed.workload = Reading::Excluded { flag: "no NAME" };
     observed.etcd = Reading::Excluded { flag: "no NAME" };
-    observed.management.secrets = Reading::Excluded { flag: "no NAME" };
+    observed.secrets = Reading::Excluded { flag: "no NAME" };
 }
 
-type Case = (&'static str, fn(&mut Observed), Health, Basis);
+type Case = (&'static str, fn(&mut Snapshot), Health, Basis);
 
 #[test]
 fn the_verdict_and_what_it_rests_on() {
@@ -123,18 +123,18 @@ fn the_verdict_and_what_it_rests_on() {
 
 #[test]
 fn every_check_is_told_in_the_order_of_the_table() {
-    let told: Vec<_> = inspect(&observed(), now())
+    let reported: Vec<_> = inspect(&observed(), now())
         .checks
         .iter()
         .map(|checked| checked.id)
         .collect();
     let table: Vec<_> = crate::checks::all().map(|check| check.id).collect();
-    assert_eq!(told, table);
+    assert_eq!(reported, table);
 }
 
 #[test]
 fn votes_are_those_of_the_members() {
-    let votes = |change: fn(&mut Observed)| {
+    let votes = |change: fn(&mut Snapshot)| {
         let mut observed = observed();
         change(&mut observed);
         inspect(&observed, now()).votes
@@ -167,7 +167,7 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
         .collect();
     let version = Reason::Version {
         machine: "v1.33.0".to_owned(),
-        asked: "v1.34.1".to_owned(),
+        desired: "v1.34.1".to_owned(),
     };
     assert_eq!(reasons, [("m1", [version].as_slice()), ("m2", &[]), ("m3", &[])]);
 }
@@ -175,9 +175,9 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
 /// What real controllers go through in a rollout or while a control plane comes up is no alarm.
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
-    use crate::{checks::example::member, control_plane::example::minutes_ago};
+    use crate::testing::{objects::minutes_ago, snapshot::member};
 
-    type Step = (&'static str, fn(&mut Observed));
+    type Step = (&'static str, fn(&mut Snapshot));
     /// Steps of a Machine that joins, one after another.
     const STEPS: &[Step] = &[
         ("made", crate::checks::tests::starts),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::plan::difference::differences;
+use crate::merge_patch::differences;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
@@ -37,77 +37,81 @@ pub struct Change {
 }
 
 /// The longest prefix counts. For the fields of v1beta1 and v1beta2.
-const EFFECTS: &[(&str, Effect)] = &[
-    ("metadata.annotations", Effect::Controller),
-    ("metadata.labels", Effect::Nothing),
-    ("spec.kubeadmConfigSpec", Effect::Rollout),
+const EFFECTS: &[(Effect, &[&str])] = &[
     (
-        "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.timeoutForControlPlane",
+        Effect::Controller,
+        &[
+            "metadata.annotations",
+            "spec.remediation",
+            "spec.remediationStrategy",
+            "spec.rollout.strategy",
+            "spec.rolloutStrategy",
+        ],
+    ),
+    (
+        Effect::Nothing,
+        &[
+            "metadata.labels",
+            "spec.kubeadmConfigSpec.clusterConfiguration.clusterName",
+            "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint",
+            "spec.kubeadmConfigSpec.clusterConfiguration.kubernetesVersion",
+            "spec.kubeadmConfigSpec.clusterConfiguration.networking",
+            "spec.kubeadmConfigSpec.useExperimentalRetryJoin",
+        ],
+    ),
+    (
+        Effect::Rollout,
+        &[
+            "spec.kubeadmConfigSpec",
+            "spec.machineTemplate.infrastructureRef",
+            "spec.machineTemplate.spec.infrastructureRef",
+            "spec.rollout.after",
+            "spec.rollout.before",
+            "spec.rolloutAfter",
+            "spec.rolloutBefore",
+            "spec.version",
+        ],
+    ),
+    (
         Effect::NextMachine,
+        &[
+            "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.timeoutForControlPlane",
+            "spec.kubeadmConfigSpec.initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+            "spec.kubeadmConfigSpec.joinConfiguration.discovery",
+            "spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+            "spec.machineNaming",
+            "spec.machineNamingStrategy",
+        ],
     ),
     (
-        "spec.kubeadmConfigSpec.clusterConfiguration.clusterName",
-        Effect::Nothing,
-    ),
-    (
-        "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint",
-        Effect::Nothing,
-    ),
-    (
-        "spec.kubeadmConfigSpec.clusterConfiguration.dns",
         Effect::WorkloadCluster,
+        &["spec.kubeadmConfigSpec.clusterConfiguration.dns"],
     ),
     (
-        "spec.kubeadmConfigSpec.clusterConfiguration.kubernetesVersion",
-        Effect::Nothing,
+        Effect::FirstMachine,
+        &["spec.kubeadmConfigSpec.initConfiguration"],
     ),
     (
-        "spec.kubeadmConfigSpec.clusterConfiguration.networking",
-        Effect::Nothing,
+        Effect::InPlace,
+        &[
+            "spec.machineTemplate.metadata",
+            "spec.machineTemplate.nodeDeletionTimeout",
+            "spec.machineTemplate.nodeDrainTimeout",
+            "spec.machineTemplate.nodeVolumeDetachTimeout",
+            "spec.machineTemplate.readinessGates",
+            "spec.machineTemplate.spec.deletion",
+            "spec.machineTemplate.spec.readinessGates",
+            "spec.machineTemplate.spec.taints",
+            "spec.machineTemplate.taints",
+        ],
     ),
-    ("spec.kubeadmConfigSpec.initConfiguration", Effect::FirstMachine),
-    (
-        "spec.kubeadmConfigSpec.initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
-        Effect::NextMachine,
-    ),
-    (
-        "spec.kubeadmConfigSpec.joinConfiguration.discovery",
-        Effect::NextMachine,
-    ),
-    (
-        "spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
-        Effect::NextMachine,
-    ),
-    ("spec.kubeadmConfigSpec.useExperimentalRetryJoin", Effect::Nothing),
-    ("spec.machineNaming", Effect::NextMachine),
-    ("spec.machineNamingStrategy", Effect::NextMachine),
-    ("spec.machineTemplate.infrastructureRef", Effect::Rollout),
-    ("spec.machineTemplate.metadata", Effect::InPlace),
-    ("spec.machineTemplate.nodeDeletionTimeout", Effect::InPlace),
-    ("spec.machineTemplate.nodeDrainTimeout", Effect::InPlace),
-    ("spec.machineTemplate.nodeVolumeDetachTimeout", Effect::InPlace),
-    ("spec.machineTemplate.readinessGates", Effect::InPlace),
-    ("spec.machineTemplate.spec.deletion", Effect::InPlace),
-    ("spec.machineTemplate.spec.infrastructureRef", Effect::Rollout),
-    ("spec.machineTemplate.spec.readinessGates", Effect::InPlace),
-    ("spec.machineTemplate.spec.taints", Effect::InPlace),
-    ("spec.machineTemplate.taints", Effect::InPlace),
-    ("spec.remediation", Effect::Controller),
-    ("spec.remediationStrategy", Effect::Controller),
-    ("spec.replicas", Effect::Scale),
-    ("spec.rollout.after", Effect::Rollout),
-    ("spec.rollout.before", Effect::Rollout),
-    ("spec.rollout.strategy", Effect::Controller),
-    ("spec.rolloutAfter", Effect::Rollout),
-    ("spec.rolloutBefore", Effect::Rollout),
-    ("spec.rolloutStrategy", Effect::Controller),
-    ("spec.version", Effect::Rollout),
+    (Effect::Scale, &["spec.replicas"]),
 ];
 
 /// The changed fields of a control plane, in one API version. The fields of the template's reference have an effect only
 /// if it names another template.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
-    differences(&told(old), &told(new))
+    differences(&written_fields(old), &written_fields(new))
         .into_iter()
         .map(|field| Change {
             effect: match effect(&field) {
@@ -120,7 +124,7 @@ pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
 }
 
 /// The parts of an object that users write.
-fn told(object: &Value) -> Value {
+fn written_fields(object: &Value) -> Value {
     let metadata = |key: &str| object.pointer(&format!("/metadata/{key}")).cloned();
     serde_json::json!({
         "metadata": {"annotations": metadata("annotations"), "labels": metadata("labels")},
@@ -133,15 +137,20 @@ fn effect(field: &str) -> Effect {
         let rest = field.strip_prefix(prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    let known = EFFECTS.iter().filter(|(prefix, _)| is_within(prefix));
-    known
-        .max_by_key(|(prefix, _)| prefix.len())
-        .map_or(Effect::Unknown, |(_, effect)| *effect)
+    let prefixes = EFFECTS
+        .iter()
+        .flat_map(|(effect, prefixes)| prefixes.iter().map(move |prefix| (*effect, *prefix)));
+    prefixes
+        .filter(|(_, prefix)| is_within(prefix))
+        .max_by_key(|(_, prefix)| prefix.len())
+        .map_or(Effect::Unknown, |(effect, _)| effect)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use std::collections::BTreeSet;
 
     use super::{Change, EFFECTS, Effect, changes};
 
@@ -171,7 +180,10 @@ mod tests {
 
     #[test]
     fn the_table_is_in_order() {
-        assert!(EFFECTS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        let prefixes = || EFFECTS.iter().flat_map(|(_, prefixes)| *prefixes);
+        let unique: BTreeSet<_> = prefixes().collect();
+        assert_eq!(unique.len(), prefixes().count());
+        assert!(EFFECTS.iter().all(|(_, prefixes)| prefixes.is_sorted()));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use kcp_api::KubeadmConfigSpec;
 use serde_json::{Map, Value, json};
 
-use crate::plan::difference::differences;
+use crate::merge_patch::differences;
 
 /// Fields that are empty and yet say something: no taints, as against kubeadm's own.
 const MEANT_EMPTY: &[&str] = &["taints"];
@@ -41,30 +41,30 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// What a joining Machine has of the first Machine's configuration.
 const SHARED: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
 
-/// The paths at which a Machine's configuration is not what `asked` makes of it; none when the two are of different API
+/// The paths at which a Machine's configuration is not what `desired` makes of it; none when the two are of different API
 /// versions and cannot be compared.
 pub fn outdated_paths(
     machine: &KubeadmConfigSpec,
-    asked: &KubeadmConfigSpec,
+    desired: &KubeadmConfigSpec,
     version: &str,
 ) -> Option<Vec<String>> {
-    if machine.version != asked.version {
+    if machine.version != desired.version {
         return None;
     }
     let is_first = is_first(&machine.fields);
     let as_joining = compared(
-        joining(&machine.fields, &asked.fields, is_first),
-        joining_of(asked, version),
+        joining(&machine.fields, &desired.fields, is_first),
+        joining_of(desired, version),
     );
     // The first Machine may also be what the control plane asks of a first Machine.
     if as_joining.is_empty() || !is_first {
         return Some(as_joining);
     }
-    Some(compared(machine.fields.clone(), first_of(asked, version)))
+    Some(compared(machine.fields.clone(), first_of(desired, version)))
 }
 
-fn compared(mut machine: Value, mut asked: Value) -> Vec<String> {
-    for document in [&mut machine, &mut asked] {
+fn compared(mut machine: Value, mut desired: Value) -> Vec<String> {
+    for document in [&mut machine, &mut desired] {
         for pointer in NOT_COMPARED {
             remove(document, pointer);
         }
@@ -75,7 +75,7 @@ fn compared(mut machine: Value, mut asked: Value) -> Vec<String> {
         }
         prune(document);
     }
-    differences(&machine, &asked)
+    differences(&machine, &desired)
 }
 
 /// A Machine joins when its configuration says so, or, as of Cluster API v1.11, has arguments for the kubelet.
@@ -93,7 +93,7 @@ fn is_first(fields: &Value) -> bool {
 }
 
 /// A Machine's configuration as that of one that joins.
-fn joining(machine: &Value, asked: &Value, is_first: bool) -> Value {
+fn joining(machine: &Value, desired: &Value, is_first: bool) -> Value {
     let mut fields = object(machine);
     if is_first {
         let mut join = object(fields.get("joinConfiguration").unwrap_or(&Value::Null));
@@ -104,7 +104,7 @@ fn joining(machine: &Value, asked: &Value, is_first: bool) -> Value {
         }
         let endpoint = init.get("localAPIEndpoint").cloned().unwrap_or_default();
         join.insert("controlPlane".to_owned(), json!({"localAPIEndpoint": endpoint}));
-        let authority = asked
+        let authority = desired
             .pointer("/joinConfiguration/caCertPath")
             .cloned()
             .unwrap_or_default();
@@ -114,21 +114,21 @@ fn joining(machine: &Value, asked: &Value, is_first: bool) -> Value {
     Value::Object(fields)
 }
 
-fn joining_of(asked: &KubeadmConfigSpec, version: &str) -> Value {
-    let mut fields = with_feature_gates(&asked.fields, version);
+fn joining_of(desired: &KubeadmConfigSpec, version: &str) -> Value {
+    let mut fields = with_feature_gates(&desired.fields, version);
     fields.remove("initConfiguration");
     Value::Object(fields)
 }
 
-fn first_of(asked: &KubeadmConfigSpec, version: &str) -> Value {
-    let mut fields = with_feature_gates(&asked.fields, version);
+fn first_of(desired: &KubeadmConfigSpec, version: &str) -> Value {
+    let mut fields = with_feature_gates(&desired.fields, version);
     fields.remove("joinConfiguration");
     Value::Object(fields)
 }
 
 /// `ControlPlaneKubeletLocalMode` is set by Cluster API for Kubernetes 1.31 to 1.35, where nothing else is said.
-fn with_feature_gates(asked: &Value, version: &str) -> Map<String, Value> {
-    let mut fields = object(asked);
+fn with_feature_gates(desired: &Value, version: &str) -> Map<String, Value> {
+    let mut fields = object(desired);
     let minor = version
         .trim_start_matches('v')
         .split('.')
@@ -187,7 +187,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{KubeadmConfigSpec, outdated_paths};
-    use crate::plan::example::config;
+    use crate::testing::plan::config;
 
     const GATES: &str = r#"{"ControlPlaneKubeletLocalMode": true}"#;
 
@@ -195,15 +195,15 @@ mod tests {
         serde_json::from_str(GATES).expect("JSON")
     }
 
-    fn paths(machine: Value, asked: Value) -> Vec<String> {
-        outdated_paths(&config(machine), &config(asked), "v1.36.0").expect("the same version")
+    fn paths(machine: Value, desired: Value) -> Vec<String> {
+        outdated_paths(&config(machine), &config(desired), "v1.36.0").expect("the same version")
     }
 
     /// What the machine has, and what is asked for; both joining.
     #[test]
     fn a_machine_that_joined_is_compared_with_what_is_asked_of_one_that_joins() {
         let join = |registration: Value| json!({"controlPlane": {}, "nodeRegistration": registration});
-        for (name, machine, asked, expected) in [
+        for (name, machine, desired, expected) in [
             (
                 "same",
                 json!({"joinConfiguration": join(json!({"name": "n"}))}),
@@ -290,7 +290,7 @@ mod tests {
                 vec![],
             ),
         ] {
-            assert_eq!(paths(machine, asked), expected, "{name}");
+            assert_eq!(paths(machine, desired), expected, "{name}");
         }
     }
 
@@ -298,7 +298,7 @@ mod tests {
     fn the_first_machine_may_be_as_either_is_asked() {
         let registration = json!({"name": "n"});
         let first = json!({"initConfiguration": {"nodeRegistration": registration, "localAPIEndpoint": {"bindPort": 1}}});
-        for (name, asked, expected) in [
+        for (name, desired, expected) in [
             // As one that joins: caCertPath is of joining alone.
             (
                 "as_joining",
@@ -318,7 +318,7 @@ mod tests {
                 vec!["initConfiguration.localAPIEndpoint.bindPort"],
             ),
         ] {
-            assert_eq!(paths(first.clone(), asked), expected, "{name}");
+            assert_eq!(paths(first.clone(), desired), expected, "{name}");
         }
     }
 

@@ -1,26 +1,277 @@
-//! What Cluster API's controller will do to a control plane, step by step, and what blocks the first step.
+//! What Cluster API's controller will do to a control plane, step by step, what blocks the first step, and which Machines
+//! are replaced.
 //!
 //! The decisions are those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`), without
 //! in-place updates of Machines, which are behind a feature gate there.
+//!
+//! - [`options`], [`effect`]: the desired change, and what each changed field does
+//! - [`rollout_reason`], [`kubeadm_config`]: which Machines are outdated
+//! - [`state`], [`step`], [`simulate`]: the controller, step by step; [`selection`] and [`remediation`] are its choices
+//! - [`blockers`], [`messages`]: what blocks the first step, and the plan in words
 
-pub mod ask;
-pub mod course;
-pub mod deletion_order;
-pub mod difference;
+pub mod blockers;
 pub mod effect;
-pub mod failure_domain;
 pub mod kubeadm_config;
-pub mod observed;
-pub mod outlook;
-pub mod preflight;
+pub mod messages;
+pub mod options;
 pub mod remediation;
-pub mod risk;
 pub mod rollout_reason;
+pub mod selection;
+pub mod simulate;
 pub mod state;
 pub mod step;
-pub mod wording;
 
-#[cfg(any(test, feature = "testing"))]
-pub mod example;
 #[cfg(test)]
 mod properties;
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_api::{KubeadmControlPlaneSpec, Object as _};
+
+use crate::{
+    blocker::Blocker,
+    plan::{
+        effect::Change,
+        remediation::Terms,
+        rollout_reason::{Verdict, verdicts},
+        simulate::{Step, risk, simulate},
+        state::State,
+        step::{Context, NoPlan},
+    },
+    quorum::Votes,
+    snapshot::{EtcdMembers, Snapshot},
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    pub spec: KubeadmControlPlaneSpec,
+    /// Fields that change; empty for a plan of the pending changes.
+    pub changes: Vec<Change>,
+    /// Why the admission rules deny it, a line each.
+    pub denials: Vec<String>,
+}
+
+impl Desired {
+    /// The current spec.
+    pub fn current(observed: &Snapshot) -> Self {
+        Self {
+            spec: observed.control_plane.spec.clone(),
+            changes: Vec::new(),
+            denials: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub namespace: String,
+    pub name: String,
+    pub replicas: usize,
+    pub current: KubeadmControlPlaneSpec,
+    pub desired: Desired,
+    /// For each Machine, by name: whether it is outdated.
+    pub verdicts: Vec<Verdict>,
+    /// A rollout that is scheduled for this time.
+    pub rollout_to_come: Option<Timestamp>,
+    pub remediation: Option<remediation::NextRemediation>,
+    pub blockers: Vec<Blocker>,
+    /// The votes after the first Machine is created or deleted, if that could cost etcd its quorum and the controller would
+    /// not wait.
+    pub at_risk: Option<Votes>,
+    /// Whether the etcd members are assumed from the Machines.
+    pub members_unread: bool,
+    pub steps: Result<Vec<Step>, NoPlan>,
+}
+
+/// Consecutive steps during which etcd cannot lose a member, counted from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub first: usize,
+    pub last: usize,
+}
+
+/// As the controller would decide a moment after `now`.
+pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
+    // A rollout begins after the time that it is asked for.
+    let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
+    let verdicts = verdicts(observed, &desired.spec, judged_at);
+    let state = State::of(observed, &verdicts);
+    let terms = Terms::of(observed, &desired.spec, now);
+    let remediation = remediation::next_remediation(&state, terms);
+    let steps = if observed.control_plane.deletion_timestamp().is_some() {
+        Err(NoPlan::BeingDeleted)
+    } else if !desired.denials.is_empty() {
+        Err(NoPlan::Refused {
+            why: desired.denials.clone(),
+        })
+    } else {
+        simulate(
+            state.clone(),
+            Context {
+                spec: &desired.spec,
+                declared: &observed.failure_domains(),
+                terms,
+            },
+        )
+    };
+    let blockers = match &steps {
+        Ok(steps) => blockers::blockers(observed, &desired.spec, steps),
+        Err(_) => Vec::new(),
+    };
+    let at_risk = steps.as_ref().ok().and_then(|steps| risk(&state, steps));
+    Plan {
+        namespace: observed.control_plane.namespace().to_owned(),
+        name: observed.control_plane.name().to_owned(),
+        replicas: observed.machines.len(),
+        current: observed.control_plane.spec.clone(),
+        desired: desired.clone(),
+        rollout_to_come: desired.spec.rollout_after.filter(|after| *after >= judged_at),
+        verdicts,
+        remediation,
+        blockers,
+        at_risk,
+        members_unread: observed.etcd_members == EtcdMembers::Unread,
+        steps,
+    }
+}
+
+impl Plan {
+    pub fn steps(&self) -> &[Step] {
+        self.steps.as_deref().unwrap_or_default()
+    }
+
+    pub fn rolls_out(&self) -> bool {
+        self.verdicts.iter().any(Verdict::is_outdated)
+    }
+
+    pub fn fragile_stretches(&self) -> Vec<Stretch> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (number, step) in (1..).zip(self.steps()) {
+            if step.votes.is_none_or(|votes| votes.may_fail_meanwhile() > 0) {
+                continue;
+            }
+            match stretches.last_mut() {
+                Some(stretch) if stretch.last + 1 == number => stretch.last = number,
+                _ => stretches.push(Stretch {
+                    first: number,
+                    last: number,
+                }),
+            }
+        }
+        stretches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_api::metadata::Time;
+
+    use super::{Desired, KubeadmControlPlaneSpec, NoPlan, Plan, Stretch, plan};
+    use crate::{
+        plan::step::Action,
+        snapshot::Snapshot,
+        testing::{
+            objects::{minutes_ago, now},
+            plan::{machine, observed, restarted, spec, with_replicas, with_version},
+        },
+    };
+
+    pub(crate) fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Plan {
+        plan(
+            observed,
+            &Desired {
+                spec,
+                changes: vec![],
+                denials: vec![],
+            },
+            now(),
+        )
+    }
+
+    fn names(plan: &Plan, action: Action) -> Vec<String> {
+        let steps = plan.steps().iter().filter(|step| step.action == action);
+        steps.map(|step| step.names.join("|")).collect()
+    }
+
+    #[test]
+    fn each_change_comes_to_its_own_steps() {
+        let any = || vec!["m1|m2|m3".to_owned(); 3];
+        for (name, desired, deleted) in [
+            ("nothing", spec(), vec![]),
+            ("version", with_version(spec(), "v1.34.2"), any()),
+            ("restart", restarted(spec(), now()), any()),
+            (
+                "scale_down",
+                with_replicas(spec(), 1),
+                vec!["m1|m2|m3".to_owned(); 2],
+            ),
+            (
+                "rollout_to_come",
+                KubeadmControlPlaneSpec {
+                    rollout_after: Some(minutes_ago(-60)),
+                    ..spec()
+                },
+                vec![],
+            ),
+        ] {
+            let plan = of(&observed(), desired);
+            assert_eq!(names(&plan, Action::Delete), deleted, "{name}");
+        }
+        let to_come = of(
+            &observed(),
+            KubeadmControlPlaneSpec {
+                rollout_after: Some(minutes_ago(-60)),
+                ..spec()
+            },
+        );
+        assert_eq!(to_come.rollout_to_come, Some(minutes_ago(-60)));
+        assert_eq!(of(&observed(), restarted(spec(), now())).rollout_to_come, None);
+    }
+
+    #[test]
+    fn what_is_pending_is_planned_without_a_change() {
+        let mut observed = observed();
+        observed.machines.pop();
+        let mut outdated = machine("m3", "c", 1);
+        outdated.spec.version = Some("v1.33.0".to_owned());
+        observed.machines.push(outdated);
+        let plan = of(&observed, spec());
+        assert!(plan.rolls_out());
+        assert_eq!(names(&plan, Action::Delete), ["m3"]);
+    }
+
+    #[test]
+    fn from_one_member_none_may_fail_until_the_third_is_there() {
+        let mut observed = observed();
+        observed.machines.truncate(1);
+        let stretches = of(&observed, spec()).fragile_stretches();
+        assert_eq!(stretches, [Stretch { first: 1, last: 2 }]);
+
+        let mut observed = crate::testing::plan::observed();
+        observed.machines[0].spec.version = Some("v1.33.0".to_owned());
+        observed.machines[1].spec.version = Some("v1.33.0".to_owned());
+        let stretches = of(&observed, spec()).fragile_stretches();
+        assert_eq!(
+            stretches,
+            [Stretch { first: 1, last: 1 }, Stretch { first: 3, last: 3 }]
+        );
+    }
+
+    #[test]
+    fn a_control_plane_that_is_being_deleted_has_no_plan() {
+        let mut observed = observed();
+        observed.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        assert_eq!(of(&observed, spec()).steps, Err(NoPlan::BeingDeleted));
+    }
+
+    #[test]
+    fn what_the_rules_refuse_has_no_plan() {
+        let why = vec!["spec.replicas: 4 is even (replicas-even)".to_owned()];
+        let desired = Desired {
+            spec: with_replicas(spec(), 4),
+            changes: vec![],
+            denials: why.clone(),
+        };
+        let plan = plan(&observed(), &desired, now());
+        assert_eq!(plan.steps, Err(NoPlan::Refused { why }));
+    }
+}

@@ -4,15 +4,17 @@ use kcp_api::KubeadmControlPlaneSpec;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    control_plane::example::now,
     plan::{
-        course::{Choice, Step, course},
-        example::{declared, spec, state, with_replicas},
         remediation::Terms,
+        simulate::{Choice, Step, simulate},
         state::State,
-        step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
+        step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
     quorum::{Change, Member},
+    testing::{
+        objects::now,
+        plan::{declared, spec, state, with_replicas},
+    },
 };
 
 /// A control plane with anything wrong, and what is asked of it.
@@ -25,8 +27,8 @@ struct Start {
 }
 
 impl Start {
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
+    fn context(&self) -> Context<'_> {
+        Context {
             spec: &self.spec,
             declared: &self.declared,
             terms: Terms {
@@ -132,7 +134,7 @@ fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {
 
 /// What the controller does, one step after another: the state before each, and what came of it.
 struct Trace {
-    taken: Vec<(State, Outcome)>,
+    taken: Vec<(State, Transition)>,
     end: State,
 }
 
@@ -142,19 +144,19 @@ fn follow(start: &Start, dice: &[usize]) -> Trace {
     let mut dice = dice.iter().cycle();
     let mut taken = Vec::new();
     loop {
-        let outcomes = step::next(&state, start.surroundings()).expect("the plan goes on");
+        let transitions = step::next(&state, start.context()).expect("the plan goes on");
         let roll = dice.next().copied().unwrap_or_default();
-        let Some(outcome) = outcomes.get(roll % outcomes.len().max(1)) else {
+        let Some(transition) = transitions.get(roll % transitions.len().max(1)) else {
             return Trace { taken, end: state };
         };
-        taken.push((state, outcome.clone()));
-        state = outcome.state.clone();
+        taken.push((state, transition.clone()));
+        state = transition.state.clone();
     }
 }
 
 /// The steps that are told, and what then came about; none where there is no plan.
 fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
-    let steps = course(start.state.clone(), start.surroundings()).ok()?;
+    let steps = simulate(start.state.clone(), start.context()).ok()?;
     Some((steps, follow(start, dice)))
 }
 
@@ -177,31 +179,31 @@ proptest! {
     #[test]
     fn no_plan_passes_through_a_state_without_quorum(start in starts(), dice in dice()) {
         let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
-        for (state, outcome) in &trace.taken {
+        for (state, transition) in &trace.taken {
             // A control plane that has never come up has nothing to lose.
-            if outcome.purpose == Purpose::Remediate && !start.initialized {
+            if transition.purpose == Purpose::Remediate && !start.initialized {
                 continue;
             }
             let is_first = state.members.as_ref().is_some_and(Vec::is_empty);
-            let votes = [outcome.meanwhile, outcome.state.votes(Change::Unchanged)];
+            let votes = [transition.meanwhile, transition.state.votes(Change::Unchanged)];
             for votes in votes.into_iter().flatten() {
-                prop_assert!(votes.has_quorum() || is_first, "{:?}: {:?}", outcome, votes);
+                prop_assert!(votes.has_quorum() || is_first, "{:?}: {:?}", transition, votes);
             }
             // What no node is known of takes no member with it.
             let takes_member =
                 |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
-            let is_safe = outcome.meanwhile.is_none_or(crate::quorum::Votes::is_safe);
-            if outcome.action != Action::Wait {
-                prop_assert!(is_safe || !outcome.names.iter().any(takes_member));
+            let is_safe = transition.meanwhile.is_none_or(crate::quorum::Votes::is_safe);
+            if transition.action != Action::Wait {
+                prop_assert!(is_safe || !transition.names.iter().any(takes_member));
             }
         }
     }
 
     #[test]
     fn without_quorum_there_is_the_reason_and_no_step(start in starts()) {
-        let course = course(start.state.clone(), start.surroundings());
-        let is_lost = matches!(course, Err(NoPlan::QuorumLost { .. }));
-        prop_assert_eq!(is_lost, began_without_quorum(&start.state), "{:?}", course);
+        let steps = simulate(start.state.clone(), start.context());
+        let is_lost = matches!(steps, Err(NoPlan::QuorumLost { .. }));
+        prop_assert_eq!(is_lost, began_without_quorum(&start.state), "{:?}", steps);
     }
 
     #[test]
@@ -218,12 +220,12 @@ proptest! {
         let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
         let desired = start.spec.size();
         let surge = start.spec.max_surge;
-        for (_, outcome) in &trace.taken {
-            let there = outcome.state.replicas.len();
-            match (outcome.action, outcome.purpose) {
-                (Action::Create, _) => prop_assert!(there <= desired + surge, "{:?}", outcome),
+        for (_, transition) in &trace.taken {
+            let there = transition.state.replicas.len();
+            match (transition.action, transition.purpose) {
+                (Action::Create, _) => prop_assert!(there <= desired + surge, "{:?}", transition),
                 (Action::Delete, Purpose::Rollout | Purpose::ScaleDown) => {
-                    prop_assert!(there + 1 >= desired + surge, "{:?}", outcome);
+                    prop_assert!(there + 1 >= desired + surge, "{:?}", transition);
                 }
                 _ => {}
             }
@@ -234,21 +236,21 @@ proptest! {
     fn what_is_told_of_the_steps_comes_about(start in starts(), dice in dice()) {
         let Some((steps, trace)) = planned(&start, &dice) else { return Ok(()) };
         // It holds until the steps may differ.
-        let told = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
-        prop_assert!(trace.taken.len() >= told);
-        prop_assert!(told < steps.len() || trace.taken.len() == told);
-        for (step, (_, outcome)) in steps.iter().take(told).zip(&trace.taken) {
-            prop_assert_eq!((outcome.action, outcome.purpose), (step.action, step.purpose));
-            prop_assert!(outcome.names.iter().all(|name| step.names.contains(name)));
-            prop_assert!(step.failure_domains.contains(&outcome.failure_domain));
-            prop_assert_eq!(outcome.state.replicas.len(), step.replicas);
-            prop_assert!(step.choice != Choice::None || outcome.names == step.names);
+        let reported = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
+        prop_assert!(trace.taken.len() >= reported);
+        prop_assert!(reported < steps.len() || trace.taken.len() == reported);
+        for (step, (_, transition)) in steps.iter().take(reported).zip(&trace.taken) {
+            prop_assert_eq!((transition.action, transition.purpose), (step.action, step.purpose));
+            prop_assert!(transition.names.iter().all(|name| step.names.contains(name)));
+            prop_assert!(step.failure_domains.contains(&transition.failure_domain));
+            prop_assert_eq!(transition.state.replicas.len(), step.replicas);
+            prop_assert!(step.choice != Choice::None || transition.names == step.names);
         }
     }
 
     #[test]
     fn there_is_no_plan_only_for_a_reason(start in starts()) {
-        match course(start.state.clone(), start.surroundings()) {
+        match simulate(start.state.clone(), start.context()) {
             Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
             Err(NoPlan::LastMachine { .. }) => {
                 let all_go = start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting);

@@ -4,19 +4,21 @@
 //! preflight checks.
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::control_plane::RemediationLimits;
+use kcp_api::{KubeadmControlPlaneSpec, control_plane::RemediationLimits};
 use serde::Serialize;
 
-use crate::blocker::Blocker;
 use crate::{
-    plan::state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
+    blocker::Blocker,
+    plan::state::{HealthCheck, LABELS, Replica, State, component_conditions},
     quorum::Change,
+    snapshot::Snapshot,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Outlook"))]
 #[serde(rename_all = "camelCase")]
-pub struct Outlook {
+pub struct NextRemediation {
     pub machine: String,
     /// None if it is replaced now.
     #[serde(rename = "keptBy")]
@@ -33,14 +35,25 @@ pub struct Terms<'t> {
     pub now: Timestamp,
 }
 
+impl<'t> Terms<'t> {
+    pub fn of(observed: &'t Snapshot, spec: &'t KubeadmControlPlaneSpec, now: Timestamp) -> Self {
+        Self {
+            limits: &spec.remediation,
+            initialized: observed.control_plane.status.initialized,
+            topology_version: observed.topology_version(spec),
+            now,
+        }
+    }
+}
+
 /// None if no Machine is to be replaced.
-pub fn outlook(state: &State, terms: Terms<'_>) -> Option<Outlook> {
+pub fn next_remediation(state: &State, terms: Terms<'_>) -> Option<NextRemediation> {
     let waiting = state
         .replicas
         .iter()
         .filter(|replica| replica.awaits_remediation());
     let first = waiting.min_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.age_order(b)))?;
-    Some(Outlook {
+    Some(NextRemediation {
         machine: first.name.clone(),
         blocked_by: blocker(state, first, terms),
     })
@@ -48,10 +61,7 @@ pub fn outlook(state: &State, terms: Terms<'_>) -> Option<Outlook> {
 
 /// The most broken first: marked, without a node, then by the conditions that do not hold.
 fn order(replica: &Replica) -> impl Ord {
-    let conditions = COMPONENT_CONDITIONS
-        .iter()
-        .map(|(condition, _)| *condition)
-        .chain([LABELS]);
+    let conditions = component_conditions(true).chain([LABELS]);
     let sound: Vec<bool> = conditions
         .map(|condition| !replica.has_fault(condition))
         .collect();
@@ -137,19 +147,21 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
 mod tests {
     use kcp_api::Remediation;
 
-    use super::{Blocker, Outlook, RemediationLimits, State, Terms, outlook};
+    use super::{Blocker, NextRemediation, RemediationLimits, State, Terms, next_remediation};
     use crate::{
-        control_plane::example::{minutes_ago, now},
-        plan::example::{replicas, state},
         quorum::Votes,
+        testing::{
+            objects::{minutes_ago, now},
+            plan::{replicas, state},
+        },
     };
 
-    fn look(state: &State) -> Option<Outlook> {
+    fn look(state: &State) -> Option<NextRemediation> {
         look_under(state, &RemediationLimits::default())
     }
 
-    fn look_under(state: &State, limits: &RemediationLimits) -> Option<Outlook> {
-        outlook(
+    fn look_under(state: &State, limits: &RemediationLimits) -> Option<NextRemediation> {
+        next_remediation(
             state,
             Terms {
                 limits,
@@ -174,8 +186,8 @@ mod tests {
             ("m1r m2rf m3", Some("m2")),
             ("m1r m2r m3", Some("m1")),
         ] {
-            let outlook = look(&state(machines)).map(|outlook| outlook.machine);
-            assert_eq!(outlook.as_deref(), first, "{machines}");
+            let next = look(&state(machines)).map(|next| next.machine);
+            assert_eq!(next.as_deref(), first, "{machines}");
         }
     }
 
@@ -239,10 +251,13 @@ mod tests {
             now: now(),
         };
         let only = state("m1pr");
-        assert_eq!(outlook(&only, terms).expect("one waits").blocked_by, None);
+        assert_eq!(
+            next_remediation(&only, terms).expect("one waits").blocked_by,
+            None
+        );
         terms.topology_version = Some("v1.35.0");
         assert_eq!(
-            outlook(&only, terms).expect("one waits").blocked_by,
+            next_remediation(&only, terms).expect("one waits").blocked_by,
             Some(Blocker::TopologyVersion {
                 version: "v1.35.0".to_owned()
             })
@@ -298,9 +313,9 @@ mod tests {
                     retry_count: retries,
                 });
             }
-            let outlook = look_under(&state, &limits).expect("one waits");
+            let next = look_under(&state, &limits).expect("one waits");
             assert_eq!(
-                outlook.blocked_by, blocked_by,
+                next.blocked_by, blocked_by,
                 "{minutes:?} minutes, {retries} retries"
             );
         }

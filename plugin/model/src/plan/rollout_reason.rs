@@ -10,7 +10,7 @@ use kcp_api::{
 };
 use serde::Serialize;
 
-use crate::plan::kubeadm_config::outdated_paths;
+use crate::{plan::kubeadm_config::outdated_paths, snapshot::Snapshot};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -21,6 +21,12 @@ pub struct Verdict {
     pub gaps: Vec<Gap>,
     /// Paths of its configuration because of which Cluster API v1.14 would replace it; the running controller does not.
     pub after_provider_update: Vec<String>,
+}
+
+impl Verdict {
+    pub const fn is_outdated(&self) -> bool {
+        !self.reasons.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,7 +43,8 @@ pub enum Reason {
     },
     Version {
         machine: String,
-        asked: String,
+        #[serde(rename = "asked")]
+        desired: String,
     },
     Config {
         fields: Vec<String>,
@@ -47,7 +54,8 @@ pub enum Reason {
         /// `Kind.group/name`
         machine: String,
         /// `Kind.group/name`
-        asked: String,
+        #[serde(rename = "asked")]
+        desired: String,
     },
     /// The controller reports it, for a reason that this comparison does not find.
     Reported {
@@ -71,39 +79,51 @@ pub enum Gap {
     ExpiryUnknown,
 }
 
-/// What a Machine is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Standard<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
-    /// The desired spec.
-    pub asked: &'s KubeadmControlPlaneSpec,
+    pub desired: &'s KubeadmControlPlaneSpec,
     /// Whether the controller has processed the current spec.
     pub is_observed: bool,
     pub now: Timestamp,
 }
 
+/// Whether each Machine is outdated, by name.
+pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
+    let standard = Standard {
+        current: &observed.control_plane.spec,
+        desired,
+        is_observed: observed.control_plane.is_observed(),
+        now,
+    };
+    let machines = observed.machines.iter();
+    let mut verdicts: Vec<Verdict> = machines.map(|machine| judge(machine, standard)).collect();
+    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
+    verdicts
+}
+
 pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
     let Standard {
         current,
-        asked,
+        desired,
         is_observed,
         now,
     } = standard;
     let mut gaps = Vec::new();
-    let mut reasons = timed(machine, asked, now, &mut gaps);
+    let mut reasons = timed(machine, desired, now, &mut gaps);
     if let Some(version) = machine
         .spec
         .version
         .as_ref()
-        .filter(|version| *version != asked.version())
+        .filter(|version| *version != desired.version())
     {
         reasons.push(Reason::Version {
             machine: version.clone(),
-            asked: asked.version().to_owned(),
+            desired: desired.version().to_owned(),
         });
     }
-    let mut fields = config_fields(machine, asked, &mut gaps);
-    let infrastructure = infrastructure(machine, asked, &mut gaps);
+    let mut fields = config_fields(machine, desired, &mut gaps);
+    let infrastructure = infrastructure(machine, desired, &mut gaps);
 
     let reported = machine.condition("UpToDate").filter(|_| is_observed);
     let mut after_provider_update = Vec::new();
@@ -146,13 +166,13 @@ fn is_explained(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Times
 
 fn timed(
     machine: &Machine,
-    asked: &KubeadmControlPlaneSpec,
+    desired: &KubeadmControlPlaneSpec,
     now: Timestamp,
     gaps: &mut Vec<Gap>,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
     match (
-        asked.certificates_expiry_days,
+        desired.certificates_expiry_days,
         machine.status.certificates_expiry_date,
     ) {
         (Some(_), None) => gaps.push(Gap::ExpiryUnknown),
@@ -164,7 +184,7 @@ fn timed(
         }
         (None, _) => {}
     }
-    if let (Some(after), Some(created)) = (asked.rollout_after, machine.creation_timestamp())
+    if let (Some(after), Some(created)) = (desired.rollout_after, machine.creation_timestamp())
         && created < after
         && after < now
     {
@@ -173,12 +193,12 @@ fn timed(
     reasons
 }
 
-fn config_fields(machine: &Machine, asked: &KubeadmControlPlaneSpec, gaps: &mut Vec<Gap>) -> Vec<String> {
+fn config_fields(machine: &Machine, desired: &KubeadmControlPlaneSpec, gaps: &mut Vec<Gap>) -> Vec<String> {
     let gap = match &machine.bootstrap {
         Bootstrap::Unreferenced => Gap::ConfigUnreferenced,
         Bootstrap::Missing => Gap::ConfigMissing,
         Bootstrap::Config(config) => {
-            match outdated_paths(config, &asked.kubeadm_config_spec, asked.version()) {
+            match outdated_paths(config, &desired.kubeadm_config_spec, desired.version()) {
                 Some(fields) => return fields,
                 None => Gap::ConfigVersion,
             }
@@ -188,15 +208,19 @@ fn config_fields(machine: &Machine, asked: &KubeadmControlPlaneSpec, gaps: &mut 
     Vec::new()
 }
 
-fn infrastructure(machine: &Machine, asked: &KubeadmControlPlaneSpec, gaps: &mut Vec<Gap>) -> Option<Reason> {
+fn infrastructure(
+    machine: &Machine,
+    desired: &KubeadmControlPlaneSpec,
+    gaps: &mut Vec<Gap>,
+) -> Option<Reason> {
     let shown = |template: &Reference| format!("{}/{}", template.group_kind(), template.name);
     match &machine.infrastructure {
         Infrastructure::Missing => gaps.push(Gap::InfrastructureMissing),
         Infrastructure::Unannotated => gaps.push(Gap::TemplateUnknown),
-        Infrastructure::ClonedFrom(template) if *template != asked.infrastructure_ref => {
+        Infrastructure::ClonedFrom(template) if *template != desired.infrastructure_ref => {
             return Some(Reason::Infrastructure {
                 machine: shown(template),
-                asked: shown(&asked.infrastructure_ref),
+                desired: shown(&desired.infrastructure_ref),
             });
         }
         Infrastructure::ClonedFrom(_) => {}
@@ -209,9 +233,9 @@ impl Reason {
         match self {
             Self::Certificates { expire } => format!("certificates expire on {expire}"),
             Self::RolloutAfter { after } => format!("created before the rollout at {after}"),
-            Self::Version { machine, asked } => format!("version {machine}, desired {asked}"),
+            Self::Version { machine, desired } => format!("version {machine}, desired {desired}"),
             Self::Config { fields } => format!("configuration differs in {}", fields.join(", ")),
-            Self::Infrastructure { machine, asked } => format!("cloned from {machine}, desired {asked}"),
+            Self::Infrastructure { machine, desired } => format!("cloned from {machine}, desired {desired}"),
             Self::Reported { message } => format!("the controller reports: {message}"),
         }
     }
@@ -242,15 +266,15 @@ mod tests {
     use serde_json::json;
 
     use super::{Gap, Reason, Standard, Verdict, judge};
-    use crate::{
-        control_plane::example::{condition, minutes_ago, now, set},
-        plan::example::{config, machine, spec, template, with_replicas, with_version},
+    use crate::testing::{
+        objects::{condition, minutes_ago, now, set},
+        plan::{config, machine, spec, template, with_replicas, with_version},
     };
 
     type Alteration<'a> = &'a dyn Fn(&mut Machine);
 
     /// Judges a Machine of five hours that the controller says nothing of.
-    fn unreported(change: impl Fn(&mut Machine), asked: &KubeadmControlPlaneSpec) -> Verdict {
+    fn unreported(change: impl Fn(&mut Machine), desired: &KubeadmControlPlaneSpec) -> Verdict {
         let mut machine = machine("m1", "a", 5);
         machine.status.conditions.clear();
         change(&mut machine);
@@ -259,7 +283,7 @@ mod tests {
             &machine,
             Standard {
                 current: &current,
-                asked,
+                desired,
                 is_observed: true,
                 now: now(),
             },
@@ -300,7 +324,7 @@ mod tests {
                 with_version(spec(), "v1.35.0"),
                 &[Reason::Version {
                     machine: "v1.34.1".to_owned(),
-                    asked: "v1.35.0".to_owned(),
+                    desired: "v1.35.0".to_owned(),
                 }],
             ),
             (
@@ -309,7 +333,7 @@ mod tests {
                 spec(),
                 &[Reason::Infrastructure {
                     machine: format!("{}/t0", template("t0").group_kind()),
-                    asked: format!("{}/t1", template("t1").group_kind()),
+                    desired: format!("{}/t1", template("t1").group_kind()),
                 }],
             ),
             (
@@ -346,17 +370,17 @@ mod tests {
                 &[Reason::Certificates { expire: soon }],
             ),
         ];
-        for (name, change, asked, expected) in cases {
-            assert_eq!(unreported(change, asked).reasons, *expected, "{name}");
+        for (name, change, desired, expected) in cases {
+            assert_eq!(unreported(change, desired).reasons, *expected, "{name}");
         }
     }
 
     #[test]
     fn what_is_missing_is_taken_for_as_asked() {
         type Change = fn(&mut Machine);
-        let mut asked = other_config();
-        asked.infrastructure_ref = template("t2");
-        asked.certificates_expiry_days = Some(30);
+        let mut desired = other_config();
+        desired.infrastructure_ref = template("t2");
+        desired.certificates_expiry_days = Some(30);
         let known: Change = |machine| {
             machine.status.certificates_expiry_date =
                 Some(now() + jiff::SignedDuration::from_hours(24 * 300));
@@ -406,7 +430,7 @@ mod tests {
                     }
                     change(machine);
                 },
-                &asked,
+                &desired,
             );
             assert_eq!((verdict.reasons, verdict.gaps), (vec![], vec![gap.clone()]));
         }
@@ -418,13 +442,13 @@ mod tests {
         let field = || "joinConfiguration.nodeRegistration.name".to_owned();
         let judged = |machine: &Machine,
                       current: &KubeadmControlPlaneSpec,
-                      asked: &KubeadmControlPlaneSpec,
+                      desired: &KubeadmControlPlaneSpec,
                       is_observed| {
             judge(
                 machine,
                 Standard {
                     current,
-                    asked,
+                    desired,
                     is_observed,
                     now: now(),
                 },

@@ -5,15 +5,16 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Remediation};
 
-use crate::blocker::Blocker;
 use crate::{
-    plan::observed::{Etcd, Observed},
+    blocker::Blocker,
+    plan::rollout_reason::Verdict,
     quorum::{Change, Member, Votes},
+    snapshot::{EtcdMembers, Snapshot},
 };
 
 /// Conditions of a Machine that the controller checks, and whether they are about stacked etcd; in the order of
 /// remediation.
-pub const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
+const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER, true),
     ("EtcdPodHealthy", true),
     ("APIServerPodHealthy", false),
@@ -24,13 +25,11 @@ const ETCD_MEMBER: &str = "EtcdMemberHealthy";
 /// About the labels and taints that kubeadm sets on the node. Only decides which of two Machines is remediated first.
 pub const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// The part of a Machine that decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
 pub struct Replica {
     /// For a Machine that a step creates, a name of the plan.
     pub name: String,
-    /// Whether a step of the plan creates it.
     pub is_new: bool,
     /// None for a Machine that a step creates: it is the youngest.
     pub created: Option<Timestamp>,
@@ -43,7 +42,6 @@ pub struct Replica {
     /// that the others are healthy while their pods are.
     pub is_silent: bool,
     pub health: HealthCheck,
-    /// The remediation that created it.
     pub remediation_for: Option<Remediation>,
     /// Conditions that are not True, in the order of remediation.
     pub faults: Vec<Fault>,
@@ -51,13 +49,12 @@ pub struct Replica {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deletion {
-    Unasked,
+    Unmarked,
     /// Annotated as the first to be deleted.
     Marked,
     UnderWay(Timestamp),
 }
 
-/// The result of the health checks of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthCheck {
     /// Or there are none.
@@ -69,7 +66,6 @@ pub enum HealthCheck {
     AwaitsRemediationFirst,
 }
 
-/// A condition that is not True.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     pub condition: &'static str,
@@ -135,12 +131,10 @@ impl Replica {
 
     /// Whether its etcd member does not participate and no condition reports it.
     pub fn fails_unseen(&self) -> bool {
-        let of_etcd = COMPONENT_CONDITIONS.iter().filter(|(_, of_etcd)| *of_etcd);
-        let mut of_etcd = of_etcd.map(|(condition, _)| condition);
-        self.is_silent && !of_etcd.any(|condition| self.has_fault(condition))
+        let mut conditions = COMPONENT_CONDITIONS.iter();
+        self.is_silent && !conditions.any(|(condition, of_etcd)| *of_etcd && self.has_fault(condition))
     }
 
-    /// Sets the state of a healthy Machine.
     pub fn recover(&mut self) {
         self.node.get_or_insert_with(|| self.name.clone());
         self.faults.clear();
@@ -153,7 +147,7 @@ fn deletion(machine: &Machine) -> Deletion {
     match machine.deletion_timestamp() {
         Some(since) => Deletion::UnderWay(since),
         None if machine.is_deleted_first() => Deletion::Marked,
-        None => Deletion::Unasked,
+        None => Deletion::Unmarked,
     }
 }
 
@@ -166,20 +160,26 @@ fn health(machine: &Machine) -> HealthCheck {
     }
 }
 
-fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
-    let components = COMPONENT_CONDITIONS
-        .iter()
-        .filter(move |(_, of_etcd)| stacked || !of_etcd);
-    components.map(|(condition, _)| *condition).chain([LABELS])
+/// As [`COMPONENT_CONDITIONS`]; those about etcd only if it is stacked.
+pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
+    let conditions = COMPONENT_CONDITIONS.iter();
+    let conditions = conditions.filter(move |(_, of_etcd)| stacked || !of_etcd);
+    conditions.map(|(condition, _)| *condition)
 }
 
 impl State {
-    /// The state now. `is_outdated` tells by name which Machines a rollout replaces.
-    pub fn of(observed: &Observed, is_outdated: impl Fn(&str) -> bool) -> Self {
-        let stacked = observed.etcd != Etcd::External;
+    /// The state now. A rollout replaces the Machines whose verdict says so.
+    pub fn of(observed: &Snapshot, verdicts: &[Verdict]) -> Self {
+        let is_outdated = |name: &str| {
+            let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
+            outdated.any(|verdict| verdict.machine == name)
+        };
+        let stacked = observed.etcd_members != EtcdMembers::External;
         let is_silent = |machine: &Machine| {
             let node = machine.node();
-            node.is_some_and(|node| observed.etcd.silence(node).is_some() || observed.etcd.has_alarm(node))
+            node.is_some_and(|node| {
+                observed.etcd_members.fault(node).is_some() || observed.etcd_members.has_alarm(node)
+            })
         };
         let mut replicas: Vec<Replica> = observed
             .machines
@@ -196,7 +196,8 @@ impl State {
                 is_silent: is_silent(machine),
                 health: health(machine),
                 remediation_for: machine.remediation_for().clone(),
-                faults: conditions(stacked)
+                faults: component_conditions(stacked)
+                    .chain([LABELS])
                     .filter(|condition| !machine.is(condition))
                     .map(|condition| Fault {
                         condition,
@@ -217,7 +218,7 @@ impl State {
                     .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
             });
         Self {
-            members: members(&observed.etcd, &replicas),
+            members: members(&observed.etcd_members, &replicas),
             replicas,
             remediation_in_progress,
             made: 0,
@@ -227,19 +228,19 @@ impl State {
     /// The state by conditions alone, as the controller sees it: without members that do not respond, and without learners
     /// whose Machine's condition is True.
     pub fn by_conditions(&self) -> Self {
-        let mut told = self.clone();
-        for replica in &mut told.replicas {
+        let mut reported = self.clone();
+        for replica in &mut reported.replicas {
             replica.is_silent = false;
             if replica.has_fault(ETCD_MEMBER) {
                 continue;
             }
             let of_replica = |member: &&mut Member| member.machine.as_deref() == Some(&replica.name);
-            if let Some(member) = told.members.iter_mut().flatten().find(of_replica) {
+            if let Some(member) = reported.members.iter_mut().flatten().find(of_replica) {
                 member.is_learner = false;
                 member.is_healthy = true;
             }
         }
-        told
+        reported
     }
 
     /// None if etcd is external.
@@ -291,7 +292,6 @@ impl State {
             .collect()
     }
 
-    /// Adds a healthy Machine.
     pub fn add(&mut self, name: String, failure_domain: Option<String>) {
         self.made += 1;
         if let Some(members) = &mut self.members {
@@ -309,7 +309,7 @@ impl State {
             created: None,
             failure_domain,
             is_outdated: false,
-            deletion: Deletion::Unasked,
+            deletion: Deletion::Unmarked,
             is_updating: false,
             is_silent: false,
             health: HealthCheck::Passed,
@@ -319,7 +319,6 @@ impl State {
         self.remediation_in_progress = false;
     }
 
-    /// Removes a Machine and its member.
     pub fn remove(&mut self, name: &str) {
         self.replicas.retain(|replica| replica.name != name);
         if let Some(members) = &mut self.members {
@@ -331,7 +330,6 @@ impl State {
         }
     }
 
-    /// Sets a Machine and its member to healthy.
     pub fn recover(&mut self, name: &str) {
         let Some(replica) = self.replicas.iter_mut().find(|replica| replica.name == name) else {
             return;
@@ -357,7 +355,7 @@ impl State {
     }
 }
 
-fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
+fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
     let of_replica = |replica: &Replica, is_learner| Member {
         name: replica.node.clone().unwrap_or_default(),
         is_learner,
@@ -365,15 +363,15 @@ fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
         machine: Some(replica.name.clone()),
     };
     match etcd {
-        Etcd::External => None,
-        Etcd::Unread => Some(
+        EtcdMembers::External => None,
+        EtcdMembers::Unread => Some(
             replicas
                 .iter()
                 .filter(|replica| replica.node.is_some())
                 .map(|replica| of_replica(replica, false))
                 .collect(),
         ),
-        Etcd::Members(members) => Some(
+        EtcdMembers::Known(members) => Some(
             members
                 .iter()
                 .map(|member| {
@@ -384,7 +382,7 @@ fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
                         || Member {
                             name: member.name.clone(),
                             is_learner: member.is_learner,
-                            is_healthy: !member.has_alarm && member.silence.is_none(),
+                            is_healthy: !member.has_alarm && member.fault.is_none(),
                             machine: None,
                         },
                         |replica| of_replica(replica, member.is_learner),

@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use crate::{
     plan::{
-        deletion_order::{self, Group},
-        failure_domain::{self, Why},
         remediation::{self, Terms},
+        selection::{self, Group, Why},
         state::{Replica, State},
     },
     quorum::{Change, Votes},
@@ -47,7 +46,7 @@ pub enum Purpose {
 
 /// One variant of the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Transition {
     pub action: Action,
     pub purpose: Purpose,
     /// Machines, or for [`Purpose::RemoveMember`] members.
@@ -97,7 +96,7 @@ pub enum NoPlan {
 
 /// What decides besides the state.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'s> {
+pub struct Context<'s> {
     pub spec: &'s KubeadmControlPlaneSpec,
     /// Failure domains of the Cluster.
     pub declared: &'s [String],
@@ -108,29 +107,29 @@ pub struct Surroundings<'s> {
 ///
 /// # Errors
 /// When the controller cannot continue, or must not.
-pub fn next(state: &State, surroundings: Surroundings<'_>) -> Result<Vec<Outcome>, NoPlan> {
-    if let Some(outcome) = orphans(state)? {
-        return Ok(vec![outcome]);
+pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
+    if let Some(transition) = orphans(state)? {
+        return Ok(vec![transition]);
     }
-    if let Some(outcome) = deletion_under_way(state)? {
-        return Ok(vec![outcome]);
+    if let Some(transition) = deletion_under_way(state)? {
+        return Ok(vec![transition]);
     }
-    let remediation = remediation::outlook(state, surroundings.terms);
-    if let Some(outlook) = remediation.filter(|outlook| outlook.blocked_by.is_none()) {
-        let outcome = state
-            .replica(&outlook.machine)
+    let remediation = remediation::next_remediation(state, context.terms);
+    if let Some(next) = remediation.filter(|next| next.blocked_by.is_none()) {
+        let transition = state
+            .replica(&next.machine)
             .map(|replica| deleted(state, replica, Purpose::Remediate, Why::Given, None));
-        return Ok(outcome.into_iter().collect());
+        return Ok(transition.into_iter().collect());
     }
-    if let Some(outcome) = update_under_way(state) {
-        return Ok(vec![outcome]);
+    if let Some(transition) = update_under_way(state) {
+        return Ok(vec![transition]);
     }
-    let (there, desired) = (state.replicas.len(), surroundings.spec.size());
+    let (there, desired) = (state.replicas.len(), context.spec.size());
     if state.needs_rollout() {
-        return if there < desired + surroundings.spec.max_surge {
-            create(state, surroundings, Purpose::Rollout)
+        return if there < desired + context.spec.max_surge {
+            create(state, context, Purpose::Rollout)
         } else {
-            delete(state, surroundings, Purpose::Rollout)
+            delete(state, context, Purpose::Rollout)
         };
     }
     if there < desired {
@@ -139,16 +138,16 @@ pub fn next(state: &State, surroundings: Surroundings<'_>) -> Result<Vec<Outcome
         } else {
             Purpose::ScaleUp
         };
-        return create(state, surroundings, purpose);
+        return create(state, context, purpose);
     }
     if there > desired {
-        return delete(state, surroundings, Purpose::ScaleDown);
+        return delete(state, context, Purpose::ScaleDown);
     }
     let all: Vec<&Replica> = state.replicas.iter().collect();
     Ok(come_up(state, &all).into_iter().collect())
 }
 
-fn orphans(state: &State) -> Result<Option<Outcome>, NoPlan> {
+fn orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
     let orphans = state.orphans();
     // One without a name never voted: it goes first, and nothing is asked.
     let Some(first) = orphans.iter().min_by_key(|member| &member.name) else {
@@ -169,14 +168,14 @@ fn orphans(state: &State) -> Result<Option<Outcome>, NoPlan> {
     if let Some(members) = &mut after.members {
         members.retain(|member| member != *first);
     }
-    Ok(Some(Outcome {
+    Ok(Some(Transition {
         names: vec![first.name.clone()],
         meanwhile: state.votes(change),
         ..waited(Purpose::RemoveMember, after)
     }))
 }
 
-fn deletion_under_way(state: &State) -> Result<Option<Outcome>, NoPlan> {
+fn deletion_under_way(state: &State) -> Result<Option<Transition>, NoPlan> {
     let going = state.replicas.iter().filter(|replica| replica.is_deleting());
     let Some(first) = going.min_by_key(|replica| (replica.deletion, &replica.name)) else {
         return Ok(None);
@@ -196,14 +195,14 @@ fn deletion_under_way(state: &State) -> Result<Option<Outcome>, NoPlan> {
         };
         return recovery(state, Some(first)).map(Some).ok_or_else(stuck);
     }
-    let outcome = Outcome {
+    let transition = Transition {
         action: Action::Wait,
         ..deleted(state, first, Purpose::FinishDeletion, Why::Given, None)
     };
-    Ok(Some(outcome))
+    Ok(Some(transition))
 }
 
-fn update_under_way(state: &State) -> Option<Outcome> {
+fn update_under_way(state: &State) -> Option<Transition> {
     let names: Vec<String> = state
         .replicas
         .iter()
@@ -217,7 +216,7 @@ fn update_under_way(state: &State) -> Option<Outcome> {
             replica.is_outdated = false;
         }
     }
-    (!names.is_empty()).then(|| Outcome {
+    (!names.is_empty()).then(|| Transition {
         names,
         meanwhile: state.votes(Change::Unchanged),
         ..waited(Purpose::FinishUpdate, after)
@@ -226,27 +225,27 @@ fn update_under_way(state: &State) -> Option<Outcome> {
 
 fn create(
     state: &State,
-    Surroundings { declared, .. }: Surroundings<'_>,
+    Context { declared, .. }: Context<'_>,
     purpose: Purpose,
-) -> Result<Vec<Outcome>, NoPlan> {
+) -> Result<Vec<Transition>, NoPlan> {
     // A replacement is made beside Machines that are not healthy, as long as etcd and one API server can stand it.
     let can_stand_it = state.members.as_ref().is_none_or(|members| !members.is_empty())
         && state.replicas.iter().any(Replica::runs_components)
         && state.is_safe(Change::Added);
     if !(state.remediation_in_progress && can_stand_it)
-        && let Some(outcome) = recovery(state, None)
+        && let Some(transition) = recovery(state, None)
     {
-        return Ok(vec![outcome]);
+        return Ok(vec![transition]);
     }
     if !state.is_safe(Change::Added) {
         return Err(stuck(state));
     }
-    let choice = failure_domain::next_to_fill(declared, &state.replicas);
-    let outcomes = choice.domains.into_iter().map(|domain| {
+    let choice = selection::next_to_fill(declared, &state.replicas);
+    let transitions = choice.domains.into_iter().map(|domain| {
         let name = format!("(new {})", state.made + 1);
         let mut after = state.clone();
         after.add(name.clone(), domain.clone());
-        Outcome {
+        Transition {
             action: Action::Create,
             purpose,
             names: vec![name],
@@ -257,15 +256,15 @@ fn create(
             state: after,
         }
     });
-    Ok(outcomes.collect())
+    Ok(transitions.collect())
 }
 
 fn delete(
     state: &State,
-    Surroundings { declared, .. }: Surroundings<'_>,
+    Context { declared, .. }: Context<'_>,
     purpose: Purpose,
-) -> Result<Vec<Outcome>, NoPlan> {
-    let Some(next) = deletion_order::next_to_delete(declared, &state.replicas) else {
+) -> Result<Vec<Transition>, NoPlan> {
+    let Some(next) = selection::next_to_delete(declared, &state.replicas) else {
         return Ok(Vec::new());
     };
     if let ([only], 1) = (next.machines.as_slice(), state.replicas.len()) {
@@ -276,9 +275,9 @@ fn delete(
     // The controller chooses anew until it has chosen one that may go. What is wrong with that one does not count.
     let may_go = |replica: &Replica| recovery(state, Some(replica)).is_none();
     // It may choose one that only we see should not go.
-    let told = state.by_conditions();
+    let reported = state.by_conditions();
     let candidates = || next.machines.iter().filter_map(|name| state.replica(name));
-    let may_be_chosen = || candidates().filter(|replica| recovery(&told, Some(replica)).is_none());
+    let may_be_chosen = || candidates().filter(|replica| recovery(&reported, Some(replica)).is_none());
     if may_be_chosen().count() > 1
         && !may_be_chosen().all(may_go)
         && let Some(wait) = recovery(state, None)
@@ -294,16 +293,16 @@ fn delete(
             None
         };
         return recovery(state, save)
-            .map(|outcome| vec![outcome])
+            .map(|transition| vec![transition])
             .ok_or_else(|| stuck(state));
     }
-    let outcomes = can_go.into_iter().map(|replica| {
+    let transitions = can_go.into_iter().map(|replica| {
         if replica.node.is_some() && !state.is_safe(state.removal(replica)) {
             return Err(stuck(state));
         }
         Ok(deleted(state, replica, purpose, next.why, Some(next.group)))
     });
-    outcomes.collect()
+    transitions.collect()
 }
 
 fn stuck(state: &State) -> NoPlan {
@@ -318,7 +317,7 @@ fn stuck(state: &State) -> NoPlan {
 
 /// The wait for every Machine but one that blocks the controller: Machines that start come first, Machines that are being
 /// deleted last.
-fn recovery(state: &State, save: Option<&Replica>) -> Option<Outcome> {
+fn recovery(state: &State, save: Option<&Replica>) -> Option<Transition> {
     let not_saved = |replica: &&Replica| save.is_none_or(|save| save.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state
         .replicas
@@ -333,7 +332,7 @@ fn recovery(state: &State, save: Option<&Replica>) -> Option<Outcome> {
     })
 }
 
-fn come_up(state: &State, replicas: &[&Replica]) -> Option<Outcome> {
+fn come_up(state: &State, replicas: &[&Replica]) -> Option<Transition> {
     let is_learner = |replica: &Replica| {
         let mut members = state.members.iter().flatten();
         members.any(|member| member.is_learner && member.machine.as_deref() == Some(&replica.name))
@@ -349,21 +348,21 @@ fn wait_for<'r>(
     state: &State,
     purpose: Purpose,
     replicas: impl Iterator<Item = &'r Replica>,
-) -> Option<Outcome> {
+) -> Option<Transition> {
     let names: Vec<String> = replicas.map(|replica| replica.name.clone()).collect();
     let mut after = state.clone();
     for name in &names {
         after.recover(name);
     }
-    (!names.is_empty()).then(|| Outcome {
+    (!names.is_empty()).then(|| Transition {
         names,
         meanwhile: state.votes(Change::Unchanged),
         ..waited(purpose, after)
     })
 }
 
-fn waited(purpose: Purpose, after: State) -> Outcome {
-    Outcome {
+fn waited(purpose: Purpose, after: State) -> Transition {
+    Transition {
         action: Action::Wait,
         purpose,
         names: Vec::new(),
@@ -375,11 +374,11 @@ fn waited(purpose: Purpose, after: State) -> Outcome {
     }
 }
 
-fn deleted(state: &State, replica: &Replica, purpose: Purpose, why: Why, group: Option<Group>) -> Outcome {
+fn deleted(state: &State, replica: &Replica, purpose: Purpose, why: Why, group: Option<Group>) -> Transition {
     let mut after = state.clone();
     after.remove(&replica.name);
     after.remediation_in_progress |= purpose == Purpose::Remediate;
-    Outcome {
+    Transition {
         action: Action::Delete,
         purpose,
         names: vec![replica.name.clone()],

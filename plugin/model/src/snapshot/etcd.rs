@@ -1,12 +1,16 @@
-//! What etcd says, each member by itself.
+//! What etcd says, each member by itself, and which report to believe where members contradict each other.
+//!
+//! Of several lists of one cluster: the list of the members that follow a leader, because raft has a leader only while most
+//! voters follow it (etcd's raft, `CheckQuorum`). With several such lists or none, the list that most members report. Of
+//! several clusters: the one that most members belong to, unless only another has a leader; a member that has created a
+//! cluster of its own leads it without the data. Of equals none: the one that is taken for wrong may have the data.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-use crate::plan::observed as plan;
-use crate::snapshot::{Failure, member_consensus};
+use crate::snapshot::Failure;
 
 /// Every member that was asked, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,30 +30,70 @@ pub struct EtcdSurvey {
 pub struct Asked {
     /// The node's name, or the endpoint `host:port` of an external etcd.
     pub name: String,
-    /// The Machine on that node.
     pub machine: Option<String>,
-    /// What came of it.
     pub answer: Result<Answer, Failure>,
 }
 
 /// How a listed member counts that could not be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unasked {
-    /// For one that is not healthy: nothing is risked on it.
-    Silent,
-    /// For one that does: its Machine may be coming up.
-    Well,
+pub enum Unqueried {
+    /// Nothing is risked on it.
+    Unhealthy,
+    /// Its Machine may be coming up.
+    Healthy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EtcdMembers {
+    /// It runs elsewhere: no concern of the controller's.
+    External,
+    /// Its members were not read: every Machine that has a node is taken for a member.
+    Unread,
+    Known(Vec<EtcdMember>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EtcdMember {
+    /// The name of its node; empty while it has not started.
+    pub name: String,
+    pub is_learner: bool,
+    /// Whether it raises an alarm: no space, or corrupt.
+    pub has_alarm: bool,
+    pub is_leader: bool,
+    /// Why it does not count as healthy: it does not respond, is cut off, or could not be queried; none where it does.
+    pub fault: Option<String>,
+}
+
+impl EtcdMembers {
+    /// Why the member on a node does not count as healthy; none where it does.
+    pub fn fault(&self, node: &str) -> Option<&str> {
+        match self {
+            Self::External | Self::Unread => None,
+            Self::Known(members) => {
+                let member = members.iter().find(|member| member.name == node)?;
+                member.fault.as_deref()
+            }
+        }
+    }
+
+    pub fn has_alarm(&self, node: &str) -> bool {
+        match self {
+            Self::External | Self::Unread => false,
+            Self::Known(members) => {
+                let mut members = members.iter();
+                members.any(|member| member.name == node && member.has_alarm)
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of itself.
     pub status: Result<Status, Failure>,
     /// Of its cluster, from its own memory: not by agreement.
     pub members: Result<Members, Failure>,
     /// Whether its certificate is for the requested name. Its chain was verified in any case.
     pub is_named: bool,
-    /// When its serving certificate expires.
     pub certificate_expires: Option<Timestamp>,
 }
 
@@ -65,49 +109,68 @@ pub enum Alarms {
 }
 
 impl EtcdSurvey {
-    /// Those who answered, and what.
     pub fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
         self.asked
             .iter()
             .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
     }
 
-    /// Members that reported their status.
     pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
         self.answers()
             .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
     }
 
-    /// The members as a plan takes them: those on the list that prevails.
-    pub fn members(&self, unasked: Unasked) -> plan::Etcd {
+    /// None if no member reports one, or it is unclear which is right.
+    pub fn cluster_id(&self) -> Option<u64> {
+        let answers = self.answers().map(|(_, answer)| answer);
+        let reports = answers.filter_map(|answer| Some((answer.cluster_id()?, answer.is_led())));
+        cluster_of(&supports(reports))
+    }
+
+    /// The list of members of that cluster; none if no member reports one, or it is unclear which is right.
+    pub fn agreed_members(&self) -> Option<&Members> {
+        let cluster_id = self.cluster_id()?;
+        let reports = || {
+            let answers = self.answers().map(|(_, answer)| answer);
+            answers
+                .filter(move |answer| answer.lists_members_of(cluster_id))
+                .filter_map(|answer| Some((answer.members.as_ref().ok()?, answer.is_led())))
+        };
+        let supports = supports(reports().map(|(list, is_led)| (ids(list), is_led)));
+        let best = first(&supports, |support| (support.is_led, support.members))?;
+        reports().map(|(list, _)| list).find(|list| ids(list) == *best)
+    }
+
+    /// The members as a plan counts them: those on the agreed list.
+    pub fn members(&self, unqueried: Unqueried) -> EtcdMembers {
         if !self.stacked {
-            return plan::Etcd::External;
+            return EtcdMembers::External;
         }
-        let Some(list) = member_consensus::list(self) else {
-            return plan::Etcd::Unread;
+        let Some(list) = self.agreed_members() else {
+            return EtcdMembers::Unread;
         };
         let leader = self.leader_of(list);
         let alarmed = self.alarmed();
-        plan::Etcd::Members(
+        EtcdMembers::Known(
             list.members
                 .iter()
-                .map(|member| plan::EtcdMember {
+                .map(|member| EtcdMember {
                     name: member.name.clone(),
                     is_learner: member.is_learner,
                     has_alarm: alarmed.contains(&member.id),
                     is_leader: leader == Some(member.id),
-                    silence: self.silence(member, unasked),
+                    fault: self.fault(member, unqueried),
                 })
                 .collect(),
         )
     }
 
-    /// Why a member is not taken to take part. kubeadm gives it its node's name.
-    fn silence(&self, member: &Member, unasked: Unasked) -> Option<String> {
+    /// Why a member does not count as healthy. kubeadm names it after its node.
+    fn fault(&self, member: &Member, unqueried: Unqueried) -> Option<String> {
         let Some(asked) = self.asked.iter().find(|asked| asked.name == member.name) else {
             // One that has yet to start or to be promoted is counted as such.
             let votes = !member.is_learner && !member.name.is_empty();
-            return (votes && unasked == Unasked::Silent)
+            return (votes && unqueried == Unqueried::Unhealthy)
                 .then(|| "it could not be queried: no control plane node has its name".to_owned());
         };
         let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
@@ -171,15 +234,25 @@ pub fn hexadecimal(id: u64) -> String {
 }
 
 impl Answer {
-    /// Of which cluster it says that it is.
     pub fn cluster_id(&self) -> Option<u64> {
         let status = self.status.as_ref().map(|status| status.cluster_id);
         let members = self.members.as_ref().map(|members| members.cluster_id);
         status.ok().or(members.ok())
     }
 
-    /// Whether it reports the members of this cluster.
-    pub fn tells_list_of(&self, cluster_id: u64) -> bool {
+    /// Whether it follows a leader who, as far as it says, votes.
+    fn is_led(&self) -> bool {
+        let status = self.status.as_ref().ok();
+        let Some(leader) = status.and_then(|status| status.leader) else {
+            return false;
+        };
+        self.members.as_ref().map_or(true, |list| {
+            let mut members = list.members.iter();
+            members.any(|member| member.id == leader && !member.is_learner)
+        })
+    }
+
+    pub fn lists_members_of(&self, cluster_id: u64) -> bool {
         self.members
             .as_ref()
             .is_ok_and(|list| list.cluster_id == cluster_id)
@@ -194,12 +267,50 @@ fn alarm(error: &str) -> Option<(u64, &str)> {
     Some((id.parse().ok()?, kind))
 }
 
+pub fn ids(list: &Members) -> BTreeSet<u64> {
+    list.members.iter().map(|member| member.id).collect()
+}
+
+fn cluster_of<T: Ord + Copy>(supports: &BTreeMap<T, Support>) -> Option<T> {
+    let led = first(supports, |support| (support.is_led, support.members))?;
+    let most = first(supports, |support| support.members)?;
+    (led == most).then_some(*led)
+}
+
+/// The members that report the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Support {
+    is_led: bool,
+    members: usize,
+}
+
+/// From reports, each with whether the member that reports it follows a leader.
+fn supports<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Support> {
+    let mut supports: BTreeMap<T, Support> = BTreeMap::new();
+    for (value, is_led) in reports {
+        let support = supports.entry(value).or_default();
+        support.is_led |= is_led;
+        support.members += 1;
+    }
+    supports
+}
+
+/// The one that ranks before all others; none where two rank the same.
+fn first<T, R: Ord>(supports: &BTreeMap<T, Support>, rank: impl Fn(&Support) -> R) -> Option<&T> {
+    let best = supports.values().map(&rank).max()?;
+    let mut of_best = supports.iter().filter(|(_, support)| rank(support) == best);
+    let (first, _) = of_best.next()?;
+    of_best.next().is_none().then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-    use super::{Alarms, Answer, Asked, EtcdSurvey, Failure, Unasked};
-    use crate::plan::observed::{Etcd, EtcdMember};
+    use super::{
+        Alarms, Answer, Asked, EtcdMember, EtcdMembers, EtcdSurvey, Failure, Unqueried, cluster_of, first,
+        supports,
+    };
 
     /// What member `id` answers that knows these members, by number, and this leader.
     fn asked(id: u64, known: &[u64], leader: Option<u64>, raft_index: u64, errors: &[&str]) -> Asked {
@@ -265,18 +376,18 @@ mod tests {
     }
 
     /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner, `?` for one that takes no part.
-    fn shown(etcd: &Etcd) -> String {
+    fn shown(etcd: &EtcdMembers) -> String {
         let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
         match etcd {
-            Etcd::External => "external".to_owned(),
-            Etcd::Unread => "unread".to_owned(),
-            Etcd::Members(members) => {
+            EtcdMembers::External => "external".to_owned(),
+            EtcdMembers::Unread => "unread".to_owned(),
+            EtcdMembers::Known(members) => {
                 let shown = members.iter().map(|member: &EtcdMember| {
                     let marks = [
                         mark(member.is_leader, "*"),
                         mark(member.has_alarm, "!"),
                         mark(member.is_learner, "~"),
-                        mark(member.silence.is_some(), "?"),
+                        mark(member.fault.is_some(), "?"),
                     ];
                     member.name.clone() + &marks.concat()
                 });
@@ -291,8 +402,8 @@ mod tests {
         foreign.name = "n2".to_owned();
         let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
         let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
-        let etcd = survey(asked, Alarms::FromStatus).members(Unasked::Silent);
-        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.silence(node));
+        let etcd = survey(asked, Alarms::FromStatus).members(Unqueried::Unhealthy);
+        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.fault(node));
         assert_eq!(
             silences,
             [
@@ -302,8 +413,8 @@ mod tests {
                 None
             ]
         );
-        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unasked::Silent);
-        assert_eq!(etcd.silence("n1"), None, "nobody has told a list");
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unqueried::Unhealthy);
+        assert_eq!(etcd.fault("n1"), None, "nobody has told a list");
     }
 
     #[test]
@@ -312,10 +423,10 @@ mod tests {
         let known = &[1, 2, 4, 9];
         let asked = vec![asked(1, known, Some(1), 7, &[]), asked(2, known, Some(1), 7, &[])];
         let survey = survey(asked, Alarms::Listed(Vec::new()));
-        assert_eq!(shown(&survey.members(Unasked::Silent)), "n1* n2 n4? n9~");
-        assert_eq!(shown(&survey.members(Unasked::Well)), "n1* n2 n4 n9~");
+        assert_eq!(shown(&survey.members(Unqueried::Unhealthy)), "n1* n2 n4? n9~");
+        assert_eq!(shown(&survey.members(Unqueried::Healthy)), "n1* n2 n4 n9~");
         assert_eq!(
-            survey.members(Unasked::Silent).silence("n4"),
+            survey.members(Unqueried::Unhealthy).fault("n4"),
             Some("it could not be queried: no control plane node has its name")
         );
     }
@@ -394,7 +505,30 @@ mod tests {
                 "external",
             ),
         ] {
-            assert_eq!(shown(&survey.members(Unasked::Well)), members);
+            assert_eq!(shown(&survey.members(Unqueried::Healthy)), members);
+        }
+    }
+
+    #[test]
+    fn a_leader_decides_between_lists_and_not_against_most_between_clusters() {
+        for (reported, list, cluster) in [
+            (&[][..], None, None),
+            (&[(1, false)], Some(1), Some(1)),
+            (&[(1, false), (2, false)], None, None),
+            (&[(1, true), (2, true)], None, None),
+            (&[(1, false), (2, true)], Some(2), None),
+            (&[(1, false), (1, false), (2, true)], Some(2), None),
+            (&[(1, false), (1, false), (2, false)], Some(1), Some(1)),
+            (&[(1, true), (2, true), (2, false)], Some(2), Some(2)),
+            (&[(1, true), (2, true), (2, true), (3, false)], Some(2), Some(2)),
+        ] {
+            let supports = supports(reported.iter().copied());
+            let of_lists = first(&supports, |support| (support.is_led, support.members));
+            assert_eq!(
+                (of_lists.copied(), cluster_of(&supports)),
+                (list, cluster),
+                "{reported:?}"
+            );
         }
     }
 }

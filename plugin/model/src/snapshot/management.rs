@@ -1,59 +1,23 @@
-//! What the management cluster says.
+//! Machines that are being deleted, and the `MachineHealthChecks` that select Machines.
+//!
+//! A `MachineHealthCheck` selects and decides as its controller in Cluster API v1.14 does
+//! (`core/reconcilers/machinehealthcheck`).
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_api::{Cluster, Condition, Machine, MachineHealthCheck, Object as _};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kcp_api::{Condition, Machine, MachineHealthCheck, Object as _};
+use kube::core::{Selector, SelectorExt as _};
 
-use crate::{
-    control_plane::health_check::selects,
-    plan::observed as plan,
-    snapshot::{Failure, Reading},
-};
-
-/// The management cluster, as far as it is about one control plane.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Management {
-    /// The control plane, its spec, its Machines with their configuration and infrastructure, and its Cluster. Etcd's
-    /// members in it are those of the survey, if there is one.
-    pub control_plane: plan::Observed,
-    /// Why its Cluster could not be read.
-    pub cluster_failure: Option<Failure>,
-    /// Machines of the Cluster's control plane that nothing owns: to be adopted, or left behind.
-    pub unowned: Vec<String>,
-    /// The Machines that wait for a deletion hook or a finalizer, and what for.
-    pub deletions: Vec<Deletion>,
-    /// `MachineHealthChecks` of the Cluster.
-    pub health_checks: Reading<Vec<HealthCheck>>,
-    /// Names of the Cluster's Secrets that are there, of those that are looked for. Where one could not be read and
-    /// others could, it is in `unread`.
-    pub secrets: Reading<BTreeSet<String>>,
-    /// What else could not be read: Machines, infrastructure, bootstrap configurations, single Secrets, or, when it was
-    /// listed before, the control plane itself.
-    pub unread: Vec<Failure>,
-}
-
-impl Management {
-    pub fn cluster(&self) -> Reading<&Cluster> {
-        match (&self.control_plane.cluster, &self.cluster_failure) {
-            (Some(cluster), _) => Reading::Read(cluster),
-            (None, Some(failure)) => Reading::Failed(failure.clone()),
-            (None, None) => Reading::NotYet,
-        }
-    }
-}
-
-/// A Machine that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,
-    /// Since when.
     pub since: Timestamp,
     /// Deletion hooks, finalizers and what the condition `Deleting` says, one line each.
     pub waits_for: Vec<String>,
 }
 
-/// A `MachineHealthCheck`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     pub name: String,
@@ -65,7 +29,6 @@ pub struct HealthCheck {
 }
 
 impl Deletion {
-    /// None for a Machine that is not being deleted.
     pub fn of(machine: &Machine) -> Option<Self> {
         let since = machine.deletion_timestamp()?;
         let condition = machine
@@ -102,12 +65,75 @@ impl HealthCheck {
     }
 }
 
+/// How many Machines may be unhealthy for any to be remediated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trigger {
+    AtMost(u64),
+    /// Percent of all, rounded down.
+    AtMostPercent(u64),
+    /// Both ends included.
+    Between(u64, u64),
+}
+
+impl Trigger {
+    /// None where the limit has another form than the API documents.
+    fn of(check: &MachineHealthCheck) -> Option<Self> {
+        match (
+            &check.spec.unhealthy_in_range,
+            &check.spec.unhealthy_less_than_or_equal_to,
+        ) {
+            (Some(range), _) => Self::of_range(range),
+            (None, Some(most)) => Self::of_most(most),
+            (None, None) => Some(Self::AtMostPercent(100)),
+        }
+    }
+
+    /// `[1-3]`
+    fn of_range(range: &str) -> Option<Self> {
+        let (least, most) = range.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
+        Some(Self::Between(least.parse().ok()?, most.parse().ok()?))
+    }
+
+    /// A number, or `40%`.
+    fn of_most(most: &IntOrString) -> Option<Self> {
+        match most {
+            IntOrString::Int(number) => u64::try_from(*number).ok().map(Self::AtMost),
+            IntOrString::String(text) => Some(Self::AtMostPercent(text.strip_suffix('%')?.parse().ok()?)),
+        }
+    }
+
+    fn allows(self, unhealthy: u64, all: u64) -> bool {
+        match self {
+            Self::AtMost(most) => unhealthy <= most,
+            Self::AtMostPercent(percent) => unhealthy <= percent.saturating_mul(all) / 100,
+            Self::Between(least, most) => (least..=most).contains(&unhealthy),
+        }
+    }
+}
+
+/// Whether it selects a Machine of its Cluster. For its controller, too, a selector that is not valid selects nothing.
+pub fn selects(check: &MachineHealthCheck, machine: &Machine) -> bool {
+    let selector: Option<Selector> = check.spec.selector.clone().try_into().ok();
+    let labels = machine.metadata().labels.clone().unwrap_or_default();
+    selector.is_some_and(|selector| selector.matches(&labels))
+}
+
+/// Whether it would start remediations if so many more of its Machines were unhealthy; none where that is not known.
+pub fn would_allow(check: &MachineHealthCheck, more: u64) -> Option<bool> {
+    let status = &check.status;
+    let Some((all, healthy)) = status.expected_machines.zip(status.current_healthy) else {
+        return check.remediation_allowed();
+    };
+    let unhealthy = all.saturating_sub(healthy) + more;
+    Trigger::of(check).map(|trigger| trigger.allows(unhealthy, all))
+}
+
 #[cfg(test)]
 mod tests {
-    use kcp_api::{Machine, decode};
+    use kcp_api::{Machine, MachineHealthCheck, decode};
     use serde_json::{Value, json};
 
-    use super::Deletion;
+    use super::{Deletion, selects, would_allow};
 
     fn machine(object: &Value) -> Machine {
         decode(&object.to_string()).expect("a Machine")
@@ -154,5 +180,95 @@ mod tests {
             "status": {"conditions": [{"type": "Deleting", "status": "False", "reason": "NotDeleting"}]},
         }));
         assert_eq!(Deletion::of(&machine), None);
+    }
+
+    fn health_check(object: Value) -> MachineHealthCheck {
+        serde_json::from_value(object).expect("a MachineHealthCheck")
+    }
+
+    #[test]
+    fn a_health_check_selects_as_its_controller_does() {
+        let control_plane = "cluster.x-k8s.io/control-plane";
+        let machine = json!({"metadata": {"name": "m1", "labels": {control_plane: "", "tier": "gold"}}});
+        let machine: Machine = serde_json::from_value(machine).expect("a Machine");
+        for (selector, selected) in [
+            (json!({}), true),
+            (json!({"matchLabels": {control_plane: ""}}), true),
+            (
+                json!({"matchLabels": {control_plane: "", "tier": "silver"}}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": control_plane, "operator": "DoesNotExist"}]}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "Resembles"}]}),
+                false,
+            ),
+        ] {
+            let spec = json!({"clusterName": "c1", "selector": selector});
+            let check = health_check(json!({"metadata": {"name": "h"}, "spec": spec}));
+            assert_eq!(selects(&check, &machine), selected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn before_it_has_counted_its_condition_counts() {
+        for (status, allowed) in [("True", Some(true)), ("False", Some(false)), ("Unknown", None)] {
+            let conditions = json!([{"type": "RemediationAllowed", "status": status}]);
+            let object = json!({"metadata": {"name": "h"}, "status": {"conditions": conditions}});
+            assert_eq!(would_allow(&health_check(object), 1), allowed, "{status}");
+        }
+    }
+
+    #[test]
+    fn it_starts_nothing_where_too_many_are_unhealthy() {
+        let later = |trigger: Value| json!({"remediation": {"triggerIf": trigger}});
+        for (spec, healthy, more, expected) in [
+            // All of them may be.
+            (json!({}), 3, 1, Some(true)),
+            (json!({}), 0, 0, Some(true)),
+            (later(json!({"unhealthyLessThanOrEqualTo": 1})), 3, 1, Some(true)),
+            (later(json!({"unhealthyLessThanOrEqualTo": 1})), 2, 1, Some(false)),
+            (later(json!({"unhealthyLessThanOrEqualTo": 1})), 2, 0, Some(true)),
+            // Rounded down: none of three.
+            (
+                later(json!({"unhealthyLessThanOrEqualTo": "33%"})),
+                3,
+                1,
+                Some(false),
+            ),
+            (
+                later(json!({"unhealthyLessThanOrEqualTo": "34%"})),
+                3,
+                1,
+                Some(true),
+            ),
+            (later(json!({"unhealthyInRange": "[2-3]"})), 3, 1, Some(false)),
+            (later(json!({"unhealthyInRange": "[2-3]"})), 2, 1, Some(true)),
+            (json!({"maxUnhealthy": 0}), 3, 1, Some(false)),
+            (json!({"maxUnhealthy": "100%"}), 0, 0, Some(true)),
+            (
+                json!({"maxUnhealthy": 0, "unhealthyRange": "[1-1]"}),
+                3,
+                1,
+                Some(true),
+            ),
+            (json!({"maxUnhealthy": "few"}), 3, 1, None),
+            (json!({"unhealthyRange": "1-3"}), 3, 1, None),
+        ] {
+            let status = json!({"expectedMachines": 3, "currentHealthy": healthy});
+            let object = json!({"metadata": {"name": "h"}, "spec": spec, "status": status});
+            assert_eq!(
+                would_allow(&health_check(object), more),
+                expected,
+                "{spec} {healthy} {more}"
+            );
+        }
     }
 }

@@ -1,11 +1,8 @@
 //! A part that was read, left out, or could not be read.
 
-/// A part of what there is to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading<T> {
-    /// As it is.
     Read(T),
-    /// Left out, because a flag says so.
     Excluded {
         /// The flag: `--no-etcd`.
         flag: &'static str,
@@ -18,20 +15,16 @@ pub enum Reading<T> {
     Failed(Failure),
 }
 
-/// Why a part could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     /// What was asked: `Secret/edge-kubeconfig`, `Node`, `etcd member edge-n1`.
     pub object: String,
     /// What went wrong, on one line, without secrets.
     pub message: String,
-    /// What to do about it, where we know.
     pub hint: Option<String>,
-    /// The permission that is missing, where that is it.
     pub forbidden: Option<Forbidden>,
 }
 
-/// A permission that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forbidden {
     /// `get`, `list`, `create`.
@@ -48,7 +41,7 @@ impl<T> Reading<T> {
     pub const fn read(&self) -> Option<&T> {
         match self {
             Self::Read(part) => Some(part),
-            Self::Excluded { .. } | Self::NotYet | Self::OutOfReach(_) | Self::Failed(_) => None,
+            _ => None,
         }
     }
 
@@ -56,25 +49,22 @@ impl<T> Reading<T> {
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failure) => Some(failure),
-            Self::Read(_) | Self::Excluded { .. } | Self::NotYet | Self::OutOfReach(_) => None,
+            _ => None,
         }
     }
 
-    /// The same reading of a part of it.
+    /// The reading of a part of it.
     pub fn part<'r, P>(&'r self, part: impl FnOnce(&'r T) -> &'r Reading<P>) -> Reading<&'r P> {
-        match self {
-            Self::Read(whole) => part(whole).as_ref(),
-            Self::Excluded { flag } => Reading::Excluded { flag },
-            Self::NotYet => Reading::NotYet,
-            Self::OutOfReach(failure) => Reading::OutOfReach(failure.clone()),
-            Self::Failed(failure) => Reading::Failed(failure.clone()),
-        }
+        self.as_ref().and_then(|whole| part(whole).as_ref())
     }
 
-    /// The same reading of something derived.
     pub fn map<P>(self, made: impl FnOnce(T) -> P) -> Reading<P> {
+        self.and_then(|part| Reading::Read(made(part)))
+    }
+
+    fn and_then<P>(self, made: impl FnOnce(T) -> Reading<P>) -> Reading<P> {
         match self {
-            Self::Read(part) => Reading::Read(made(part)),
+            Self::Read(part) => made(part),
             Self::Excluded { flag } => Reading::Excluded { flag },
             Self::NotYet => Reading::NotYet,
             Self::OutOfReach(failure) => Reading::OutOfReach(failure),
@@ -82,7 +72,6 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The same, borrowed.
     pub fn as_ref(&self) -> Reading<&T> {
         match self {
             Self::Read(part) => Reading::Read(part),

@@ -8,9 +8,7 @@ use crate::snapshot::Reading;
 pub struct Workload {
     /// `https://host:port`, where it was reached.
     pub server: String,
-    /// All nodes.
     pub nodes: Reading<Vec<Node>>,
-    /// The static pods of control plane nodes.
     pub static_pods: Reading<Vec<StaticPod>>,
     /// The `DaemonSet` `kube-proxy`; none when there is none.
     pub kube_proxy: Reading<Option<Addon>>,
@@ -34,7 +32,6 @@ pub struct EndpointCertificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
-    /// When it registered.
     pub created: Option<Timestamp>,
     /// Version of its kubelet, with a leading `v`.
     pub kubelet_version: String,
@@ -61,16 +58,11 @@ pub struct StaticPod {
     pub message: Option<String>,
 }
 
-/// A static pod's component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
-    /// `kube-apiserver`
     ApiServer,
-    /// `kube-controller-manager`
     ControllerManager,
-    /// `kube-scheduler`
     Scheduler,
-    /// `etcd`
     Etcd,
 }
 
@@ -96,9 +88,7 @@ impl Component {
 /// Something that kubeadm installs beside the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addon {
-    /// Pods wanted.
     pub desired: i64,
-    /// Pods ready.
     pub ready: i64,
     /// Of the first container.
     pub image: Option<String>,
@@ -110,7 +100,6 @@ pub struct ControllerLease {
     /// `kube-controller-manager` or `kube-scheduler`.
     pub name: String,
     pub holder: Option<String>,
-    /// When it was renewed last.
     pub renewed: Option<Timestamp>,
     /// How long it holds, in seconds.
     pub duration_seconds: Option<i64>,

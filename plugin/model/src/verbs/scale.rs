@@ -5,12 +5,11 @@ use serde_json::json;
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight},
-        snapshot::ChangeSnapshot,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::preflight_reviewed,
     },
     review::{ReviewContext, review_scale},
+    snapshot::change::ChangeSnapshot,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +20,6 @@ pub struct ScaleOptions {
     pub force: bool,
 }
 
-/// Decides on a control plane.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: ScaleOptions,
@@ -43,12 +38,7 @@ pub fn decide(
     }
     let patch = json!({ "spec": { "replicas": replicas } });
     let review = review_scale(&snapshot.object, replicas, context)?;
-    let request = ChangeRequest {
-        patch: &patch,
-        review: &review,
-        force,
-    };
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight_reviewed(snapshot, &patch, review, force, context)?;
     let consequences = preflight.consequences();
     if let Some(refusal) = preflight.refusal {
         return Ok(Decision::Refused(refusal));
@@ -84,11 +74,11 @@ mod tests {
 
     use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, ScaleOptions, decide};
     use crate::{
-        change::{
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
+        snapshot::change::ChangeSnapshot,
+        testing::{
+            change::{fail, snapshot},
+            objects::{minutes_ago, now, pause},
         },
-        control_plane::example::{minutes_ago, now, pause},
     };
 
     fn decision(snapshot: &ChangeSnapshot, options: ScaleOptions) -> Decision {

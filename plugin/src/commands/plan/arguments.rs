@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::{arguments::parse_control_plane, commands::scale::parse_replicas, output::OutputArguments};
-use kcp_control_plane::plan::ask::Change;
+use kcp_control_plane::plan::options::PlanOptions;
 
 /// Show the steps that the controller will take, and what blocks the first one.
 #[derive(Debug, Args)]
@@ -44,8 +44,8 @@ pub struct PlanArguments {
 }
 
 impl PlanArguments {
-    pub(super) fn change(&self) -> Change {
-        Change {
+    pub(super) fn change(&self) -> PlanOptions {
+        PlanOptions {
             replicas: self.replicas,
             version: self.version.clone(),
             restart: self.restart,

@@ -8,15 +8,13 @@ use crate::document::{API_VERSION, ObjectName};
 use kcp_control_plane::{
     blocker::Blocker,
     plan::{
-        course::{Choice, Step, StepVotes},
-        deletion_order::Group,
+        Plan,
         effect::Change,
-        failure_domain::Why,
-        outlook::Plan,
-        remediation,
+        messages, remediation,
         rollout_reason::{Gap, Reason, Verdict},
+        selection::{Group, Why},
+        simulate::{Choice, Step, StepVotes},
         step::{Action, NoPlan, Purpose},
-        wording,
     },
     quorum::Votes,
 };
@@ -41,7 +39,7 @@ pub struct PlanDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_to_come: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    remediation: Option<remediation::Outlook>,
+    remediation: Option<remediation::NextRemediation>,
     blockers: Vec<Told<Blocker>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
@@ -177,8 +175,8 @@ impl PlanDocument {
             verdict: PlanVerdict::of(plan),
             replicas: plan.replicas,
             current: SpecSummary::of(&plan.current),
-            asked: SpecSummary::of(&plan.asked.spec),
-            changes: plan.asked.changes.clone(),
+            asked: SpecSummary::of(&plan.desired.spec),
+            changes: plan.desired.changes.clone(),
             machines: plan.verdicts.iter().map(MachineVerdict::of).collect(),
             rollout_to_come: plan.rollout_to_come,
             remediation: plan.remediation.clone(),
@@ -197,8 +195,8 @@ impl PlanDocument {
                 .map(|(number, step)| StepDocument::of(number, step))
                 .collect(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
-                let hint = wording::no_plan_hint(no_plan).map(str::to_owned);
-                Told::new(no_plan.clone(), wording::no_plan(no_plan), hint)
+                let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
+                Told::new(no_plan.clone(), messages::no_plan(no_plan), hint)
             }),
         }
     }
@@ -252,7 +250,7 @@ impl StepDocument {
             may_differ: step.may_differ,
             replicas: step.replicas,
             etcd: step.votes.map(EtcdAround::of),
-            text: wording::why(step),
+            text: messages::why(step),
         }
     }
 }
@@ -284,7 +282,7 @@ mod tests {
         commands::plan::screen::tests::{blocked, no_plan, version_change},
         testing::{assert_every_format, schema},
     };
-    use kcp_control_plane::plan::outlook::Plan;
+    use kcp_control_plane::plan::Plan;
 
     fn document(plan: &Plan) -> String {
         serde_json::to_string_pretty(&PlanDocument::of(plan)).expect("serializes")
@@ -312,7 +310,7 @@ mod tests {
     #[test]
     fn no_secret_of_a_configuration_is_told() {
         let mut plan = version_change();
-        plan.asked.spec.kubeadm_config_spec.fields = serde_json::json!({"users": [{"passwd": "s3cret"}]});
+        plan.desired.spec.kubeadm_config_spec.fields = serde_json::json!({"users": [{"passwd": "s3cret"}]});
         assert!(!document(&plan).contains("s3cret"));
         assert!(!format!("{plan:?}").contains("s3cret"));
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error as ThisError;
 
 use crate::commands::lint::document::{Located, SyntaxError, parse};
-use kcp_control_plane::plan::ask::with_leading_v;
+use kcp_control_plane::plan::options::with_leading_v;
 
 const APPLIED_METADATA: [&str; 2] = ["labels", "annotations"];
 

@@ -19,7 +19,10 @@ use std::path::Path;
 pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
 use jiff::Timestamp;
-use kcp_control_plane::plan::{ask::ask, outlook::Plan};
+use kcp_control_plane::{
+    plan::{Plan, options::review_desired},
+    review::ReviewContext,
+};
 use manifest::Manifest;
 use serde::Serialize;
 
@@ -37,7 +40,6 @@ use kcp_client::{
     reader::Reader,
     reads::change::{LIMIT, read_everything_or_fail},
 };
-use kcp_control_plane::review::ReviewContext;
 
 /// Under which name the rules are told that the change would be made.
 const FIELD_MANAGER: &str = "kubectl-kcp";
@@ -79,11 +81,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let (asked, of_rules) = ask(&snapshot.object, &patch, context)?;
+    let (desired, of_rules) = review_desired(&snapshot.object, &patch, context)?;
     for warning in warnings.iter().chain(&of_rules) {
         session.terminal.warning(warning);
     }
-    let plan = kcp_control_plane::plan::outlook::plan(&snapshot.observed, &asked, now);
+    let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
     print(&plan, &arguments.output, &session.terminal)?;
     Ok(match PlanVerdict::of(&plan) {
         PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,

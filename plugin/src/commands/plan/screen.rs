@@ -11,7 +11,7 @@ use crate::terminal::{
     table::{Cell, Layout, Table},
 };
 use kcp_control_plane::plan::{
-    course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, step::Action, wording,
+    Plan, effect::Effect, messages, rollout_reason::Verdict, simulate::Step, step::Action,
 };
 
 pub fn screen(plan: &Plan, layout: Layout) -> String {
@@ -28,10 +28,10 @@ pub fn screen(plan: &Plan, layout: Layout) -> String {
     line("Machines", &machines(plan), Style::new());
     line(
         "Version",
-        &from_to(plan.current.version(), plan.asked.spec.version()),
+        &from_to(plan.current.version(), plan.desired.spec.version()),
         Style::new(),
     );
-    line("Plan", &wording::summary(plan), summary_style(plan));
+    line("Plan", &messages::summary(plan), summary_style(plan));
     let parts = [
         steps(plan.steps(), layout),
         blockers(plan),
@@ -58,15 +58,15 @@ fn machines(
     Plan {
         replicas,
         current,
-        asked,
+        desired,
         ..
     }: &Plan,
 ) -> String {
     let surge = |spec: &KubeadmControlPlaneSpec| spec.max_surge.to_string();
     format!(
         "{replicas} of {} desired, maxSurge {}",
-        from_to(&current.size().to_string(), &asked.spec.size().to_string()),
-        from_to(&surge(current), &surge(&asked.spec))
+        from_to(&current.size().to_string(), &desired.spec.size().to_string()),
+        from_to(&surge(current), &surge(&desired.spec))
     )
 }
 
@@ -85,7 +85,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
     // A column that would be blank throughout is left out.
     let has_domains = steps
         .iter()
-        .any(|step| !wording::failure_domains(step).is_empty());
+        .any(|step| !messages::failure_domains(step).is_empty());
     let has_votes = steps.iter().any(|step| step.votes.is_some());
     let mut header = vec!["STEP", "ACTION", "MACHINE"];
     header.extend(has_domains.then_some("DOMAIN"));
@@ -100,15 +100,15 @@ fn steps(steps: &[Step], layout: Layout) -> String {
         let mut row = vec![
             Cell::from(format!("{number}")),
             action(step.action),
-            Cell::from(wording::names(step)),
+            Cell::from(messages::names(step)),
         ];
-        row.extend(has_domains.then(|| Cell::from(wording::failure_domains(step))));
+        row.extend(has_domains.then(|| Cell::from(messages::failure_domains(step))));
         row.extend(if has_votes {
             votes(step)
         } else {
             vec![Cell::from(step.replicas.to_string())]
         });
-        row.push(Cell::from(wording::why(step)));
+        row.push(Cell::from(messages::why(step)));
         table.row(row);
     }
     // Its lines are as long as they are on every terminal.
@@ -188,17 +188,17 @@ fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, St
     }
     let listed = groups
         .into_iter()
-        .map(|(line, machines)| (line, wording::listed(&machines, "and")));
+        .map(|(line, machines)| (line, messages::listed(&machines, "and")));
     listed.collect()
 }
 
 fn changes(plan: &Plan) -> String {
-    let changes = plan.asked.changes.iter();
+    let changes = plan.desired.changes.iter();
     section(
         "Changes:",
         changes.map(|change| {
             (
-                format!("{}: {}", change.field, wording::effect(change.effect)),
+                format!("{}: {}", change.field, messages::effect(change.effect)),
                 None,
             )
         }),
@@ -208,10 +208,10 @@ fn changes(plan: &Plan) -> String {
 fn remarks(plan: &Plan) -> String {
     let mut remarks: Vec<(String, Option<String>)> = Vec::new();
     if let Err(no_plan) = &plan.steps {
-        let hint = wording::no_plan_hint(no_plan).map(str::to_owned);
-        remarks.push((wording::no_plan(no_plan), hint));
+        let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
+        remarks.push((messages::no_plan(no_plan), hint));
     }
-    let stretches = wording::stretches(&plan.fragile_stretches());
+    let stretches = messages::stretches(&plan.fragile_stretches());
     remarks.extend(stretches.into_iter().map(|stretch| (stretch, None)));
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
     remarks.extend(differs.map(|(number, _)| {
@@ -219,7 +219,7 @@ fn remarks(plan: &Plan) -> String {
         (format!("from step {number} on {remark}"), None)
     }));
     if plan
-        .asked
+        .desired
         .changes
         .iter()
         .any(|change| change.effect != Effect::Scale)

@@ -10,8 +10,7 @@ use crate::{
     change::arguments::{ReviewArguments, WriteArguments},
     output::OutputArguments,
 };
-use kcp_control_plane::duration::parse_duration;
-use kcp_control_plane::verbs::rollout::start::Start;
+use kcp_control_plane::{duration::parse_duration, verbs::rollout::start::Start};
 
 /// Replace all Machines of a control plane, now or later, and watch the rollout.
 #[derive(Debug, Args)]

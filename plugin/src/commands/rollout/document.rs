@@ -75,7 +75,7 @@ impl<'r> RolloutStatus<'r> {
 #[cfg(test)]
 mod tests {
     use kcp_api::metadata::Time;
-    use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
+    use kcp_control_plane::testing::objects::{healthy, minutes_ago, now};
 
     use super::RolloutStatus;
     use crate::{

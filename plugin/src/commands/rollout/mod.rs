@@ -28,11 +28,9 @@ use kcp_client::{
     reads::planned::{Unread, fetch},
 };
 use kcp_control_plane::{
-    change::{
-        decision::Decision,
-        snapshot::{ChangeSnapshot, ReadScope},
-    },
+    change::decision::Decision,
     review::ReviewContext,
+    snapshot::change::{ChangeSnapshot, ReadScope},
     verbs::rollout::{
         cancel,
         pause::{self, PauseAction},

@@ -8,7 +8,7 @@ use crate::{
     wait::{Ending, EndingKind},
 };
 use kcp_control_plane::{
-    control_plane::Snapshot,
+    snapshot::Snapshot,
     staleness::{Stuck, stuck},
     wait::{self, WaitCondition, WaitProgress},
 };
@@ -116,9 +116,9 @@ mod tests {
         verdict::Verdict,
         wait::{Ending, EndingKind},
     };
-    use kcp_control_plane::control_plane::{
-        Snapshot,
-        example::{condition, healthy, minutes_ago, now, pause, set},
+    use kcp_control_plane::{
+        snapshot::Snapshot,
+        testing::objects::{condition, healthy, minutes_ago, now, pause, set},
     };
 
     fn unhealthy(snapshot: &mut Snapshot, minutes: i64) {

@@ -66,9 +66,9 @@ pub fn status(report: &RolloutReport) -> String {
 #[cfg(test)]
 mod tests {
     use kcp_api::{ConditionStatus::True, metadata::Time};
-    use kcp_control_plane::control_plane::{
-        Snapshot,
-        example::{condition, healthy, minutes_ago, now, pause, set},
+    use kcp_control_plane::{
+        snapshot::Snapshot,
+        testing::objects::{condition, healthy, minutes_ago, now, pause, set},
     };
 
     use super::status;

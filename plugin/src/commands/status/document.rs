@@ -9,18 +9,15 @@ use crate::{
     commands::plan::document::{EtcdVotes, Told},
     document::{API_VERSION, ObjectName},
 };
-use kcp_control_plane::plan::{
-    self,
-    rollout_reason::{Gap, Reason},
-};
 use kcp_control_plane::{
     checks::{
         Checked,
         finding::{CheckOutcome, Finding},
     },
     inspection::{Basis, Health, Inspection, Preflight},
+    plan::rollout_reason::{Gap, Reason},
     snapshot::{
-        EtcdSurvey, Failure, Observed, Reading,
+        EtcdSurvey, Failure, Reading, Snapshot,
         etcd::{Alarms, Asked, alarm_name, hexadecimal},
     },
 };
@@ -277,7 +274,7 @@ struct FindingOfCheck {
 
 impl ControlPlaneStatusList {
     /// The document of several.
-    pub fn of<'i>(inspected: impl IntoIterator<Item = (&'i Observed, &'i Inspection)>) -> Self {
+    pub fn of<'i>(inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>) -> Self {
         let items = inspected.into_iter();
         Self {
             api_version: API_VERSION,
@@ -291,15 +288,14 @@ impl ControlPlaneStatusList {
 
 impl ControlPlaneStatus {
     /// The document of one.
-    pub fn of(observed: &Observed, inspection: &Inspection) -> Self {
-        let plan::observed::Observed {
+    pub fn of(observed: &Snapshot, inspection: &Inspection) -> Self {
+        let Snapshot {
             control_plane,
             machines,
             ..
-        } = &observed.management.control_plane;
-        let is_paused = control_plane.is_paused()
-            || control_plane.is("Paused")
-            || observed.management.control_plane.cluster_is_paused();
+        } = observed;
+        let is_paused =
+            control_plane.is_paused() || control_plane.is("Paused") || observed.cluster_is_paused();
         let findings = inspection.findings().into_iter();
         Self {
             api_version: API_VERSION,

@@ -15,7 +15,7 @@ use kcp_client::reads::{self, Excluded, WITHOUT_NAME};
 use kcp_client::{Connection, Error, reader::Reader};
 use kcp_control_plane::{
     inspection::inspect,
-    snapshot::{Failure, Management, Observed, Reading},
+    snapshot::{Failure, Reading, Snapshot},
 };
 
 /// Control planes that are read at one time: each may hold a dozen connections to a cluster of its own.
@@ -101,7 +101,7 @@ fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
-fn inspected(observed: Observed) -> Inspected {
+fn inspected(observed: Snapshot) -> Inspected {
     let inspection = inspect(&observed, Timestamp::now());
     Inspected { observed, inspection }
 }
@@ -111,7 +111,7 @@ async fn one(
     name: &ControlPlaneName,
     excluded: Excluded,
     end: Instant,
-) -> Result<Observed, Error> {
+) -> Result<Snapshot, Error> {
     let namespace = &reader.connection.namespace;
     let name = match name {
         ControlPlaneName::Own(name) => name,
@@ -148,12 +148,12 @@ async fn each<C, T>(terminal: &Terminal, control_planes: &[C], one: impl AsyncFn
 /// A control plane of a list, with all its sources.
 async fn every_source(
     reader: &Reader<'_>,
-    listed: &Management,
+    listed: &Snapshot,
     excluded: Excluded,
     timeout: Duration,
-) -> Observed {
+) -> Snapshot {
     let end = Instant::now() + timeout;
-    let control_plane = &listed.control_plane.control_plane;
+    let control_plane = &listed.control_plane;
     let (namespace, name) = (&control_plane.namespace(), &control_plane.name());
     match reads::observe(reader, namespace, name, excluded, end).await {
         Ok(observed) => observed,
@@ -162,7 +162,7 @@ async fn every_source(
 }
 
 /// Whether the management cluster keeps back a Secret that leads to the workload cluster or to its etcd.
-fn may_not_read_secrets(observed: &Observed) -> bool {
+fn may_not_read_secrets(observed: &Snapshot) -> bool {
     let failures = [observed.workload.failure(), observed.etcd.failure()];
     let mut forbidden = failures
         .into_iter()
@@ -171,12 +171,12 @@ fn may_not_read_secrets(observed: &Observed) -> bool {
     forbidden.any(|forbidden| forbidden.resource == "secrets" && !forbidden.in_workload_cluster)
 }
 
-fn by_conditions(management: Management) -> Observed {
-    Observed {
-        management,
+fn by_conditions(listed: Snapshot) -> Snapshot {
+    Snapshot {
         workload: Reading::Excluded { flag: WITHOUT_NAME },
         endpoint_certificate: Reading::Excluded { flag: WITHOUT_NAME },
         etcd: Reading::Excluded { flag: WITHOUT_NAME },
+        ..listed
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
         let unread: Vec<_> = inspected
             .iter()
             .map(|inspected| {
-                let unread = &inspected.observed.management.unread;
+                let unread = &inspected.observed.unread;
                 let unread: Vec<_> = unread.iter().map(|failure| failure.object.as_str()).collect();
                 unread.join(" ")
             })

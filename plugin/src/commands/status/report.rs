@@ -9,12 +9,12 @@ use crate::commands::status::{
     screen::{Layout, Screen, list, one},
 };
 use crate::{document::resource_name, output::Report, verdict::Verdict};
-use kcp_control_plane::{inspection::Inspection, snapshot::Observed};
+use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
 /// A control plane as it was read and judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
-    pub observed: Observed,
+    pub observed: Snapshot,
     pub inspection: Inspection,
 }
 
@@ -45,7 +45,7 @@ impl Subject {
         }
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (&Observed, &Inspection)> {
+    fn pairs(&self) -> impl Iterator<Item = (&Snapshot, &Inspection)> {
         let inspected = self.inspected().iter();
         inspected.map(|Inspected { observed, inspection }| (observed, inspection))
     }
@@ -86,8 +86,7 @@ impl Report for StatusReport<'_> {
 
     fn names(&self) -> Vec<String> {
         let inspected = self.subject.inspected().iter();
-        let control_planes =
-            inspected.map(|inspected| &inspected.observed.management.control_plane.control_plane);
+        let control_planes = inspected.map(|inspected| &inspected.observed.control_plane);
         control_planes
             .map(|control_plane| resource_name(&KUBEADM_CONTROL_PLANE, control_plane.name()))
             .collect()
@@ -103,7 +102,7 @@ mod tests {
         terminal::plain,
         testing::assert_every_format,
     };
-    use kcp_control_plane::control_plane::example::now;
+    use kcp_control_plane::testing::objects::now;
 
     fn one() -> Subject {
         let example = healthy();

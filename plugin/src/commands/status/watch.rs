@@ -52,7 +52,7 @@ fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
 }
 
 fn name(inspected: &Inspected) -> String {
-    let control_plane = &inspected.observed.management.control_plane.control_plane;
+    let control_plane = &inspected.observed.control_plane;
     format!("{}/{}", control_plane.namespace(), control_plane.name())
 }
 
@@ -67,7 +67,7 @@ mod tests {
         terminal::{Size, plain},
         watch::below_heading,
     };
-    use kcp_control_plane::{checks::finding::CheckOutcome, control_plane::example::now};
+    use kcp_control_plane::{checks::finding::CheckOutcome, testing::objects::now};
 
     fn inspected(example: Example) -> Inspected {
         Inspected {
@@ -86,13 +86,7 @@ mod tests {
     #[test]
     fn each_line_names_its_control_plane_where_there_are_several() {
         let mut other = inspected(healthy());
-        other
-            .observed
-            .management
-            .control_plane
-            .control_plane
-            .metadata
-            .name = Some("other".to_owned());
+        other.observed.control_plane.metadata.name = Some("other".to_owned());
         let before = several(vec![inspected(healthy()), other]);
         assert_eq!(lines(None, &before), ["d/c1-cp: Healthy", "d/other: Healthy"]);
         assert_eq!(lines(Some(&before), &before), Vec::<String>::new());

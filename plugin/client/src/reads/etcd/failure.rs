@@ -1,6 +1,6 @@
 //! What went wrong with a member, and where that can be fixed.
 
-use kcp_control_plane::snapshot::{Failure, reading::Forbidden};
+use kcp_control_plane::snapshot::{Failure, Forbidden};
 use kcp_etcd::{Error, HandshakeError};
 
 use crate::{

@@ -11,7 +11,7 @@ use crate::{
     reader::Reader,
     reads::{WITHOUT_NAME, list::list},
 };
-use kcp_control_plane::snapshot::{Failure, Management, Reading, reading::Forbidden};
+use kcp_control_plane::snapshot::{Failure, Forbidden, Reading, Snapshot};
 
 fn groups() -> Value {
     let groups = ["cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"].map(|name| {
@@ -69,7 +69,7 @@ fn listed_at(kind: &str) -> Value {
 }
 
 /// Reads from a server that forbids one kind.
-fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Management>, Error> {
+fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Snapshot>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let within = namespace.map(|namespace| format!("/namespaces/{namespace}/"));
@@ -92,9 +92,8 @@ fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Manageme
     })
 }
 
-fn names(listed: &[Management]) -> Vec<(&str, Vec<&str>)> {
-    let observed = listed.iter().map(|management| &management.control_plane);
-    let names = observed.map(|observed| {
+fn names(listed: &[Snapshot]) -> Vec<(&str, Vec<&str>)> {
+    let names = listed.iter().map(|observed| {
         let machines = observed.machines.iter();
         let machines = machines.map(kcp_api::Object::name);
         (observed.control_plane.name(), machines.collect())
@@ -116,7 +115,7 @@ fn each_control_plane_gets_its_own() {
     let [first, second, third] = listed.as_slice() else {
         panic!("three");
     };
-    assert!(first.control_plane.cluster_is_paused() && !third.control_plane.cluster_is_paused());
+    assert!(first.cluster_is_paused() && !third.cluster_is_paused());
     assert_eq!(first.unowned, ["unowned"]);
     assert_eq!(first.health_checks, Reading::Read(Vec::new()));
     let covered: Vec<_> = third.health_checks.read().expect("read")[0]
@@ -125,7 +124,7 @@ fn each_control_plane_gets_its_own() {
         .collect();
     assert_eq!(covered, ["elsewhere"]);
     assert_eq!(
-        second.cluster(),
+        second.cluster,
         Reading::Failed(Failure {
             object: "Cluster/c2".to_owned(),
             message: "cannot get clusters \"c2\" in namespace \"a\": not found".to_owned(),
@@ -133,22 +132,17 @@ fn each_control_plane_gets_its_own() {
             forbidden: None,
         })
     );
-    assert!(second.control_plane.infrastructure_is_ready() && second.control_plane.has_endpoint());
+    assert!(second.infrastructure_is_ready() && second.has_endpoint());
     for management in &listed {
         let flag = WITHOUT_NAME;
         assert_eq!(management.secrets, Reading::Excluded { flag });
         assert_eq!(management.unread, []);
         // Nothing of it but what decides about new Machines.
         assert_eq!(
-            management
-                .control_plane
-                .control_plane
-                .spec
-                .kubeadm_config_spec
-                .fields,
+            management.control_plane.spec.kubeadm_config_spec.fields,
             json!({"clusterConfiguration": {"certificateValidityPeriodDays": 3650}})
         );
-        let machines = &management.control_plane.machines;
+        let machines = &management.machines;
         assert!(
             machines
                 .iter()
@@ -182,10 +176,10 @@ fn each_list_fails_alone() {
     }
     for management in read(None, "clusters").expect("the rest is read") {
         assert_eq!(
-            management.cluster(),
+            management.cluster,
             Reading::Failed(refused("Cluster", "clusters"))
         );
-        assert!(management.control_plane.infrastructure_is_ready());
+        assert!(management.infrastructure_is_ready());
     }
     for management in read(None, "machinehealthchecks").expect("the rest is read") {
         let failure = refused("MachineHealthCheck", "machinehealthchecks");

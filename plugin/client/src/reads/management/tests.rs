@@ -12,11 +12,7 @@ use crate::{
     reader::Reader,
     reads::example::{answer, groups},
 };
-use kcp_control_plane::snapshot::{
-    Failure, Management, Reading,
-    management::{Deletion, HealthCheck},
-    reading::Forbidden,
-};
+use kcp_control_plane::snapshot::{Deletion, Failure, Forbidden, HealthCheck, Reading, Snapshot};
 
 const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(10));
 
@@ -38,7 +34,7 @@ fn served<T>(forbidden: &'static str, read: impl AsyncFnOnce(&Reader<'_>) -> T) 
     })
 }
 
-fn of(forbidden: &'static str, name: &str) -> Result<Management, Error> {
+fn of(forbidden: &'static str, name: &str) -> Result<Snapshot, Error> {
     served(forbidden, async |reader| {
         management(reader, "d", name, LIMIT).await
     })
@@ -48,8 +44,8 @@ fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-fn machines(management: &Management) -> Vec<&str> {
-    let machines = management.control_plane.machines.iter();
+fn machines(management: &Snapshot) -> Vec<&str> {
+    let machines = management.machines.iter();
     machines.map(kcp_api::Object::name).collect()
 }
 
@@ -57,8 +53,8 @@ fn machines(management: &Management) -> Vec<&str> {
 fn everything_there_is_to_know() {
     let management = of("/nothing", "c1-cp").expect("it is read");
     assert_eq!(machines(&management), ["m1", "m2", "m3"]);
-    let Reading::Read(cluster) = management.cluster() else {
-        panic!("{:?}", management.cluster());
+    let Reading::Read(cluster) = management.cluster else {
+        panic!("{:?}", management.cluster);
     };
     assert_eq!((cluster.name(), cluster.control_plane()), ("c1", Some("c1-cp")));
     let endpoint = cluster
@@ -86,7 +82,7 @@ fn everything_there_is_to_know() {
     );
     let secrets = names(["c1-etcd", "c1-kubeconfig"]).into_iter().collect();
     assert_eq!(management.secrets, Reading::Read(secrets));
-    assert_eq!(management.control_plane.has_kubeconfig, Some(true));
+    assert_eq!(management.has_kubeconfig, Some(true));
     assert_eq!(management.unread, []);
 }
 
@@ -107,15 +103,14 @@ fn refused(object: &str, verb: &str, resource: &str, cannot: &str) -> Failure {
 #[test]
 fn each_part_fails_alone() {
     let whole = of("/nothing", "c1-cp").expect("it is read");
-    let with = |path: &'static str, change: &dyn Fn(&mut Management)| {
+    let with = |path: &'static str, change: &dyn Fn(&mut Snapshot)| {
         let mut expected = whole.clone();
         change(&mut expected);
         assert_eq!(of(path, "c1-cp").expect("the rest is read"), expected, "{path}");
     };
     with("/clusters/", &|expected| {
         let resource = "clusters.cluster.x-k8s.io";
-        expected.cluster_failure = Some(refused("Cluster/c1", "get", resource, "clusters \"c1\""));
-        expected.control_plane.cluster = None;
+        expected.cluster = Reading::Failed(refused("Cluster/c1", "get", resource, "clusters \"c1\""));
     });
     with("/machinehealthchecks", &|expected| {
         let resource = "machinehealthchecks.cluster.x-k8s.io";
@@ -136,11 +131,11 @@ fn each_part_fails_alone() {
     with("/secrets/c1-kubeconfig", &|expected| {
         expected.unread = vec![secret("c1-kubeconfig")];
         expected.secrets = Reading::Read(names(["c1-etcd"]).into_iter().collect());
-        expected.control_plane.has_kubeconfig = None;
+        expected.has_kubeconfig = None;
     });
     with("/secrets/", &|expected| {
         expected.secrets = Reading::Failed(secret("c1-kubeconfig"));
-        expected.control_plane.has_kubeconfig = None;
+        expected.has_kubeconfig = None;
     });
     with("/kubeadmconfigs", &|expected| {
         let resource = "kubeadmconfigs.bootstrap.cluster.x-k8s.io";
@@ -157,7 +152,7 @@ fn each_part_fails_alone() {
             "machines.cluster.x-k8s.io",
             "machines",
         )];
-        expected.control_plane.machines.clear();
+        expected.machines.clear();
         expected.unowned.clear();
         expected.deletions.clear();
         expected.health_checks = Reading::Read(vec![HealthCheck {
@@ -181,7 +176,7 @@ fn without_the_control_plane_there_is_nothing_to_tell() {
 #[test]
 fn one_without_a_cluster_has_nothing_around_it() {
     let management = of("/nothing", "alone").expect("it is read");
-    assert_eq!(management.cluster(), Reading::NotYet);
+    assert_eq!(management.cluster, Reading::NotYet);
     assert_eq!(management.health_checks, Reading::NotYet);
     assert_eq!(management.secrets, Reading::NotYet);
 }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::reads::failure;
-use kcp_control_plane::snapshot::{Failure, reading::Forbidden};
+use kcp_control_plane::snapshot::{Failure, Forbidden};
 
 #[derive(Clone, Debug)]
 pub struct Failures {
@@ -59,7 +59,7 @@ mod tests {
     use super::{Failure, Failures};
     use crate::reads::failure::LONGEST_MESSAGE;
     use crate::{Action, Error};
-    use kcp_control_plane::snapshot::reading::Forbidden;
+    use kcp_control_plane::snapshot::Forbidden;
 
     fn failures() -> Failures {
         Failures {

@@ -6,24 +6,23 @@ use kcp_api::{
 };
 
 use crate::{
-    checks::{
-        example::{failure, forbidden, observed},
-        find,
-    },
-    control_plane::example::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
+    checks::find,
     inspection::{Permission, Preflight, inspect},
-    plan::observed::Etcd,
-    snapshot::{Observed, Reading, etcd::Alarms, workload::Component},
+    snapshot::{EtcdMembers, Reading, Snapshot, etcd::Alarms, workload::Component},
+    testing::{
+        objects::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
+        snapshot::{failure, forbidden, observed},
+    },
 };
 
-fn preflight(change: impl Fn(&mut Observed)) -> Preflight {
+fn preflight(change: impl Fn(&mut Snapshot)) -> Preflight {
     let mut observed = observed();
     change(&mut observed);
     inspect(&observed, now()).preflight
 }
 
 /// `yes`, or `no` or `unknown` and what keeps it: `check: object object`.
-fn told(permission: &Permission) -> Vec<String> {
+fn reported(permission: &Permission) -> Vec<String> {
     let allowed = match permission.allowed {
         Some(true) => "yes",
         Some(false) => "no",
@@ -52,11 +51,11 @@ fn all(preflight: &Preflight) -> Vec<Vec<String>> {
     [scale_up, scale_down, rollout]
         .into_iter()
         .chain(remediation.iter().map(|of| &of.permission))
-        .map(told)
+        .map(reported)
         .collect()
 }
 
-fn fails(observed: &mut Observed, number: usize, kind: &str) {
+fn fails(observed: &mut Snapshot, number: usize, kind: &str) {
     set(
         &mut observed.machine(number).status.conditions,
         condition(kind, False, "failed"),
@@ -82,9 +81,9 @@ fn with_one_of_three_members_killed_only_its_machine_is_replaced() {
     ];
     let quorum = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
     assert_eq!(all(&preflight)[..3], vec![blocked; 3]);
-    assert_eq!(told(&preflight.remediation[0].permission), quorum);
-    assert_eq!(told(&preflight.remediation[1].permission), ["yes"]);
-    assert_eq!(told(&preflight.remediation[2].permission), quorum);
+    assert_eq!(reported(&preflight.remediation[0].permission), quorum);
+    assert_eq!(reported(&preflight.remediation[1].permission), ["yes"]);
+    assert_eq!(reported(&preflight.remediation[2].permission), quorum);
 }
 
 #[test]
@@ -99,14 +98,14 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
     });
     let lost = "etcd-quorum: KubeadmControlPlane/c1-cp EtcdMember/node-m2 EtcdMember/node-m3";
     for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
-        let told = told(permission);
-        assert_eq!(told[..2], ["no", lost]);
+        let reported = reported(permission);
+        assert_eq!(reported[..2], ["no", lost]);
     }
     // Of two reasons the controller tells the first.
     let first = ["components-healthy", "etcd-quorum", "etcd-quorum"];
     for (remediation, check) in preflight.remediation.iter().zip(first) {
         assert_eq!(
-            told(&remediation.permission),
+            reported(&remediation.permission),
             ["no", &format!("{check}: KubeadmControlPlane/c1-cp")],
             "{}",
             remediation.machine
@@ -125,15 +124,15 @@ fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
             "connecting: no answer within 2.2 s",
         ));
         o.survey().alarms = Alarms::FromStatus;
-        o.facts().etcd = Etcd::Unread;
+        o.etcd_members = EtcdMembers::Unread;
     });
     let lost = "etcd-quorum: KubeadmControlPlane/c1-cp Machine/m2 Machine/m3";
     for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
-        assert_eq!(told(permission)[..2], ["no", lost]);
+        assert_eq!(reported(permission)[..2], ["no", lost]);
     }
     for remediation in &preflight.remediation {
         assert_eq!(
-            told(&remediation.permission),
+            reported(&remediation.permission),
             ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
             "{}",
             remediation.machine
@@ -149,7 +148,7 @@ fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
         }
         o.survey().alarms = Alarms::FromStatus;
         o.survey().server_lacks_etcd = true;
-        o.facts().etcd = Etcd::Unread;
+        o.etcd_members = EtcdMembers::Unread;
     });
     let lost = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
     assert_eq!(all(&preflight), vec![lost; 6]);
@@ -157,7 +156,7 @@ fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
 
 #[test]
 fn without_etcd_the_conditions_decide() {
-    let left_out = |o: &mut Observed| {
+    let left_out = |o: &mut Snapshot| {
         o.workload = Reading::Excluded {
             flag: "--no-workload",
         };
@@ -178,7 +177,7 @@ fn without_etcd_the_conditions_decide() {
 
 type Case = (
     &'static str,
-    fn(&mut Observed),
+    fn(&mut Snapshot),
     &'static [&'static str],
     &'static [&'static str],
     &'static [&'static str],
@@ -195,7 +194,7 @@ const CASES: &[Case] = &[
     ),
     (
         "cluster_paused",
-        |o| o.facts().cluster_mut().spec.paused = true,
+        |o| o.cluster_mut().spec.paused = true,
         &["no", "not-paused: Cluster/c1"],
         &["no", "not-paused: Cluster/c1"],
         &["no", "not-paused: Cluster/c1"],
@@ -214,7 +213,7 @@ const CASES: &[Case] = &[
     ),
     (
         "topology",
-        |o| o.facts().set_topology("v1.35.0"),
+        |o| o.set_topology("v1.35.0"),
         &["no", "topology-version: Cluster/c1"],
         &["no", "topology-version: Cluster/c1"],
         &["no", "topology-version: Cluster/c1"],
@@ -300,7 +299,7 @@ const CASES: &[Case] = &[
     (
         "only_one_machine",
         |o| {
-            o.facts().machines.truncate(1);
+            o.machines.truncate(1);
             o.survey().asked.truncate(1);
             o.list(1).members.truncate(1);
             o.pods().retain(|pod| pod.node == "node-m1");
@@ -328,8 +327,8 @@ const CASES: &[Case] = &[
     (
         "machines_cannot_be_read",
         |o| {
-            o.facts().machines.clear();
-            o.management.unread = vec![failure("Machine", "no answer within 2s")];
+            o.machines.clear();
+            o.unread = vec![failure("Machine", "no answer within 2s")];
         },
         &["unknown", "management-readable: Machine"],
         &["unknown", "management-readable: Machine"],
@@ -339,7 +338,7 @@ const CASES: &[Case] = &[
         "etcd_elsewhere_is_out_of_reach",
         |o| {
             use_external_etcd(&mut o.control_plane().spec);
-            o.facts().etcd = crate::plan::observed::Etcd::External;
+            o.etcd_members = crate::snapshot::EtcdMembers::External;
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));
         },
@@ -354,11 +353,11 @@ const CASES: &[Case] = &[
 fn what_keeps_what() {
     for (name, change, up, down, remediation) in CASES {
         let preflight = preflight(change);
-        assert_eq!(told(&preflight.scale_up), *up, "{name}: scale up");
-        assert_eq!(told(&preflight.scale_down), *down, "{name}: scale down");
+        assert_eq!(reported(&preflight.scale_up), *up, "{name}: scale up");
+        assert_eq!(reported(&preflight.scale_down), *down, "{name}: scale down");
         let of_m2 = preflight.remediation.iter().find(|of| of.machine == "m2");
         assert_eq!(
-            of_m2.map_or(vec![], |of| told(&of.permission)),
+            of_m2.map_or(vec![], |of| reported(&of.permission)),
             *remediation,
             "{name}: remediation"
         );
@@ -367,19 +366,19 @@ fn what_keeps_what() {
 
 #[test]
 fn a_rollout_begins_with_a_machine_more_or_one_less() {
-    let certificates = |o: &mut Observed| {
+    let certificates = |o: &mut Snapshot| {
         let unknown = condition("CertificatesAvailable", Unknown, "");
         set(&mut o.control_plane().status.conditions, unknown);
     };
     assert_eq!(preflight(certificates).rollout.allowed, Some(false));
     let preflight_without_surge = preflight(|o| {
         certificates(o);
-        o.facts().control_plane.spec.max_surge = 0;
+        o.control_plane.spec.max_surge = 0;
     });
     assert_eq!(preflight_without_surge.rollout.allowed, Some(true));
-    let endless = preflight(|o| o.facts().control_plane.spec.certificates_expiry_days = Some(365));
+    let endless = preflight(|o| o.control_plane.spec.certificates_expiry_days = Some(365));
     assert_eq!(
-        (told(&endless.scale_up), told(&endless.rollout)),
+        (reported(&endless.scale_up), reported(&endless.rollout)),
         (
             vec!["yes".to_owned()],
             vec![
@@ -392,14 +391,14 @@ fn a_rollout_begins_with_a_machine_more_or_one_less() {
 
 #[test]
 fn nothing_is_removed_while_members_contradict_each_other() {
-    let disputed = |o: &mut Observed| {
+    let disputed = |o: &mut Snapshot| {
         o.kill(2);
         o.list(3).members.truncate(2);
     };
     let blocker = "etcd-member-lists: EtcdMember/node-m1 Machine/m1 EtcdMember/node-m3 Machine/m3";
     for remediation in preflight(disputed).remediation {
         assert_eq!(
-            told(&remediation.permission),
+            reported(&remediation.permission),
             ["no", blocker],
             "{}",
             remediation.machine
@@ -410,7 +409,7 @@ fn nothing_is_removed_while_members_contradict_each_other() {
         o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
     });
     for remediation in turning.remediation {
-        let told = told(&remediation.permission);
-        assert!(told.contains(&blocker.to_owned()), "{told:?}");
+        let reported = reported(&remediation.permission);
+        assert!(reported.contains(&blocker.to_owned()), "{reported:?}");
     }
 }

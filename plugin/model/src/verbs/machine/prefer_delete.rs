@@ -6,22 +6,19 @@ use serde_json::json;
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         ownership::applied,
+        quorum_guard::{Loss, leader_warning, loss},
     },
     plan::{
-        deletion_order::next_to_delete,
-        observed::Observed,
-        outlook::{Asked, Plan, plan},
+        Desired, Plan,
+        messages::listed,
+        plan,
+        selection::next_to_delete,
         state::State,
         step::{Action, Purpose},
-        wording::listed,
     },
-    verbs::machine::{
-        danger::{Danger, danger, leader_warning},
-        snapshot::MachineSnapshot,
-    },
+    snapshot::{Snapshot, change::MachineSnapshot},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +69,9 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
     let name = &machine.object.name();
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: ""}}});
     let effect = Effect::of(machine.observed(), name, now);
-    let danger = danger(machine.observed(), name);
-    // The controller waits for members that start, as they do in every rollout.
-    let is_lasting = danger
-        .as_ref()
-        .is_some_and(|danger| !matches!(danger, Danger::Starting { .. }));
-    let mut why = danger.map_or_else(Vec::new, |danger| danger.why());
+    let loss = loss(machine.observed(), name);
+    let is_lasting = loss.as_ref().is_some_and(Loss::is_lasting);
+    let mut why = loss.map_or_else(Vec::new, |loss| loss.why);
     if effect.is_immediate && is_lasting {
         why.extend(effect.lines);
         return Decision::Refused(Refusal::new(RefusedBy::Command, why));
@@ -101,23 +95,16 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
     })
 }
 
-/// What the annotation does.
 struct Effect {
-    /// Whether Machines are being deleted now.
     is_immediate: bool,
     /// When it takes effect, and which Machines are deleted before this one; a line each.
     lines: Vec<String>,
 }
 
 impl Effect {
-    fn of(observed: &Observed, name: &str, now: Timestamp) -> Self {
+    fn of(observed: &Snapshot, name: &str, now: Timestamp) -> Self {
         let observed = marked(observed, name);
-        let asked = Asked {
-            spec: observed.control_plane.spec.clone(),
-            changes: Vec::new(),
-            denials: Vec::new(),
-        };
-        let plan = plan(&observed, &asked, now);
+        let plan = plan(&observed, &Desired::current(&observed), now);
         let in_progress = deletion_in_progress(&plan, name);
         let when = match in_progress {
             Some(Purpose::Rollout) => "takes effect now: a rollout is in progress",
@@ -133,7 +120,7 @@ impl Effect {
     }
 }
 
-fn marked(observed: &Observed, name: &str) -> Observed {
+fn marked(observed: &Snapshot, name: &str) -> Snapshot {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
         if machine.name() == name {
@@ -157,13 +144,8 @@ fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
         })
 }
 
-/// Which Machine is deleted first.
-fn deletion_order(observed: &Observed, plan: &Plan, name: &str) -> Option<String> {
-    let is_outdated = |name: &str| {
-        let verdict = plan.verdicts.iter().find(|verdict| verdict.machine == name);
-        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
-    };
-    let state = State::of(observed, is_outdated);
+fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String> {
+    let state = State::of(observed, &plan.verdicts);
     let next = next_to_delete(&observed.failure_domains(), &state.replicas)?;
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {
@@ -181,11 +163,10 @@ mod tests {
     use super::{Decision, ObjectWrite, Preference, decide};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{annotate, minutes_ago, now},
-        plan::observed::Etcd,
-        verbs::machine::{
-            example::{dead, snapshot},
-            snapshot::MachineSnapshot,
+        snapshot::{EtcdMembers, change::MachineSnapshot},
+        testing::{
+            machine::{dead, snapshot},
+            objects::{annotate, minutes_ago, now},
         },
     };
 
@@ -371,7 +352,7 @@ mod tests {
         let mut machine = snapshot("m2");
         outdate(&mut machine, 2);
         dead(&mut machine, &[]);
-        if let Etcd::Members(members) = &mut machine.context.observed.etcd {
+        if let EtcdMembers::Known(members) = &mut machine.context.observed.etcd_members {
             members[2].is_learner = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
@@ -394,7 +375,7 @@ mod tests {
     fn a_leader_is_marked_with_a_warning() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &[]);
-        if let Etcd::Members(members) = &mut machine.context.observed.etcd {
+        if let EtcdMembers::Known(members) = &mut machine.context.observed.etcd_members {
             members[1].is_leader = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {

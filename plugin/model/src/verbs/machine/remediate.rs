@@ -10,22 +10,16 @@ use serde_json::json;
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{Decision, ObjectWrite, Objections, Proposal, RefusedBy},
-        event::ChangeEvent,
+        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal, RefusedBy},
         ownership::applied,
+        quorum_guard::{leader_warning, loss},
     },
-    control_plane::health_check::would_allow,
     plan::{
-        observed::Observed,
-        preflight::topology_version,
-        remediation::{Outlook, Terms, outlook},
+        remediation::{NextRemediation, Terms, next_remediation},
         state::{HealthCheck, State},
     },
-    verbs::machine::{
-        danger::{danger, leader_warning},
-        replace,
-        snapshot::MachineSnapshot,
-    },
+    snapshot::{Snapshot, change::MachineSnapshot, management::would_allow},
+    verbs::machine::replace,
 };
 
 /// What `--force` does.
@@ -50,15 +44,15 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
             consequences.push(format!(
                 "MachineHealthCheck {check} has the control plane replace it"
             ));
-            if let Some(outlook) = remediated(machine.observed(), name, now) {
-                object_to(&mut objections, &outlook, name);
+            if let Some(next) = remediated(machine.observed(), name, now) {
+                object_to(&mut objections, &next, name);
             }
         }
     }
-    let danger = danger(machine.observed(), name);
+    let loss = loss(machine.observed(), name);
     objections
         .lasting
-        .extend(danger.into_iter().flat_map(|danger| danger.why()));
+        .extend(loss.into_iter().flat_map(|loss| loss.why));
     let mut warnings = applied(&machine.object.text, &patch(), field_manager);
     warnings.extend(machine.context.warnings());
     match objections.warnings(force) {
@@ -113,7 +107,6 @@ fn patch() -> serde_json::Value {
     json!({"metadata": {"annotations": {annotation::REMEDIATE_MACHINE: ""}}})
 }
 
-/// What acts on the annotation.
 enum Remediator {
     /// The control plane, asked by this `MachineHealthCheck`.
     ControlPlane { check: String },
@@ -171,34 +164,27 @@ fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
 }
 
 /// What the controller would do if the Machine were unhealthy now.
-fn remediated(observed: &Observed, machine: &str, now: Timestamp) -> Option<Outlook> {
-    let mut state = State::of(observed, |_| false);
+fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
+    let mut state = State::of(observed, &[]);
     for replica in &mut state.replicas {
         if replica.name == machine {
             replica.health = HealthCheck::AwaitsRemediationFirst;
         }
     }
-    let spec = &observed.control_plane.spec;
-    let terms = Terms {
-        limits: &spec.remediation,
-        initialized: observed.control_plane.status.initialized,
-        topology_version: topology_version(observed, spec),
-        now,
-    };
-    outlook(&state, terms)
+    next_remediation(&state, Terms::of(observed, &observed.control_plane.spec, now))
 }
 
 /// Adds what keeps the control plane from remediating a Machine.
-fn object_to(objections: &mut Objections, outlook: &Outlook, machine: &str) {
-    if outlook.machine != machine {
-        let first = format!("Machine {} is remediated first", outlook.machine);
+fn object_to(objections: &mut Objections, next: &NextRemediation, machine: &str) {
+    if next.machine != machine {
+        let first = format!("Machine {} is remediated first", next.machine);
         objections.temporary.push(first);
     }
-    let Some(blocker) = &outlook.blocked_by else {
+    let Some(blocker) = &next.blocked_by else {
         return;
     };
     match blocker {
-        // `danger` says more.
+        // `loss` says more.
         Blocker::LastMachine | Blocker::NoOtherWorks | Blocker::Quorum { .. } => {}
         Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => {
             objections.lasting.push(blocker.message());
@@ -215,11 +201,10 @@ mod tests {
     use super::{Decision, ObjectWrite, decide};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{annotate, condition, minutes_ago, now, pause, record},
-        plan::observed::Etcd,
-        verbs::machine::{
-            example::{dead, snapshot},
-            snapshot::MachineSnapshot,
+        snapshot::{EtcdMembers, change::MachineSnapshot},
+        testing::{
+            machine::{dead, snapshot},
+            objects::{annotate, condition, minutes_ago, now, pause, record},
         },
     };
 
@@ -383,7 +368,7 @@ mod tests {
             ),
             (
                 "etcd elsewhere",
-                |machine| machine.context.observed.etcd = Etcd::External,
+                |machine| machine.context.observed.etcd_members = EtcdMembers::External,
                 RefusedBy::Command,
                 &["the controller does not know the etcd members"],
             ),

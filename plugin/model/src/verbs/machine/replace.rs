@@ -6,20 +6,14 @@ use kcp_api::{Object as _, metadata::Time};
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{Decision, ObjectWrite, Objections, Proposal},
-        event::ChangeEvent,
-        guard::Guard,
+        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal},
+        quorum_guard::{Guard, leader_warning, loss},
     },
     plan::{
-        observed::Observed,
-        outlook::{Asked, Plan, plan},
+        Desired, Plan, messages, plan,
         step::{Action, NoPlan},
-        wording,
     },
-    verbs::machine::{
-        danger::{danger, leader_warning},
-        snapshot::MachineSnapshot,
-    },
+    snapshot::{Snapshot, change::MachineSnapshot},
 };
 
 /// What `--force` does.
@@ -35,8 +29,8 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
     let mut lasting: Vec<String> = pauses
         .map(|pause| format!("{pause}: no Machine would replace it"))
         .collect();
-    let danger = danger(machine.observed(), name);
-    lasting.extend(danger.into_iter().flat_map(|danger| danger.why()));
+    let loss = loss(machine.observed(), name);
+    lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
     let plan = plan_without(machine.observed(), name, now);
     let mut warnings = machine.context.warnings();
     let mut temporary = Vec::new();
@@ -44,9 +38,9 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
         Guard::Clear => {}
         // The reasons above say more.
         Guard::NoWay(_) if !lasting.is_empty() => {}
-        Guard::NoWay(no_plan) if prevents_creation(&no_plan) => lasting.push(wording::no_plan(&no_plan)),
-        Guard::NoWay(no_plan) => warnings.push(wording::no_plan(&no_plan)),
-        // `danger` covers the quorum after the deletion.
+        Guard::NoWay(no_plan) if prevents_creation(&no_plan) => lasting.push(messages::no_plan(&no_plan)),
+        Guard::NoWay(no_plan) => warnings.push(messages::no_plan(&no_plan)),
+        // `loss` covers the quorum after the deletion.
         Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => temporary = blocking(&blockers, name),
     }
     temporary.retain(|line| !lasting.contains(line));
@@ -75,19 +69,14 @@ pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
 }
 
 /// What the controller does once the Machine is being deleted.
-fn plan_without(observed: &Observed, name: &str, now: Timestamp) -> Plan {
+fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
         if machine.name() == name {
             machine.metadata.deletion_timestamp = Some(Time(now));
         }
     }
-    let asked = Asked {
-        spec: observed.control_plane.spec.clone(),
-        changes: Vec::new(),
-        denials: Vec::new(),
-    };
-    plan(&observed, &asked, now)
+    plan(&observed, &Desired::current(&observed), now)
 }
 
 /// What keeps the controller from creating another once the Machine is deleted.
@@ -119,13 +108,13 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let Some(created) = created else {
         return vec![format!(
             "no Machine replaces it: replicas is {}",
-            plan.asked.spec.size()
+            plan.desired.spec.size()
         )];
     };
     let mut lines = Vec::new();
     let domains = steps
         .get(created)
-        .map(wording::failure_domains)
+        .map(messages::failure_domains)
         .unwrap_or_default();
     if !domains.is_empty() {
         lines.push(format!("its replacement is created in failure domain {domains}"));
@@ -145,11 +134,10 @@ mod tests {
     use super::{Decision, ObjectWrite, decide, is_allowed};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{annotate, minutes_ago, now, pause},
-        plan::observed::{Etcd, EtcdMember},
-        verbs::machine::{
-            example::{dead, fail, snapshot},
-            snapshot::MachineSnapshot,
+        snapshot::{EtcdMember, EtcdMembers, change::MachineSnapshot},
+        testing::{
+            machine::{dead, fail, snapshot},
+            objects::{annotate, minutes_ago, now, pause},
         },
     };
 
@@ -260,8 +248,8 @@ mod tests {
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(0);
         let none = "no Machine replaces it: replicas is 0".to_owned();
-        let asked = "the desired number of Machines is 0".to_owned();
-        assert_eq!(written(&machine, false), (vec![asked], vec![none]));
+        let desired = "the desired number of Machines is 0".to_owned();
+        assert_eq!(written(&machine, false), (vec![desired], vec![none]));
     }
 
     #[test]
@@ -364,7 +352,7 @@ mod tests {
             is_leader: machine == "m1",
             ..EtcdMember::default()
         };
-        machine.context.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
+        machine.context.observed.etcd_members = EtcdMembers::Known(["m1", "m2", "m3"].map(member).to_vec());
         machine.context.observed.set_failure_domains("a b");
         for (machine, domain) in machine.context.observed.machines.iter_mut().zip(["b", "a", "a"]) {
             machine.spec.failure_domain = Some(domain.to_owned());

@@ -9,16 +9,14 @@ use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight, preflight_without_plan, review},
-        snapshot::ChangeSnapshot,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::{preflight, preflight_without_plan},
     },
-    plan::wording,
+    plan::messages,
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
 };
 
-/// The rollout that the spec asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RequestedRollout {
     None,
@@ -27,7 +25,6 @@ enum RequestedRollout {
     },
     InProgress {
         after: Timestamp,
-        /// Machines created since.
         replacements: Vec<String>,
         /// Machines still to be replaced.
         left: Vec<String>,
@@ -67,9 +64,6 @@ impl RequestedRollout {
 }
 
 /// Decides on a control plane in the version of `api_version`. `running` allows to cancel a rollout in progress.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     running: bool,
@@ -98,15 +92,10 @@ pub fn decide(
     let mut consequences = Vec::new();
     let mut detail = format!("that was planned for {after}");
     if let Some((replacements, left)) = in_progress {
-        let outcome = outcome(snapshot, &patch, context, &replacements, &left)?;
+        (warnings, consequences) = remainder(snapshot, &patch, context, &replacements, &left)?;
         if !running {
-            return Ok(Decision::Refused(unconfirmed(
-                snapshot,
-                after,
-                outcome.consequences,
-            )));
+            return Ok(Decision::Refused(unconfirmed(snapshot, after, consequences)));
         }
-        (warnings, consequences) = (outcome.warnings, outcome.consequences);
         detail = format!("that had run since {after}");
     }
     Ok(Decision::Write(Proposal {
@@ -123,41 +112,27 @@ pub fn decide(
     }))
 }
 
-/// What cancelling a rollout in progress leaves behind.
-struct Outcome {
-    warnings: Vec<String>,
-    consequences: Vec<String>,
-}
-
-fn outcome(
+/// Warnings, and what cancelling a rollout in progress leaves behind.
+fn remainder(
     snapshot: &ChangeSnapshot,
     patch: &Value,
     context: ReviewContext<'_>,
     replacements: &[String],
     left: &[String],
-) -> Result<Outcome, DecodeError> {
-    let review = review(snapshot, patch, context)?;
-    let request = ChangeRequest {
-        patch,
-        review: &review,
-        force: true,
-    };
+) -> Result<(Vec<String>, Vec<String>), DecodeError> {
     // Removing a time needs no quorum: what the controller does afterwards is no reason to refuse.
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight(snapshot, patch, true, context)?;
     let replaced = if replacements.is_empty() {
         "no Machine is replaced yet".to_owned()
     } else {
-        format!("new Machines stay: {}", wording::listed(replacements, "and"))
+        format!("new Machines stay: {}", messages::listed(replacements, "and"))
     };
     let plan = match &preflight.plan.steps {
-        Ok(_) => format!("the plan after that: {}", wording::summary(&preflight.plan)),
-        Err(no_plan) => format!("there is no plan after that: {}", wording::no_plan(no_plan)),
+        Ok(_) => format!("the plan after that: {}", messages::summary(&preflight.plan)),
+        Err(no_plan) => format!("there is no plan after that: {}", messages::no_plan(no_plan)),
     };
-    let outdated = format!("old Machines stay too: {}; {plan}", wording::listed(left, "and"));
-    Ok(Outcome {
-        warnings: preflight.warnings,
-        consequences: vec![replaced, outdated],
-    })
+    let outdated = format!("old Machines stay too: {}; {plan}", messages::listed(left, "and"));
+    Ok((preflight.warnings, vec![replaced, outdated]))
 }
 
 /// The refusal to cancel a rollout in progress without `--running`.
@@ -198,14 +173,13 @@ mod tests {
 
     use super::{ObjectWrite, RequestedRollout, decide, removal};
     use crate::{
-        change::{
-            decision::{Decision, Proposal, Refusal, RefusedBy},
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::{minutes_ago, now},
-        plan::observed::{Etcd, EtcdMember},
+        change::decision::{Decision, Proposal, Refusal, RefusedBy},
         review::ReviewContext,
+        snapshot::{EtcdMember, EtcdMembers, change::ChangeSnapshot},
+        testing::{
+            change::{fail, snapshot},
+            objects::{minutes_ago, now},
+        },
     };
 
     /// The example's Machines are five, four and three hours old; the rollout's time is so many minutes ago.
@@ -354,10 +328,10 @@ mod tests {
         let mut lost = rollout_at(210);
         let dead = |node: &str| EtcdMember {
             name: node.to_owned(),
-            silence: Some("gone".to_owned()),
+            fault: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
-        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
+        lost.observed.etcd_members = EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
         let Proposal {
             write, consequences, ..
         } = proposal(decided(&lost, true));

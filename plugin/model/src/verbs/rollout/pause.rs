@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal},
-        event::ChangeEvent,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal},
         preflight::preflight_without_plan,
-        snapshot::ChangeSnapshot,
     },
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
     verbs::rollout::progress,
 };
 
@@ -27,10 +26,6 @@ pub enum PauseAction {
     Resume,
 }
 
-/// Decides on a control plane.
-///
-/// # Errors
-/// When it does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     action: PauseAction,
@@ -95,13 +90,13 @@ mod tests {
 
     use super::{ObjectWrite, PauseAction, decide};
     use crate::{
-        change::{
-            decision::{Decision, Proposal, Refusal, RefusedBy},
-            example::snapshot,
-            snapshot::ChangeSnapshot,
-        },
-        control_plane::example::{minutes_ago, now, pause},
+        change::decision::{Decision, Proposal, Refusal, RefusedBy},
         review::ReviewContext,
+        snapshot::change::ChangeSnapshot,
+        testing::{
+            change::snapshot,
+            objects::{minutes_ago, now, pause},
+        },
     };
 
     fn decided(snapshot: &ChangeSnapshot, action: PauseAction) -> Decision {

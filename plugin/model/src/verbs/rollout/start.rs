@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{KubeadmControlPlane, Object as _};
-use kcp_rules::api::{DecodeError, control_plane::Shape};
-use serde_json::{Value, json};
+use kcp_rules::api::DecodeError;
+use serde_json::json;
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight, review},
-        snapshot::ChangeSnapshot,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::preflight,
     },
+    plan::options::rollout_after,
     review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
     verbs::rollout::progress,
 };
 
@@ -28,7 +28,6 @@ pub struct StartOptions {
     pub force: bool,
 }
 
-/// When a rollout starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     #[default]
@@ -81,9 +80,6 @@ fn whole_second_from(time: Timestamp) -> Result<Timestamp, InvalidTime> {
 }
 
 /// Decides on a control plane in the version of `api_version`.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: StartOptions,
@@ -108,13 +104,7 @@ pub fn decide(
         return Ok(Decision::Refused(refusal));
     }
     let patch = json!({ "spec": rollout_after(api_version, after) });
-    let review = review(snapshot, &patch, context)?;
-    let request = ChangeRequest {
-        patch: &patch,
-        review: &review,
-        force: options.force,
-    };
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight(snapshot, &patch, options.force, context)?;
     let mut consequences = preflight.consequences();
     if let Some(refusal) = preflight.refusal {
         return Ok(Decision::Refused(refusal));
@@ -139,20 +129,6 @@ pub fn decide(
             detail,
         },
     }))
-}
-
-/// The fields of a spec that have every Machine replaced that exists now.
-pub fn restart(api_version: &str, now: Timestamp) -> Value {
-    // Every Timestamp is a valid time of the API.
-    rollout_after(api_version, Start::Now.time(now).unwrap_or(now))
-}
-
-/// The fields of a spec that have every Machine replaced that was created before a time, from that time on.
-fn rollout_after(api_version: &str, after: Timestamp) -> Value {
-    match Shape::of(api_version) {
-        Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
-        Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
-    }
 }
 
 /// Why no rollout can start; no reasons if one can.
@@ -203,14 +179,15 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide, restart};
+    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide};
+    use crate::plan::options::PlanOptions;
     use crate::{
-        change::{
-            decision::Proposal,
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
+        change::decision::Proposal,
+        snapshot::change::ChangeSnapshot,
+        testing::{
+            change::{fail, snapshot},
+            objects::{condition, minutes_ago, now, pause, set},
         },
-        control_plane::example::{condition, minutes_ago, now, pause, set},
         verbs::rollout::start::{InvalidTime, Start},
     };
 
@@ -274,7 +251,11 @@ mod tests {
                 ObjectWrite::patch(json!({ "spec": spec })),
                 "{version}"
             );
-            assert_eq!(restart(version, now()), spec);
+            let restart = PlanOptions {
+                restart: true,
+                ..PlanOptions::default()
+            };
+            assert_eq!(restart.patch(version, now()), json!({ "spec": spec }));
             assert_eq!(proposal.event.note("alice"), "rollout started by alice");
         }
     }

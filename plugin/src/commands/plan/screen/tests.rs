@@ -4,12 +4,15 @@ use serde_json::json;
 use crate::commands::plan::screen;
 use crate::terminal::{plain, table::Layout};
 use kcp_control_plane::{
-    control_plane::example::{condition, minutes_ago, now, pause, set},
     plan::{
+        Desired, Plan,
         effect::{Change, Effect},
-        example::{config, machine, observed, spec, with_replicas, with_version},
-        observed::{Etcd, EtcdMember, Observed},
-        outlook::{Asked, Plan, plan},
+        plan,
+    },
+    snapshot::{EtcdMember, EtcdMembers, Snapshot},
+    testing::{
+        objects::{condition, minutes_ago, now, pause, set},
+        plan::{config, machine, observed, spec, with_replicas, with_version},
     },
 };
 
@@ -17,14 +20,14 @@ fn screen(plan: &Plan) -> String {
     screen::screen(plan, Layout::default())
 }
 
-fn of(observed: &Observed, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effect)]) -> Plan {
+fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effect)]) -> Plan {
     let changes = changes.iter().map(|(field, effect)| Change {
         field: (*field).to_owned(),
         effect: *effect,
     });
     plan(
         observed,
-        &Asked {
+        &Desired {
             spec,
             changes: changes.collect(),
             denials: vec![],
@@ -34,20 +37,20 @@ fn of(observed: &Observed, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effe
 }
 
 /// Members of etcd for some nodes.
-fn members(names: &[&str]) -> Etcd {
+fn members(names: &[&str]) -> EtcdMembers {
     let members = names.iter().map(|name| EtcdMember {
         name: (*name).to_owned(),
         ..EtcdMember::default()
     });
-    Etcd::Members(members.collect())
+    EtcdMembers::Known(members.collect())
 }
 
 /// Three Machines go to another version.
 pub(crate) fn version_change() -> Plan {
     let mut observed = observed();
-    observed.etcd = members(&["node-m1", "node-m2", "node-m3"]);
-    let asked = with_version(spec(), "v1.35.0");
-    of(&observed, asked, &[("spec.version", Effect::Rollout)])
+    observed.etcd_members = members(&["node-m1", "node-m2", "node-m3"]);
+    let desired = with_version(spec(), "v1.35.0");
+    of(&observed, desired, &[("spec.version", Effect::Rollout)])
 }
 
 /// A rollout under way whose first new Machine is not healthy.
@@ -129,7 +132,7 @@ fn a_change_in_place() {
 #[test]
 fn everything_there_is_to_know() {
     let mut observed = observed();
-    observed.etcd = Etcd::External;
+    observed.etcd_members = EtcdMembers::External;
     observed.set_failure_domains("");
     observed.machines[0].infrastructure = Infrastructure::Unannotated;
     observed.machines[0].spec.failure_domain = None;
@@ -142,6 +145,6 @@ fn everything_there_is_to_know() {
         set(&mut unhealthy.status.conditions, condition(kind, False, ""));
     }
     unhealthy.spec.version = Some("v1.33.4".to_owned());
-    let asked = observed.control_plane.spec.clone();
-    insta::assert_snapshot!(plain(&screen(&of(&observed, asked, &[]))));
+    let desired = observed.control_plane.spec.clone();
+    insta::assert_snapshot!(plain(&screen(&of(&observed, desired, &[]))));
 }

@@ -127,7 +127,7 @@ mod tests {
         printer::json,
         testing::{assert_every_format, schema},
     };
-    use kcp_control_plane::control_plane::example::now;
+    use kcp_control_plane::testing::objects::now;
 
     #[test]
     fn the_schema_is_checked_in() {

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, machine::Infrastructure};
 
-use kcp_control_plane::plan::{
-    observed::Observed,
-    rollout_reason::{Gap, Reason, Standard, judge},
+use kcp_control_plane::{
+    plan::rollout_reason::{Gap, Reason, Standard, judge},
+    snapshot::Snapshot,
 };
 
 /// What is known of the rollouts of a control plane.
@@ -81,11 +81,11 @@ impl Generation {
 }
 
 /// The generations of Machines that are there.
-pub fn history(observed: &Observed, now: Timestamp) -> History {
+pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
     let standard = Standard {
         current: &observed.control_plane.spec,
-        asked: &observed.control_plane.spec,
+        desired: &observed.control_plane.spec,
         is_observed: control_plane.is_observed(),
         now,
     };
@@ -122,17 +122,17 @@ pub fn history(observed: &Observed, now: Timestamp) -> History {
 pub(super) mod tests {
     use kcp_api::{Machine, machine::Infrastructure, metadata::Time};
     use kcp_control_plane::{
-        control_plane::example::{minutes_ago, now},
-        plan::{
-            example::{machine, observed, template},
-            observed::Observed,
+        snapshot::Snapshot,
+        testing::{
+            objects::{minutes_ago, now},
+            plan::{machine, observed, template},
         },
     };
 
     use crate::commands::rollout::history::{History, history};
 
     /// Two Machines of an older version, one of them on its way out, and two of the one that is asked for.
-    pub(crate) fn in_the_middle() -> Observed {
+    pub(crate) fn in_the_middle() -> Snapshot {
         let older = |name: &str, hours| {
             let mut machine = machine(name, "a", hours);
             machine.spec.version = Some("v1.33.4".to_owned());

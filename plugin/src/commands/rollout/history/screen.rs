@@ -105,9 +105,9 @@ fn created(generation: &Generation) -> String {
 #[cfg(test)]
 mod tests {
     use kcp_api::machine::Infrastructure;
-    use kcp_control_plane::{
-        control_plane::example::{minutes_ago, now},
-        plan::example::observed,
+    use kcp_control_plane::testing::{
+        objects::{minutes_ago, now},
+        plan::observed,
     };
 
     use super::{Layout, screen};

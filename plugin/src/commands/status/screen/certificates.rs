@@ -9,7 +9,7 @@ use crate::terminal::{
     style::BAD,
     table::{Cell, Column, Table},
 };
-use kcp_control_plane::{duration::format_duration, snapshot::Observed};
+use kcp_control_plane::{duration::format_duration, snapshot::Snapshot};
 
 const COLUMNS: &[Column] = &[
     Column::new("CERTIFICATES"),
@@ -27,7 +27,7 @@ struct Certificate<'o> {
 /// Days before its expiry from which a certificate is shown in a table.
 const SOON_DAYS: i64 = 60;
 
-pub(super) fn certificates(observed: &Observed, now: Timestamp, layout: Layout) -> String {
+pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) -> String {
     let kinds = [
         ("kubeadm", machines(observed)),
         ("API server", endpoint(observed)),
@@ -126,8 +126,8 @@ fn whose(certificates: &[Certificate<'_>]) -> String {
 }
 
 /// kubeadm's certificates, as the Machines report them.
-fn machines(observed: &Observed) -> Vec<Certificate<'_>> {
-    let machines = observed.management.control_plane.machines.iter();
+fn machines(observed: &Snapshot) -> Vec<Certificate<'_>> {
+    let machines = observed.machines.iter();
     let joined = machines.filter(|machine| machine.has_node());
     joined
         .map(|machine| Certificate {
@@ -137,7 +137,7 @@ fn machines(observed: &Observed) -> Vec<Certificate<'_>> {
         .collect()
 }
 
-fn endpoint(observed: &Observed) -> Vec<Certificate<'_>> {
+fn endpoint(observed: &Snapshot) -> Vec<Certificate<'_>> {
     let certificate = observed.endpoint_certificate.read();
     let known = certificate.map(|certificate| Certificate {
         of: &certificate.server,
@@ -150,7 +150,7 @@ fn endpoint(observed: &Observed) -> Vec<Certificate<'_>> {
     known.or(unknown).into_iter().collect()
 }
 
-fn members(observed: &Observed) -> Vec<Certificate<'_>> {
+fn members(observed: &Snapshot) -> Vec<Certificate<'_>> {
     let survey = observed.etcd.read().into_iter();
     let asked = survey.flat_map(|survey| &survey.asked);
     asked

@@ -7,11 +7,11 @@ use crate::wait::progress::machine_changes;
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
     inspection::{Inspection, Permission},
-    snapshot::{EtcdSurvey, Observed, etcd::hexadecimal},
+    snapshot::{EtcdSurvey, Snapshot, etcd::hexadecimal},
 };
 
 /// The changes from one poll to the next; for the first poll the verdict and the findings. Not escaped.
-pub fn changes(before: Option<(&Observed, &Inspection)>, after: (&Observed, &Inspection)) -> Vec<String> {
+pub fn changes(before: Option<(&Snapshot, &Inspection)>, after: (&Snapshot, &Inspection)) -> Vec<String> {
     let (observed, inspection) = after;
     let Some((old_observed, old_inspection)) = before else {
         let findings = told(inspection).into_iter().map(|one| one.line);
@@ -29,8 +29,8 @@ pub fn changes(before: Option<(&Observed, &Inspection)>, after: (&Observed, &Ins
         ));
     }
     lines.extend(counts(old_observed, observed));
-    let machines = |observed: &'_ Observed| {
-        let machines = observed.management.control_plane.machines.iter();
+    let machines = |observed: &'_ Snapshot| {
+        let machines = observed.machines.iter();
         machines.cloned().collect::<Vec<_>>()
     };
     lines.extend(machine_changes(&machines(old_observed), &machines(observed)));
@@ -43,9 +43,9 @@ pub fn changes(before: Option<(&Observed, &Inspection)>, after: (&Observed, &Ins
     lines
 }
 
-fn counts(before: &Observed, after: &Observed) -> Option<String> {
-    let counts = |observed: &Observed| {
-        let control_plane = &observed.management.control_plane.control_plane;
+fn counts(before: &Snapshot, after: &Snapshot) -> Option<String> {
+    let counts = |observed: &Snapshot| {
+        let control_plane = &observed.control_plane;
         format!(
             "{}/{} Machines, {} ready, {} up to date",
             control_plane.status.replicas,

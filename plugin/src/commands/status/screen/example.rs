@@ -10,47 +10,47 @@ use kcp_api::{
     ConditionStatus::{False, True},
     metadata::Time,
 };
-use kcp_control_plane::control_plane::example::use_external_etcd;
-use kcp_etcd::{Alarm, AlarmKind};
-
 use kcp_control_plane::{
-    checks::example::{self, failure, in_days, member},
-    control_plane::example::{condition, minutes_ago, now, set},
     inspection::{Inspection, inspect},
     snapshot::{
-        Failure, Observed, Reading, Unasked,
+        Failure, Reading, Snapshot, Unqueried,
         etcd::{Alarms, Asked},
         workload::{Component, Node, StaticPod},
     },
+    testing::{
+        objects::{condition, minutes_ago, now, set, use_external_etcd},
+        snapshot::{self, failure, in_days, member},
+    },
 };
+use kcp_etcd::{Alarm, AlarmKind};
 
 /// A control plane, and what [`inspect`] says of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Example {
-    pub(crate) observed: Observed,
+    pub(crate) observed: Snapshot,
     pub(crate) inspection: Inspection,
 }
 
 impl Example {
-    fn of(change: impl FnOnce(&mut Observed)) -> Self {
-        let mut observed = example::observed();
-        for machine in &mut observed.facts().machines {
+    fn of(change: impl FnOnce(&mut Snapshot)) -> Self {
+        let mut observed = snapshot::observed();
+        for machine in &mut observed.machines {
             machine.status.certificates_expiry_date = Some(in_days(300));
         }
         change(&mut observed);
         Self::judged(observed)
     }
 
-    fn judged(mut observed: Observed) -> Self {
+    fn judged(mut observed: Snapshot) -> Self {
         if let Reading::Read(survey) = &observed.etcd {
-            observed.facts().etcd = survey.members(Unasked::Well);
+            observed.etcd_members = survey.members(Unqueried::Healthy);
         }
         let inspection = inspect(&observed, now());
         Self { observed, inspection }
     }
 
     /// The same control plane after a change.
-    pub(crate) fn after(&self, change: impl FnOnce(&mut Observed)) -> Self {
+    pub(crate) fn after(&self, change: impl FnOnce(&mut Snapshot)) -> Self {
         let mut observed = self.observed.clone();
         change(&mut observed);
         Self::judged(observed)
@@ -65,7 +65,7 @@ pub(crate) fn healthy() -> Example {
 pub(crate) fn mid_rollout() -> Example {
     const REASON: &str = "* Version v1.33.6, v1.34.1 required";
     Example::of(|observed| {
-        for machine in &mut observed.facts().machines {
+        for machine in &mut observed.machines {
             machine.spec.version = Some("v1.33.6".to_owned());
             set(
                 &mut machine.status.conditions,
@@ -88,9 +88,9 @@ pub(crate) fn mid_rollout() -> Example {
     })
 }
 
-fn add_learner(observed: &mut Observed) {
+fn add_learner(observed: &mut Snapshot) {
     let waiting = "Waiting for learner etcd member to be promoted";
-    let mut new = kcp_control_plane::plan::example::machine("m4", "a", 0);
+    let mut new = kcp_control_plane::testing::plan::machine("m4", "a", 0);
     new.metadata.creation_timestamp = Some(Time(minutes_ago(1)));
     new.status.certificates_expiry_date = Some(in_days(365));
     let conditions = &mut new.status.conditions;
@@ -100,7 +100,7 @@ fn add_learner(observed: &mut Observed) {
         conditions,
         condition("Ready", False, &format!("* EtcdMemberHealthy: {waiting}")),
     );
-    observed.facts().machines.push(new);
+    observed.machines.push(new);
     observed.health_checks()[0].targets.insert("m4".to_owned());
     observed.nodes().push(Node {
         name: "node-m4".to_owned(),
@@ -138,8 +138,8 @@ fn add_learner(observed: &mut Observed) {
 /// One Machine, outside any failure domain, whose certificates are about to expire.
 pub(crate) fn single() -> Example {
     Example::of(|observed| {
-        observed.facts().machines.truncate(1);
-        observed.facts().control_plane.spec.replicas = Some(1);
+        observed.machines.truncate(1);
+        observed.control_plane.spec.replicas = Some(1);
         let machine = observed.machine(1);
         machine.status.certificates_expiry_date = Some(in_days(12));
         machine.spec.failure_domain = None;
@@ -172,7 +172,7 @@ pub(crate) fn external_etcd() -> Example {
         observed.pods().retain(|pod| pod.component != Component::Etcd);
         let conditions = &mut observed.control_plane().status.conditions;
         conditions.retain(|condition| condition.type_ != "EtcdClusterHealthy");
-        for machine in &mut observed.facts().machines {
+        for machine in &mut observed.machines {
             let conditions = &mut machine.status.conditions;
             conditions.retain(|condition| !condition.type_.starts_with("Etcd"));
         }
@@ -204,7 +204,7 @@ pub(crate) fn no_etcd() -> Example {
 }
 
 /// Gives a Machine and its node other names, wherever they are told.
-fn rename(observed: &mut Observed, number: usize, machine: &str, node: &str) {
+fn rename(observed: &mut Snapshot, number: usize, machine: &str, node: &str) {
     let (old_machine, old_node) = (format!("m{number}"), format!("node-m{number}"));
     let answers = observed
         .survey()

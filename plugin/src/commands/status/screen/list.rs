@@ -12,7 +12,7 @@ use crate::terminal::{
 };
 use kcp_control_plane::{
     inspection::Inspection,
-    snapshot::{Observed, Reading},
+    snapshot::{Reading, Snapshot},
 };
 
 const COLUMNS: &[Column] = &[
@@ -31,7 +31,7 @@ const COLUMNS: &[Column] = &[
 
 /// The screen of several control planes. `namespace` is none for all of them.
 pub fn list<'i>(
-    inspected: impl IntoIterator<Item = (&'i Observed, &'i Inspection)>,
+    inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>,
     namespace: Option<&str>,
     now: Timestamp,
     layout: Layout,
@@ -52,8 +52,8 @@ pub fn list<'i>(
     }
 }
 
-fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
-    let control_plane = &observed.management.control_plane.control_plane;
+fn row(observed: &Snapshot, inspection: &Inspection, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
+    let control_plane = &observed.control_plane;
     let desired = control_plane.desired_replicas();
     let namespace = if is_of_all { control_plane.namespace() } else { "" };
     let cluster = control_plane.cluster().unwrap_or("-");
@@ -88,7 +88,7 @@ fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Times
     ]
 }
 
-fn verdict(observed: &Observed, inspection: &Inspection) -> String {
+fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     let health = inspection.health.as_str();
     match observed.etcd {
         Reading::Excluded { .. } => format!("{health} (by conditions)"),

@@ -9,7 +9,7 @@ use crate::terminal::{
     style::{GOOD, WARN},
     table::{Cell, Column, Table},
 };
-use kcp_control_plane::{inspection::Inspection, snapshot::Observed};
+use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
 const COLUMNS: &[Column] = &[
     Column::new("DOMAIN").name(),
@@ -25,12 +25,12 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub(super) fn machines(
-    observed: &Observed,
+    observed: &Snapshot,
     inspection: &Inspection,
     now: Timestamp,
     layout: Layout,
 ) -> String {
-    let mut machines: Vec<&Machine> = observed.management.control_plane.machines.iter().collect();
+    let mut machines: Vec<&Machine> = observed.machines.iter().collect();
     if machines.is_empty() {
         return "No Machines.\n".to_owned();
     }
@@ -63,7 +63,7 @@ pub(super) fn machines(
 }
 
 fn row(
-    observed: &Observed,
+    observed: &Snapshot,
     inspection: &Inspection,
     machine: &Machine,
     domain: &str,
@@ -97,7 +97,7 @@ fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
 }
 
 /// Static pods that are ready, of those that kubeadm runs; blank where they were not read.
-fn pods(observed: &Observed, node: Option<&str>, style_of_no: Style) -> Cell {
+fn pods(observed: &Snapshot, node: Option<&str>, style_of_no: Style) -> Cell {
     let pods = observed
         .workload
         .read()
@@ -106,19 +106,13 @@ fn pods(observed: &Observed, node: Option<&str>, style_of_no: Style) -> Cell {
         return Cell::from("");
     };
     let ready = pods.iter().filter(|pod| pod.node == node && pod.ready).count();
-    let external = observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd();
+    let external = observed.has_external_etcd();
     let wanted = if external { 3 } else { 4 };
     let style = if ready < wanted { style_of_no } else { Style::new() };
     Cell::styled(format!("{ready}/{wanted}"), style)
 }
 
-fn kubelet<'o>(observed: &'o Observed, node: Option<&str>) -> &'o str {
+fn kubelet<'o>(observed: &'o Snapshot, node: Option<&str>) -> &'o str {
     let nodes = observed
         .workload
         .read()

@@ -11,9 +11,9 @@ use crate::terminal::{
     table::{Cell, Column, Table},
 };
 use kcp_control_plane::{
-    plan::wording::listed,
+    plan::messages::listed,
     snapshot::{
-        EtcdSurvey, Observed,
+        EtcdSurvey, Snapshot,
         etcd::{Alarms, Answer, Asked, hexadecimal},
     },
 };
@@ -33,7 +33,7 @@ const COLUMNS: &[Column] = &[
     Column::new("MACHINE").wide(),
 ];
 
-pub(super) fn members(observed: &Observed, layout: Layout) -> String {
+pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
     // The summary says why not.
     let Some(survey) = observed.etcd.read() else {
         return String::new();
@@ -171,10 +171,10 @@ fn strangers(survey: &EtcdSurvey) -> Vec<&Member> {
         .collect()
 }
 
-fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
+fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
     let mut notes = Vec::new();
     if survey.used_ca_key {
-        let cluster = &observed.management.control_plane.control_plane.cluster();
+        let cluster = &observed.control_plane.cluster();
         let secret = format!("{}-etcd", cluster.as_deref().unwrap_or_default());
         notes.push(format!(
             "queried with a certificate signed by the CA key in Secret/{secret}"

@@ -26,10 +26,11 @@ pub use crate::terminal::table::Layout;
 use owo_colors::Style;
 
 use crate::terminal::style::{BAD, WARN};
-use kcp_control_plane::{duration::format_duration, plan::wording::listed};
 use kcp_control_plane::{
+    duration::format_duration,
     inspection::{Health, Inspection},
-    snapshot::Observed,
+    plan::messages::listed,
+    snapshot::Snapshot,
 };
 
 /// The screen of one control plane, in parts with a blank line between them.
@@ -66,7 +67,7 @@ impl Part {
 /// Parts that a low terminal leaves out, the first one first.
 const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
-pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
+pub fn one(observed: &Snapshot, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
     let parts = [
         (Part::Summary, summary::summary(observed, inspection, layout)),
         (Part::Findings, findings::findings(inspection, layout)),

@@ -183,8 +183,8 @@ fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<
 mod tests {
     use kcp_api::{ConditionStatus::Unknown, metadata::Time};
     use kcp_control_plane::{
-        control_plane::example::{condition, minutes_ago, set},
-        snapshot::Observed,
+        snapshot::Snapshot,
+        testing::objects::{condition, minutes_ago, set},
     };
 
     use super::{Layout, preflight};
@@ -198,7 +198,7 @@ mod tests {
         plain(&text).lines().skip(1).collect::<Vec<_>>().join("\n")
     }
 
-    fn start(observed: &mut Observed) {
+    fn start(observed: &mut Snapshot) {
         for kind in ["EtcdPodHealthy", "APIServerPodHealthy", "SchedulerPodHealthy"] {
             let waiting = condition(kind, Unknown, "Waiting for a Node to exist");
             set(&mut observed.machine(4).status.conditions, waiting);

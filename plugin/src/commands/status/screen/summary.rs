@@ -11,14 +11,14 @@ use kcp_control_plane::{
     checks::finding::CheckOutcome,
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
-    snapshot::{Observed, Reading, Workload, workload::Addon},
+    snapshot::{Reading, Snapshot, Workload, workload::Addon},
 };
 
 /// Cells of a label, its colon and the blanks after it.
 const LABEL: usize = 15;
 
-pub(super) fn summary(observed: &Observed, inspection: &Inspection, layout: Layout) -> String {
-    let control_plane = &observed.management.control_plane.control_plane;
+pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layout) -> String {
+    let control_plane = &observed.control_plane;
     let plain = Style::new();
     let verdict = verdict(observed, inspection);
     let name = format!("{}/{}", control_plane.namespace(), control_plane.name());
@@ -58,7 +58,7 @@ pub(super) const fn health_style(health: Health) -> Style {
 }
 
 /// `Blocked: 3 problems (etcd unreachable; judged from conditions)`
-pub(super) fn verdict(observed: &Observed, inspection: &Inspection) -> String {
+pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     let count = |outcome: CheckOutcome| {
         let findings = inspection.checks.iter().flat_map(|checked| &checked.findings);
         findings.filter(|finding| finding.outcome == outcome).count()
@@ -90,7 +90,7 @@ pub(super) fn verdict(observed: &Observed, inspection: &Inspection) -> String {
 }
 
 /// The source without which only conditions are left.
-fn unread_source(observed: &Observed) -> &'static str {
+fn unread_source(observed: &Snapshot) -> &'static str {
     fn state<T>(
         reading: &Reading<T>,
         unreachable: &'static str,
@@ -129,11 +129,10 @@ pub(super) fn absence<T>(reading: &Reading<T>) -> Option<String> {
     }
 }
 
-fn cluster(observed: &Observed) -> String {
-    let management = &observed.management;
-    let control_plane = &management.control_plane.control_plane;
+fn cluster(observed: &Snapshot) -> String {
+    let control_plane = &observed.control_plane;
     let name = control_plane.cluster().unwrap_or("none yet");
-    let cluster = management.control_plane.cluster.as_ref();
+    let cluster = observed.cluster.read();
     let endpoint = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.as_ref());
     match endpoint.filter(|endpoint| !endpoint.host.is_empty()) {
         Some(endpoint) => format!("{name}, at {endpoint}"),
@@ -151,8 +150,8 @@ fn versions(control_plane: &KubeadmControlPlane) -> String {
 }
 
 /// As the controller counts them: `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
-fn counts(observed: &Observed) -> String {
-    let control_plane = &observed.management.control_plane.control_plane;
+fn counts(observed: &Snapshot) -> String {
+    let control_plane = &observed.control_plane;
     let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());
     let surge = if replicas > desired && control_plane.is_rolling_out() {
         format!(" (surge {})", replicas - desired)
@@ -165,14 +164,8 @@ fn counts(observed: &Observed) -> String {
     )
 }
 
-fn etcd(observed: &Observed, inspection: &Inspection) -> (String, Style) {
-    let is_external = observed
-        .management
-        .control_plane
-        .control_plane
-        .spec
-        .kubeadm_config_spec
-        .has_external_etcd();
+fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
+    let is_external = observed.has_external_etcd();
     let failure = observed.etcd.failure();
     let why = match absence(&observed.etcd) {
         // The line above says it.

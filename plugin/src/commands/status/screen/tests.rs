@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 
 use kcp_api::metadata::Time;
 use kcp_control_plane::{
-    control_plane::example::{minutes_ago, now},
     inspection::Inspection,
-    snapshot::{Observed, etcd::Alarms},
+    snapshot::{Snapshot, etcd::Alarms},
+    testing::objects::{minutes_ago, now},
 };
 
 use crate::commands::status::screen::{Layout, Screen, changes::changes, list, one};
@@ -142,7 +142,7 @@ fn a_low_terminal_does_without_parts() {
     insta::assert_snapshot!("member_dead_12_lines", plain(&screen.within(12)));
 }
 
-fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Observed, &Inspection)> {
+fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Snapshot, &Inspection)> {
     let examples = examples.iter();
     examples.map(|example| (&example.observed, &example.inspection))
 }

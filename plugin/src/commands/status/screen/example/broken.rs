@@ -2,9 +2,11 @@
 
 use kcp_api::ConditionStatus::{False, Unknown};
 use kcp_control_plane::{
-    checks::example::failure,
-    control_plane::example::{condition, set},
-    snapshot::{Failure, Observed, Reading, etcd::Alarms},
+    snapshot::{Failure, Reading, Snapshot, etcd::Alarms},
+    testing::{
+        objects::{condition, set},
+        snapshot::failure,
+    },
 };
 
 use crate::commands::status::screen::example::Example;
@@ -14,7 +16,7 @@ pub(crate) fn member_dead() -> Example {
     Example::of(|observed| end_members(observed, &[2]))
 }
 
-pub(super) fn end_members(observed: &mut Observed, numbers: &[usize]) {
+pub(super) fn end_members(observed: &mut Snapshot, numbers: &[usize]) {
     for number in numbers {
         observed.kill(*number);
         let conditions = &mut observed.machine(*number).status.conditions;

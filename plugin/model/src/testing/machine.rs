@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use crate::verbs::machine::snapshot::{MachineObject, MachineSnapshot};
 use crate::{
-    change::example,
-    plan::observed::{Etcd, EtcdMember},
+    snapshot::{
+        EtcdMember, EtcdMembers,
+        change::{MachineObject, MachineSnapshot},
+    },
+    testing::change,
 };
 
 /// One of three Machines `m1`, `m2` and `m3` with nothing to do, the oldest first.
@@ -15,22 +17,22 @@ pub fn snapshot(machine: &str) -> MachineSnapshot {
     MachineSnapshot {
         object: MachineObject::decode(&object.to_string()).expect("a Machine"),
         object_at_first: object.to_string(),
-        context: example::snapshot(),
+        context: change::snapshot(),
         health_checks: Vec::new(),
     }
 }
 
 /// Sets a condition of a Machine, by its number, to False.
 pub fn fail(machine: &mut MachineSnapshot, number: usize, kind: &str, message: &str) {
-    example::fail(&mut machine.context, number, kind, message);
+    change::fail(&mut machine.context, number, kind, message);
 }
 
 /// Has etcd report its members; those of `machines` are dead.
 pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
     let member = |name: &str| EtcdMember {
         name: format!("node-{name}"),
-        silence: machines.contains(&name).then(|| "no answer within 2s".to_owned()),
+        fault: machines.contains(&name).then(|| "no answer within 2s".to_owned()),
         ..EtcdMember::default()
     };
-    machine.context.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
+    machine.context.observed.etcd_members = EtcdMembers::Known(["m1", "m2", "m3"].map(member).to_vec());
 }

@@ -1,20 +1,19 @@
-//! The change that the arguments request, reviewed by the admission rules.
+//! The desired change, from the command line or a patch, reviewed by the admission rules.
 
 use jiff::Timestamp;
 use kcp_api::KubeadmControlPlane;
-use kcp_rules::api::{DecodeError, decode};
+use kcp_rules::api::{DecodeError, control_plane::Shape, decode};
 use serde_json::{Map, Value, json};
 
-use crate::plan::{effect::changes, outlook::Asked};
 use crate::{
     merge_patch,
+    plan::{Desired, effect::changes},
     review::{Review, ReviewContext, review_update},
-    verbs::rollout::start::restart,
 };
 
 /// The requested change. If it is empty, the plan is for the pending changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct PlanOptions {
     pub replicas: Option<i64>,
     /// With or without the leading `v`, as in Cluster API's own webhook.
     pub version: Option<String>,
@@ -26,7 +25,7 @@ pub fn with_leading_v(version: &str) -> String {
     format!("v{}", version.strip_prefix('v').unwrap_or(version))
 }
 
-impl Change {
+impl PlanOptions {
     /// As a merge patch of a control plane in `api_version`.
     pub fn patch(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
@@ -43,44 +42,49 @@ impl Change {
     }
 }
 
-/// What a merge patch asks of a control plane as the server wrote it, and what the rules say of it without refusing it.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
-pub fn ask(
+/// The fields of a spec that have every Machine replaced that exists now. The API's times have whole seconds.
+fn restart(api_version: &str, now: Timestamp) -> Value {
+    rollout_after(
+        api_version,
+        Timestamp::from_second(now.as_second()).unwrap_or(now),
+    )
+}
+
+/// The fields of a spec that have every Machine replaced that was created before a time, from that time on.
+pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
+    match Shape::of(api_version) {
+        Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
+        Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
+    }
+}
+
+/// What a merge patch of a control plane desires, and what the rules warn about.
+pub fn review_desired(
     text: &str,
     patch: &Value,
     context: ReviewContext<'_>,
-) -> Result<(Asked, Vec<String>), DecodeError> {
-    // What stands has been judged when it was written.
+) -> Result<(Desired, Vec<String>), DecodeError> {
+    // The server reviewed the current object when it was written.
     let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Review::default()
     } else {
         review_update(text, &patched(text, patch)?, context)?
     };
-    Ok((asked(text, patch, &denials)?, warnings))
+    Ok((desired(text, patch, &denials)?, warnings))
 }
 
-/// What a merge patch asks of a control plane as the server wrote it, given why the rules refuse it.
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
-pub fn asked(text: &str, patch: &Value, denials: &[String]) -> Result<Asked, DecodeError> {
+pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired, DecodeError> {
     let new_text = patched(text, patch)?;
     let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
     let (before, after): (KubeadmControlPlane, KubeadmControlPlane) = (decode(text)?, decode(&new_text)?);
     let same_template = before.spec.infrastructure_ref == after.spec.infrastructure_ref;
-    Ok(Asked {
+    Ok(Desired {
         changes: changes(&old, &new, same_template),
         spec: after.spec,
         denials: denials.to_vec(),
     })
 }
 
-/// An object after a merge patch.
-///
-/// # Errors
-/// When it is none.
 pub fn patched(text: &str, patch: &Value) -> Result<String, DecodeError> {
     let mut object: Value = decode(text)?;
     merge_patch::apply(&mut object, patch);
@@ -95,10 +99,10 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Asked, Change, ask};
-    use crate::{control_plane::example::now, review::ReviewContext};
+    use super::{Desired, PlanOptions, review_desired};
+    use crate::{review::ReviewContext, testing::objects::now};
 
-    fn asked(version: &'static str, change: &Change) -> Asked {
+    fn desired(version: &'static str, change: &PlanOptions) -> Desired {
         let base = if version == "v1beta1" { V1BETA1 } else { V1BETA2 };
         let view = View::default();
         let context = ReviewContext {
@@ -110,12 +114,12 @@ mod tests {
         let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
         let text = Base::ControlPlane(base).object().to_string();
         let patch = change.patch(&api_version, now());
-        ask(&text, &patch, context).expect("decodes").0
+        review_desired(&text, &patch, context).expect("decodes").0
     }
 
     #[test]
-    fn both_versions_are_asked_for_the_same() {
-        let change = Change {
+    fn both_versions_desire_the_same() {
+        let change = PlanOptions {
             replicas: Some(5),
             version: None,
             restart: true,
@@ -124,10 +128,14 @@ mod tests {
             ("v1beta1", "spec.rolloutAfter"),
             ("v1beta2", "spec.rollout.after"),
         ] {
-            let asked = asked(version, &change);
-            assert_eq!(asked.spec.replicas, Some(5));
-            assert_eq!(asked.spec.rollout_after, Some(now()));
-            let fields: Vec<_> = asked.changes.iter().map(|change| change.field.as_str()).collect();
+            let desired = desired(version, &change);
+            assert_eq!(desired.spec.replicas, Some(5));
+            assert_eq!(desired.spec.rollout_after, Some(now()));
+            let fields: Vec<_> = desired
+                .changes
+                .iter()
+                .map(|change| change.field.as_str())
+                .collect();
             assert_eq!(fields, ["spec.replicas", field], "{version}");
         }
     }
@@ -135,21 +143,21 @@ mod tests {
     #[test]
     fn a_version_gets_its_leading_v() {
         for version in ["1.99.0", "v1.99.0"] {
-            let change = Change {
+            let change = PlanOptions {
                 version: Some(version.to_owned()),
-                ..Change::default()
+                ..PlanOptions::default()
             };
-            assert_eq!(asked("v1beta2", &change).spec.version(), "v1.99.0");
+            assert_eq!(desired("v1beta2", &change).spec.version(), "v1.99.0");
         }
     }
 
     #[test]
     fn the_rules_judge_a_change_and_not_what_stands() {
-        let even = Change {
+        let even = PlanOptions {
             replicas: Some(4),
-            ..Change::default()
+            ..PlanOptions::default()
         };
-        let denials = asked("v1beta2", &even).denials;
+        let denials = desired("v1beta2", &even).denials;
         assert!(
             matches!(denials.as_slice(), [only] if only.ends_with("(replicas-even)")),
             "{denials:?}"
@@ -164,9 +172,12 @@ mod tests {
             view: &view,
             configuration: None,
         };
-        let patch = Change::default().patch("g/v1beta2", now());
-        let (asked, warnings) = ask(&object.to_string(), &patch, context).expect("decodes");
-        assert_eq!((asked.changes, asked.denials, warnings), (vec![], vec![], vec![]));
-        assert_eq!(asked.spec.replicas, Some(4));
+        let patch = PlanOptions::default().patch("g/v1beta2", now());
+        let (desired, warnings) = review_desired(&object.to_string(), &patch, context).expect("decodes");
+        assert_eq!(
+            (desired.changes, desired.denials, warnings),
+            (vec![], vec![], vec![])
+        );
+        assert_eq!(desired.spec.replicas, Some(4));
     }
 }

@@ -5,25 +5,18 @@
 
 use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
 
-use crate::blocker::Blocker;
-use crate::plan::{
-    course::Step,
-    observed::{Etcd, Observed},
-    state::COMPONENT_CONDITIONS,
-    step::{Action, Purpose},
+use crate::{
+    blocker::Blocker,
+    plan::{
+        simulate::Step,
+        state::component_conditions,
+        step::{Action, Purpose},
+    },
+    snapshot::{EtcdMembers, Snapshot},
 };
 
-/// The version that a managed topology upgrades to before the control plane may change.
-pub fn topology_version<'o>(observed: &'o Observed, asked: &KubeadmControlPlaneSpec) -> Option<&'o str> {
-    let cluster = observed.cluster.as_ref()?;
-    let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
-    let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
-    let is_there = version == asked.version() || step == Some(asked.version());
-    (!is_there).then(|| step.unwrap_or(version))
-}
-
 /// What blocks the first of the steps; nothing if there are no steps.
-pub fn blockers(observed: &Observed, asked: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
+pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -31,7 +24,7 @@ pub fn blockers(observed: &Observed, asked: &KubeadmControlPlaneSpec, steps: &[S
     let first = steps.iter().find(|step| step.action != Action::Wait);
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
-    if has_preflight && let Some(version) = topology_version(observed, asked) {
+    if has_preflight && let Some(version) = observed.topology_version(desired) {
         blockers.push(Blocker::TopologyVersion {
             version: version.to_owned(),
         });
@@ -52,7 +45,7 @@ pub fn blockers(observed: &Observed, asked: &KubeadmControlPlaneSpec, steps: &[S
 }
 
 /// What stops the controller from reconciling the control plane at all.
-pub fn reconciliation_blockers(observed: &Observed) -> Vec<Blocker> {
+pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
     let paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
@@ -71,7 +64,7 @@ pub fn reconciliation_blockers(observed: &Observed) -> Vec<Blocker> {
     .collect()
 }
 
-fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker> {
+fn of_machine(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
     let machine = || name.to_owned();
     match purpose {
         Purpose::FinishDeletion => vec![Blocker::BeingDeleted {
@@ -82,12 +75,12 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover => {
             let of_name = |other: &&Machine| other.name() == name;
-            let stacked = observed.etcd != Etcd::External;
+            let stacked = observed.etcd_members != EtcdMembers::External;
             match observed.machines.iter().find(of_name) {
                 Some(machine) if machine.has_node() => {
                     let mut blockers = conditions(machine, stacked, purpose);
-                    blockers.extend(silent(machine, &observed.etcd));
-                    blockers.extend(alarm(machine, &observed.etcd));
+                    blockers.extend(silent(machine, &observed.etcd_members));
+                    blockers.extend(alarm(machine, &observed.etcd_members));
                     blockers
                 }
                 _ => vec![Blocker::NoNode {
@@ -105,38 +98,30 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
 }
 
 fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
-    let name = || machine.name().to_owned();
-    let failed = COMPONENT_CONDITIONS
-        .iter()
-        .filter(|(_, of_etcd)| stacked || !of_etcd)
-        .filter(|(condition, _)| !machine.is(condition));
+    let failed = component_conditions(stacked).filter(|kind| !machine.is(kind));
     let mut blockers: Vec<Blocker> = failed
-        .map(|(kind, _)| {
-            let condition = machine.condition(kind);
-            Blocker::Condition {
-                machine: name(),
-                condition: kind,
-                status: condition.map_or("absent", |condition| condition.status.as_str()),
-                message: condition.map(kcp_api::Condition::one_line),
-            }
+        .map(|kind| {
+            let message = machine.condition(kind).map(kcp_api::Condition::one_line);
+            Blocker::condition(machine, kind, message)
         })
         .collect();
     if purpose == Purpose::ComeUp {
-        blockers.insert(0, Blocker::Learner { machine: name() });
+        let machine = machine.name().to_owned();
+        blockers.insert(0, Blocker::Learner { machine });
     }
     blockers
 }
 
-fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+fn silent(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
     Some(Blocker::Silent {
         member: node.to_owned(),
         machine: machine.name().to_owned(),
-        why: etcd.silence(node)?.to_owned(),
+        why: etcd.fault(node)?.to_owned(),
     })
 }
 
-fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+fn alarm(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
     etcd.has_alarm(node).then(|| Blocker::Alarm {
         member: node.to_owned(),
@@ -153,31 +138,31 @@ mod tests {
         names::annotation,
     };
 
-    use super::{blockers, topology_version};
+    use super::blockers;
     use crate::{
         blocker::Blocker,
-        control_plane::example::{annotate, condition, minutes_ago, pause, set},
-        plan::{
-            example::{observed, spec, with_replicas, with_version},
-            observed::{Etcd, EtcdMember, Observed},
-            outlook::{Asked, plan},
+        plan::{Desired, plan},
+        snapshot::{EtcdMember, EtcdMembers, Snapshot},
+        testing::{
+            objects::{annotate, condition, minutes_ago, pause, set},
+            plan::{observed, spec, with_replicas, with_version},
         },
     };
 
-    fn of(observed: &Observed, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
-        let asked = Asked {
+    fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
+        let desired = Desired {
             spec,
             changes: vec![],
             denials: vec![],
         };
-        let plan = plan(observed, &asked, crate::control_plane::example::now());
+        let plan = plan(observed, &desired, crate::testing::objects::now());
         let steps = plan.steps.expect("there is a plan");
-        blockers(observed, &asked.spec, &steps)
+        blockers(observed, &desired.spec, &steps)
     }
 
     #[test]
     fn what_surrounds_a_control_plane_may_keep_every_step() {
-        type Case = (fn(&mut Observed), &'static [Blocker]);
+        type Case = (fn(&mut Snapshot), &'static [Blocker]);
         let cases: &[Case] = &[
             (|_| {}, &[]),
             (
@@ -249,11 +234,7 @@ mod tests {
                 let metadata = &mut observed.cluster_mut().metadata;
                 annotate(metadata, annotation::TOPOLOGY_UPGRADE_STEP, step);
             }
-            assert_eq!(
-                topology_version(&observed, &spec),
-                expected,
-                "{version:?} {step:?}"
-            );
+            assert_eq!(observed.topology_version(&spec), expected, "{version:?} {step:?}");
             let expected = expected.map(|version| Blocker::TopologyVersion {
                 version: version.to_owned(),
             });
@@ -261,7 +242,7 @@ mod tests {
         }
     }
 
-    type Case = (&'static str, fn(&mut Observed), Vec<Blocker>);
+    type Case = (&'static str, fn(&mut Snapshot), Vec<Blocker>);
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
@@ -332,7 +313,7 @@ mod tests {
             (
                 "etcd_elsewhere",
                 |o| {
-                    o.etcd = Etcd::External;
+                    o.etcd_members = EtcdMembers::External;
                     o.machines[1]
                         .status
                         .conditions
@@ -348,7 +329,7 @@ mod tests {
                         is_learner: machine == "m2",
                         ..EtcdMember::default()
                     };
-                    o.etcd = Etcd::Members(vec![member("m1"), member("m2"), member("m3")]);
+                    o.etcd_members = EtcdMembers::Known(vec![member("m1"), member("m2"), member("m3")]);
                 },
                 vec![Blocker::Learner { machine: machine() }],
             ),
@@ -359,7 +340,8 @@ mod tests {
                         name: name.to_owned(),
                         ..EtcdMember::default()
                     };
-                    o.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
+                    o.etcd_members =
+                        EtcdMembers::Known(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
                 },
                 vec![Blocker::MemberWithoutMachine {
                     member: "old".to_owned(),

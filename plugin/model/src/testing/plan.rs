@@ -9,12 +9,12 @@ use kcp_api::{
 };
 use serde_json::json;
 
-use crate::control_plane::example;
-use crate::plan::{
-    observed::{Etcd, Observed},
-    state::{Deletion, Fault, HealthCheck, Replica, State},
+use crate::{
+    plan::state::{Deletion, Fault, HealthCheck, Replica, State},
+    quorum::Member,
+    snapshot::{Reading, Snapshot},
+    testing::objects,
 };
-use crate::quorum::Member;
 
 /// Names of failure domains, apart by blanks.
 pub fn declared(names: &str) -> Vec<String> {
@@ -56,7 +56,7 @@ fn replica(index: usize, text: &str) -> Replica {
         deletion: match (has('x'), has('d')) {
             (true, _) => Deletion::UnderWay(Timestamp::UNIX_EPOCH + age),
             (false, true) => Deletion::Marked,
-            (false, false) => Deletion::Unasked,
+            (false, false) => Deletion::Unmarked,
         },
         is_updating: false,
         is_silent: has('s'),
@@ -148,8 +148,8 @@ pub fn config(fields: serde_json::Value) -> KubeadmConfigSpec {
 
 /// A Machine that is as the spec asks, so many hours old.
 pub fn machine(name: &str, failure_domain: &str, hours: i64) -> Machine {
-    let mut machine = example::machine(name);
-    machine.metadata.creation_timestamp = Some(Time(example::minutes_ago(hours * 60)));
+    let mut machine = objects::machine(name);
+    machine.metadata.creation_timestamp = Some(Time(objects::minutes_ago(hours * 60)));
     machine.spec.failure_domain = Some(failure_domain.to_owned());
     machine.infrastructure = Infrastructure::ClonedFrom(template("t1"));
     machine.bootstrap = Bootstrap::Config(config(json!({
@@ -191,9 +191,12 @@ pub fn cluster(failure_domains: &str) -> Cluster {
 }
 
 /// Ways to what there is to change.
-impl Observed {
+impl Snapshot {
     pub fn cluster_mut(&mut self) -> &mut Cluster {
-        self.cluster.as_mut().expect("a Cluster")
+        match &mut self.cluster {
+            Reading::Read(cluster) => cluster,
+            _ => panic!("not read"),
+        }
     }
 
     /// Gives its Cluster a managed topology of a version.
@@ -210,19 +213,18 @@ impl Observed {
 }
 
 /// Three Machines, one in each of three failure domains, with nothing wrong and nothing to do.
-pub fn observed() -> Observed {
-    Observed {
-        control_plane: KubeadmControlPlane {
-            spec: spec(),
-            ..example::healthy(3).control_plane
-        },
-        cluster: Some(cluster("a b c")),
+pub fn observed() -> Snapshot {
+    Snapshot {
+        cluster: Reading::Read(cluster("a b c")),
         has_kubeconfig: Some(true),
         machines: vec![
             machine("m1", "a", 5),
             machine("m2", "b", 4),
             machine("m3", "c", 3),
         ],
-        etcd: Etcd::Unread,
+        ..Snapshot::from(KubeadmControlPlane {
+            spec: spec(),
+            ..objects::healthy(3).control_plane
+        })
     }
 }

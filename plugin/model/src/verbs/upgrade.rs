@@ -1,27 +1,18 @@
 //! `upgrade`: another Kubernetes version.
-//!
-//! - [`removal`]: what Kubernetes removed between the two versions
-//! - [`image_tag`]: pinned images that are older than what kubeadm installs
-//! - [`workers`]: kubelets that are too old for the new API servers
-
-pub mod image_tag;
-pub mod removal;
-pub mod workers;
 
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        event::ChangeEvent,
-        preflight::{ChangeRequest, preflight, review},
-        snapshot::ChangeSnapshot,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::preflight,
     },
-    kubelet_skew,
-    plan::{ask::with_leading_v, outlook::Plan},
+    kubelet_skew::{self, Workers},
+    plan::{Plan, options::with_leading_v},
+    release_changes::{outdated_tags, removals},
     review::ReviewContext,
-    verbs::upgrade::{removal::removals, workers::Workers},
+    snapshot::change::ChangeSnapshot,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +24,6 @@ pub struct UpgradeOptions<'u> {
     pub makers: &'u Workers,
 }
 
-/// What an upgrade does, and whether it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upgrade {
     pub plan: Plan,
@@ -53,7 +43,6 @@ pub struct Assessment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub message: String,
-    /// URL.
     pub source: Option<&'static str>,
 }
 
@@ -92,9 +81,6 @@ impl Upgrade {
 }
 
 /// Decides on a control plane. `context.view` is [`ChangeSnapshot::view`].
-///
-/// # Errors
-/// When the control plane does not have its kind's types.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: UpgradeOptions<'_>,
@@ -104,17 +90,11 @@ pub fn decide(
     let observed = &snapshot.observed;
     let from = observed.control_plane.spec.version();
     let patch = json!({ "spec": { "version": version } });
-    let review = review(snapshot, &patch, context)?;
-    let request = ChangeRequest {
-        patch: &patch,
-        review: &review,
-        force: options.force,
-    };
-    let preflight = preflight(snapshot, request, context)?;
+    let preflight = preflight(snapshot, &patch, options.force, context)?;
     let workers = options
         .makers
         .clone()
-        .with_nodes(&snapshot.workload, &observed.machines);
+        .with_nodes(&snapshot.observed.workload, &observed.machines);
     let assessment = assess(
         from,
         &version,
@@ -171,12 +151,10 @@ pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assess
         message: removal.message(),
         source: Some(removal.source),
     });
-    let tags = image_tag::outdated(config, to)
-        .into_iter()
-        .map(|outdated| Notice {
-            message: outdated.message(to),
-            source: None,
-        });
+    let tags = outdated_tags(config, to).into_iter().map(|outdated| Notice {
+        message: outdated.message(to),
+        source: None,
+    });
     let unread = workers.unread.iter().map(|line| Notice {
         message: format!("{line}; workers may be too old for {to}"),
         source: None,
@@ -200,14 +178,12 @@ mod tests {
         assess, decide,
     };
     use crate::{
-        change::{
-            example::{fail, snapshot},
-            snapshot::ChangeSnapshot,
+        kubelet_skew::{Worker, Workers},
+        snapshot::{Failure, change::ChangeSnapshot},
+        testing::{
+            change::{fail, snapshot},
+            objects::now,
         },
-        control_plane::example::now,
-        kubelet_skew::Worker,
-        snapshot::Failure,
-        verbs::upgrade::workers::Workers,
     };
 
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, makers: &Workers) -> Upgrade {
@@ -431,12 +407,12 @@ mod tests {
               upgrade the workers first"
             ]
         );
-        let told: Vec<_> = notices
+        let reported: Vec<_> = notices
             .iter()
             .map(|notice| (notice.message.as_str(), notice.source))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (
                     "from v1.33 on, kube-apiserver does not start with --cloud-provider, which is set: remove it",

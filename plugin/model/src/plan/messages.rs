@@ -1,12 +1,11 @@
-//! A plan in words.
+//! The messages about a plan.
 
 use crate::{
     plan::{
-        course::{Choice, Step},
-        deletion_order::Group,
+        Plan, Stretch,
         effect::Effect,
-        failure_domain::Why,
-        outlook::{Plan, Stretch},
+        selection::{Group, Why},
+        simulate::{Choice, Step},
         step::{Action, NoPlan, Purpose},
     },
     quorum::Votes,
@@ -24,14 +23,15 @@ pub fn listed(names: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
-/// The Machines, or members, that a step is about.
+/// As [`listed`]. An etcd member that has not started has no name.
+pub fn listed_members<'n>(names: impl Iterator<Item = &'n str>, last: &str) -> String {
+    let names = names.map(|name| if name.is_empty() { "(not started)" } else { name });
+    listed(&names.collect::<Vec<_>>(), last)
+}
+
 pub fn names(step: &Step) -> String {
-    let names: Vec<&str> = step
-        .names
-        .iter()
-        .map(|name| if name.is_empty() { "(not started)" } else { name })
-        .collect();
-    listed(&names, if step.choice == Choice::None { "and" } else { "or" })
+    let last = if step.choice == Choice::None { "and" } else { "or" };
+    listed_members(step.names.iter().map(String::as_str), last)
 }
 
 /// The failure domains of a step; blank where it has none.
@@ -47,7 +47,6 @@ pub fn failure_domains(step: &Step) -> String {
     }
 }
 
-/// Why a step, and why there.
 pub fn why(step: &Step) -> String {
     let choice = match step.choice {
         Choice::None => None,
@@ -157,7 +156,6 @@ pub fn at_risk(votes: Votes) -> String {
     format!("the controller cannot see this, and its first step could cost etcd its quorum: {votes}")
 }
 
-/// What to do where there is no plan.
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
         NoPlan::QuorumLost { .. } => Some("recover etcd first: the controller cannot"),
@@ -182,7 +180,6 @@ pub const fn effect(effect: Effect) -> &'static str {
     }
 }
 
-/// What a plan comes to, in a line.
 pub fn summary(plan: &Plan) -> String {
     match &plan.steps {
         Err(_) => "no plan".to_owned(),
@@ -213,13 +210,13 @@ mod tests {
     fn lists_and_stretches() {
         assert_eq!(listed(&["a"], "or"), "a");
         assert_eq!(listed(&["a", "b", "c"], "or"), "a, b or c");
-        let told = |pairs: &[(usize, usize)]| {
+        let reported = |pairs: &[(usize, usize)]| {
             let pairs = pairs.iter().map(|&(first, last)| Stretch { first, last });
             stretches(&pairs.collect::<Vec<_>>())
         };
-        assert_eq!(told(&[]), Vec::<String>::new());
+        assert_eq!(reported(&[]), Vec::<String>::new());
         assert_eq!(
-            told(&[(1, 2), (4, 5), (7, 7)]),
+            reported(&[(1, 2), (4, 5), (7, 7)]),
             [
                 "etcd cannot lose a member until step 2 is done",
                 "etcd cannot lose a member from step 4 until step 5 is done",
@@ -227,7 +224,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&[(1, 1), (3, 3)]),
+            reported(&[(1, 1), (3, 3)]),
             ["etcd cannot lose a member during steps 1 and 3"]
         );
     }

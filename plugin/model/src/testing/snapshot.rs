@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use kcp_api::{Cluster, Machine, Reference};
+use kcp_api::{Machine, Reference};
 use kcp_etcd::{Member, Members, Status};
 
 use crate::{
-    control_plane::example::{minutes_ago, now},
-    plan::{self, observed as facts},
     snapshot::{
-        EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
+        EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
         etcd::{Alarms, Answer, Asked},
-        management::HealthCheck,
-        reading::Forbidden,
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
+    },
+    testing::{
+        self,
+        objects::{minutes_ago, now},
     },
 };
 
@@ -22,28 +22,22 @@ const MEBIBYTE: u64 = 1024 * 1024;
 const NAMES: [&str; 3] = ["m1", "m2", "m3"];
 
 /// Three Machines `m1`, `m2`, `m3` on `node-m1` …, everything read, nothing wrong and nothing to do.
-pub fn observed() -> Observed {
-    Observed {
-        management: Management {
-            control_plane: plan::example::observed(),
-            cluster_failure: None,
-            unowned: Vec::new(),
-            deletions: Vec::new(),
-            health_checks: Reading::Read(vec![HealthCheck {
-                name: "c1-mhc".to_owned(),
-                paused: false,
-                targets: NAMES.map(str::to_owned).into(),
-                remediation_allowed: Some(true),
-            }]),
-            secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),
-            unread: Vec::new(),
-        },
+pub fn observed() -> Snapshot {
+    Snapshot {
+        health_checks: Reading::Read(vec![HealthCheck {
+            name: "c1-mhc".to_owned(),
+            paused: false,
+            targets: NAMES.map(str::to_owned).into(),
+            remediation_allowed: Some(true),
+        }]),
+        secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),
         workload: Reading::Read(workload()),
         endpoint_certificate: Reading::Read(EndpointCertificate {
             server: "https://10.0.0.1:6443".to_owned(),
             expires: in_days(300),
         }),
         etcd: Reading::Read(survey()),
+        ..testing::plan::observed()
     }
 }
 
@@ -189,7 +183,7 @@ fn part<T>(reading: &mut Reading<T>) -> &mut T {
 }
 
 /// Ways to what there is to change.
-impl Observed {
+impl Snapshot {
     pub fn survey(&mut self) -> &mut EtcdSurvey {
         part(&mut self.etcd)
     }
@@ -218,34 +212,26 @@ impl Observed {
     }
 
     pub fn health_checks(&mut self) -> &mut Vec<HealthCheck> {
-        part(&mut self.management.health_checks)
+        part(&mut self.health_checks)
     }
 
     pub fn secrets(&mut self) -> &mut BTreeSet<String> {
-        part(&mut self.management.secrets)
-    }
-
-    pub fn cluster(&mut self) -> &mut Cluster {
-        self.facts().cluster_mut()
+        part(&mut self.secrets)
     }
 
     /// `spec.controlPlaneRef` of the Cluster.
     pub fn reference(&mut self) -> &mut Reference {
-        let reference = self.cluster().spec.control_plane_ref.as_mut();
+        let reference = self.cluster_mut().spec.control_plane_ref.as_mut();
         reference.expect("a reference")
     }
 
-    pub fn facts(&mut self) -> &mut facts::Observed {
-        &mut self.management.control_plane
-    }
-
     pub fn control_plane(&mut self) -> &mut kcp_api::KubeadmControlPlane {
-        &mut self.facts().control_plane
+        &mut self.control_plane
     }
 
     /// The Machine `m1`, `m2` or `m3`.
     pub fn machine(&mut self, number: usize) -> &mut Machine {
-        &mut self.facts().machines[number - 1]
+        &mut self.machines[number - 1]
     }
 
     pub fn answer(&mut self, number: usize) -> &mut Answer {

@@ -8,10 +8,11 @@ use kcp_rules::case::{Base, V1BETA2};
 use serde_json::json;
 
 use crate::{
-    change::snapshot::ChangeSnapshot,
-    control_plane::example::{condition, set},
-    plan::example,
-    snapshot::Reading,
+    snapshot::change::ChangeSnapshot,
+    testing::{
+        objects::{condition, set},
+        plan,
+    },
 };
 
 /// Three Machines `m1`, `m2` and `m3`, the oldest first, without failure domains and with nothing to do.
@@ -20,7 +21,7 @@ pub fn snapshot() -> ChangeSnapshot {
     object["spec"]["replicas"] = json!(3);
     let object = object.to_string();
     let decoded: KubeadmControlPlane = decode(&object).expect("a control plane");
-    let mut observed = example::observed();
+    let mut observed = plan::observed();
     observed.set_failure_domains("");
     for machine in &mut observed.machines {
         machine.spec.failure_domain = None;
@@ -35,7 +36,6 @@ pub fn snapshot() -> ChangeSnapshot {
         observed,
         machines_read: true,
         unread: Vec::new(),
-        workload: Reading::NotYet,
         etcd_unread: None,
     }
 }

@@ -6,10 +6,9 @@ use serde::Serialize;
 
 use crate::{
     plan::{
-        deletion_order::Group,
-        failure_domain::Why,
-        state::State,
-        step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
+        selection::{Group, Why},
+        state::{Replica, State},
+        step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
     quorum::{Change, Votes},
 };
@@ -70,8 +69,8 @@ impl StepVotes {
 ///
 /// # Errors
 /// When there is no way that keeps etcd's quorum.
-pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
-    let spec = surroundings.spec;
+pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
+    let spec = context.spec;
     if spec.size() == 0 {
         return Err(NoPlan::NoReplicas);
     }
@@ -89,30 +88,26 @@ pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>,
     {
         return Err(NoPlan::QuorumLost { votes });
     }
-    follow(start, surroundings, |_| false)
+    run(start, context, |_| false)
 }
 
-/// The waits before the next Machine is created or deleted, and that step. Unlike [`course`] it does not require that the
+/// The waits before the next Machine is created or deleted, and that step. Unlike [`simulate`] it does not require that the
 /// whole change is possible.
 ///
 /// # Errors
 /// When the controller cannot continue, or must not.
-pub fn first_change(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
-    follow(start, surroundings, |step| step.action != Action::Wait)
+pub fn first_change(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
+    run(start, context, |step| step.action != Action::Wait)
 }
 
-fn follow(
-    start: State,
-    surroundings: Surroundings<'_>,
-    is_last: impl Fn(&Step) -> bool,
-) -> Result<Vec<Step>, NoPlan> {
+fn run(start: State, context: Context<'_>, is_last: impl Fn(&Step) -> bool) -> Result<Vec<Step>, NoPlan> {
     // Each Machine is waited for, deleted and replaced once at most.
     let members = start.members.as_ref().map_or(0, Vec::len);
-    let limit = 4 * (start.replicas.len() + members + surroundings.spec.size()) + 4;
+    let limit = 4 * (start.replicas.len() + members + context.spec.size()) + 4;
     let mut steps = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
-        let Some((ways, may_differ)) = ways(&states, surroundings)? else {
+        let Some((ways, may_differ)) = ways(&states, context)? else {
             return Ok(steps);
         };
         let step = step_of(&ways, may_differ);
@@ -121,7 +116,7 @@ fn follow(
         if is_last {
             return Ok(steps);
         }
-        states = ways.into_iter().map(|way| way.outcome.state).collect();
+        states = ways.into_iter().map(|way| way.transition.state).collect();
         while states.len() > MAX_STATES {
             states.pop_last();
         }
@@ -140,29 +135,26 @@ struct Way {
     before: Option<Votes>,
     /// Whether the controller chooses this at random.
     is_chosen: bool,
-    outcome: Outcome,
+    transition: Transition,
 }
 
 /// Every variant of the next step, and whether other steps are possible; none if nothing is left to do.
-fn ways(
-    states: &BTreeSet<State>,
-    surroundings: Surroundings<'_>,
-) -> Result<Option<(Vec<Way>, bool)>, NoPlan> {
+fn ways(states: &BTreeSet<State>, context: Context<'_>) -> Result<Option<(Vec<Way>, bool)>, NoPlan> {
     let mut ways: Vec<Way> = Vec::new();
     let mut has_ended = false;
     for state in states {
         let before = state.votes(Change::Unchanged);
-        let outcomes = step::next(state, surroundings)?;
-        has_ended |= outcomes.is_empty();
-        let is_chosen = outcomes.len() > 1;
-        ways.extend(outcomes.into_iter().map(|outcome| Way {
+        let transitions = step::next(state, context)?;
+        has_ended |= transitions.is_empty();
+        let is_chosen = transitions.len() > 1;
+        ways.extend(transitions.into_iter().map(|transition| Way {
             before,
             is_chosen,
-            outcome,
+            transition,
         }));
     }
     // States that came of random choices hardly ever differ in more than names.
-    let kind = |way: &Way| (way.outcome.action, way.outcome.purpose);
+    let kind = |way: &Way| (way.transition.action, way.transition.purpose);
     let first = ways.first().map(kind);
     let all = ways.len();
     ways.retain(|way| Some(kind(way)) == first);
@@ -171,19 +163,22 @@ fn ways(
 }
 
 fn step_of(ways: &[Way], may_differ: bool) -> Step {
-    let outcomes = || ways.iter().map(|way| &way.outcome);
-    let sets: BTreeSet<&[String]> = outcomes().map(|outcome| outcome.names.as_slice()).collect();
+    let transitions = || ways.iter().map(|way| &way.transition);
+    let sets: BTreeSet<&[String]> = transitions()
+        .map(|transition| transition.names.as_slice())
+        .collect();
     let names: BTreeSet<&String> = sets.iter().copied().flatten().collect();
-    let failure_domains: BTreeSet<&Option<String>> =
-        outcomes().map(|outcome| &outcome.failure_domain).collect();
+    let failure_domains: BTreeSet<&Option<String>> = transitions()
+        .map(|transition| &transition.failure_domain)
+        .collect();
     let votes = ways.iter().filter_map(|way| {
         Some(StepVotes {
             before: way.before?,
-            meanwhile: way.outcome.meanwhile?,
-            after: way.outcome.state.votes(Change::Unchanged)?,
+            meanwhile: way.transition.meanwhile?,
+            after: way.transition.state.votes(Change::Unchanged)?,
         })
     });
-    let first = ways.first().map(|way| &way.outcome);
+    let first = ways.first().map(|way| &way.transition);
     Step {
         action: first.map_or(Action::Wait, |first| first.action),
         purpose: first.map_or(Purpose::Recover, |first| first.purpose),
@@ -196,7 +191,10 @@ fn step_of(ways: &[Way], may_differ: bool) -> Step {
             Choice::None
         },
         failure_domains: failure_domains.into_iter().cloned().collect(),
-        why: outcomes().map(|outcome| outcome.why).max().unwrap_or(Why::Given),
+        why: transitions()
+            .map(|transition| transition.why)
+            .max()
+            .unwrap_or(Why::Given),
         group: first.and_then(|first| first.group),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
@@ -204,26 +202,72 @@ fn step_of(ways: &[Way], may_differ: bool) -> Step {
     }
 }
 
+/// The votes after that step, if etcd is not safe then. Whatever the controller waits for has happened by then; what it
+/// cannot see is unchanged.
+pub fn risk(start: &State, steps: &[Step]) -> Option<Votes> {
+    let mut state = start.clone();
+    let mut steps = steps.iter();
+    let first = loop {
+        let step = steps.next()?;
+        if step.action != Action::Wait {
+            break step;
+        }
+        wait(&mut state, step);
+    };
+    let unsafe_after = |change| state.votes(change).filter(|votes| !votes.is_safe());
+    if first.action == Action::Create {
+        return unsafe_after(Change::Added);
+    }
+    let mut candidates = first.names.iter().filter_map(|name| state.replica(name));
+    candidates.find_map(|replica| unsafe_after(state.removal(replica)))
+}
+
+fn wait(state: &mut State, step: &Step) {
+    for name in &step.names {
+        match step.purpose {
+            Purpose::ComeUp | Purpose::Recover => {
+                if !state.replica(name).is_some_and(Replica::fails_unseen) {
+                    state.recover(name);
+                }
+            }
+            Purpose::FinishDeletion => state.remove(name),
+            Purpose::RemoveMember => {
+                if let Some(members) = &mut state.members {
+                    members.retain(|member| member.name != *name);
+                }
+            }
+            Purpose::FinishUpdate
+            | Purpose::Initialize
+            | Purpose::ScaleUp
+            | Purpose::ScaleDown
+            | Purpose::Rollout
+            | Purpose::Remediate => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kcp_api::KubeadmControlPlaneSpec;
 
-    use super::{Action, Choice, NoPlan, Step, Surroundings, course};
+    use super::{Action, Choice, Context, NoPlan, Step, risk, simulate};
     use crate::{
-        control_plane::example::now,
         plan::{
-            example::{declared, spec, state, with_replicas},
             remediation::Terms,
-            state::State,
+            state::{Fault, State},
         },
         quorum::Votes,
+        testing::{
+            objects::now,
+            plan::{declared, spec, state, with_replicas},
+        },
     };
 
     fn plan(state: State, spec: &KubeadmControlPlaneSpec) -> Result<Vec<Step>, NoPlan> {
         let declared = declared("a b c");
-        course(
+        simulate(
             state,
-            Surroundings {
+            Context {
                 spec,
                 declared: &declared,
                 terms: Terms {
@@ -477,5 +521,64 @@ mod tests {
         };
         let steps = plan(elsewhere, &spec_of(2, 1)).expect("there is a plan");
         assert_eq!(steps.iter().map(shown).collect::<Vec<_>>(), ["+c", "-m1"]);
+    }
+
+    /// Voters, and those of them that are unhealthy, after the first step; none where that is safe.
+    fn of(machines: &str, replicas: usize, pod_fails: bool) -> Option<(usize, usize)> {
+        let mut start = state(machines);
+        for replica in start.replicas.iter_mut().filter(|replica| replica.is_silent) {
+            replica.faults.extend(pod_fails.then_some(Fault {
+                condition: "EtcdPodHealthy",
+                is_false: false,
+            }));
+        }
+        let spec = with_replicas(spec(), replicas);
+        let context = Context {
+            spec: &spec,
+            declared: &[],
+            terms: Terms {
+                limits: &spec.remediation,
+                initialized: true,
+                topology_version: None,
+                now: now(),
+            },
+        };
+        let steps = simulate(start.clone(), context).expect("a plan");
+        risk(&start, &steps).map(|votes| (votes.voters, votes.unhealthy))
+    }
+
+    #[test]
+    fn what_the_controller_does_not_see_is_not_taken_to_pass() {
+        for (machines, replicas, expected) in [
+            ("m1 m2 m3", 1, None),
+            ("m1 m2 m3", 5, None),
+            ("m1 m2s m3", 1, Some((2, 1))),
+            ("m1 m2s m3", 5, Some((4, 2))),
+            ("m1 m2s m3", 3, None),
+            ("m1 m2s m3 m4 m5", 3, None),
+            ("m1 m2s m3 m4 m5", 7, None),
+            // The one that goes is the one that takes no part.
+            ("m1 m2ds m3", 1, None),
+            // The controller waits for one of them, and not for the other.
+            ("m1f m2s m3", 1, Some((2, 1))),
+            ("m1 m2p m3s m4", 3, None),
+            // The first that goes is gone by then.
+            ("m1xs m2 m3 m4", 5, None),
+            ("m1x m2s m3 m4", 5, Some((4, 2))),
+        ] {
+            assert_eq!(
+                of(machines, replicas, false),
+                expected,
+                "{machines} to {replicas}"
+            );
+        }
+    }
+
+    #[test]
+    fn for_what_conditions_tell_the_controller_waits() {
+        for (machines, replicas) in [("m1 m2s m3", 1), ("m1 m2s m3", 5), ("m1f m2s m3", 5)] {
+            assert_eq!(of(machines, replicas, true), None, "{machines} to {replicas}");
+        }
+        assert_eq!(of("m1 m2f m3e", 1, false), None);
     }
 }

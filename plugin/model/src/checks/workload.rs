@@ -1,4 +1,4 @@
-//! What runs beside the control plane: the controllers' Leases, kube-proxy and `CoreDNS`.
+//! What runs beside the control plane: the controllers' Leases, kube-proxy, `CoreDNS`, and the kubelets of other nodes.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use crate::{
     checks::{
         Check,
         components::WORKLOAD,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
-        machine_grace::is_turning,
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, need, node},
+        machine_grace::{is_turning, machine_of_node},
     },
+    kubelet_skew::{Skew, skew},
     snapshot::{
-        Observed, Reading,
+        Reading, Snapshot,
         workload::{Addon, Node, Workload},
     },
     staleness::{JOIN_LIMIT, age, since},
@@ -30,12 +31,17 @@ pub const CHECKS: &[Check] = &[
         kube_proxy,
     ),
     Check::new("coredns-ready", "CoreDNS is ready", core_dns),
+    Check::new(
+        "kubelet-skew",
+        "the API servers support the versions of all kubelets",
+        kubelet_skew,
+    ),
 ];
 
 /// How long a controller's Lease may have expired. A change of leaders takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn leases(observed: &Snapshot, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let leases = need(&workload.leases, "Leases")?;
     if leases.is_empty() {
@@ -68,7 +74,7 @@ pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn kube_proxy(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let unsettled = workload.nodes.read().map_or(0, |nodes| {
         let nodes = nodes.iter().filter(|node| !has_settled(node, now));
@@ -91,7 +97,7 @@ fn has_settled(node: &Node, now: Timestamp) -> bool {
     node.ready == Some(true) && !is_young
 }
 
-pub fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
+pub fn core_dns(observed: &Snapshot, now: Timestamp) -> Judgement {
     addon(
         observed,
         "Deployment",
@@ -103,7 +109,7 @@ pub fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 fn addon(
-    observed: &Observed,
+    observed: &Snapshot,
     kind: &str,
     name: &str,
     part: fn(&Workload) -> &Reading<Option<Addon>>,
@@ -134,18 +140,70 @@ fn addon(
     ])
 }
 
+/// `(1, 34)` of `v1.34.1`.
+pub fn minor(version: &str) -> Option<(u64, u64)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let nodes = need(&workload.nodes, "nodes")?;
+    let mut servers: Vec<&str> = observed
+        .machines
+        .iter()
+        .filter_map(|of| of.spec.version.as_deref())
+        .filter(|version| minor(version).is_some())
+        .collect();
+    servers.sort_by_key(|version| minor(version));
+    let (Some(oldest), Some(newest)) = (servers.first(), servers.last()) else {
+        return Err(Unjudged::unknown("no Machine reports its Kubernetes version"));
+    };
+    let desired = observed.control_plane.spec.version();
+    let workers = nodes
+        .iter()
+        .filter(|of| machine_of_node(observed, &of.name).is_none() && !of.has_control_plane_label);
+    let findings = workers.filter_map(|of| {
+        let kubelet = of.kubelet_version.as_str();
+        let is_old = |server: &str| match skew(kubelet, server) {
+            Some(Skew::TooOld { lag, allowed }) => Some((lag, allowed)),
+            Some(Skew::TooNew) | None => None,
+        };
+        let finding = |message: String| Finding::warn(node(&of.name), message);
+        if skew(kubelet, oldest) == Some(Skew::TooNew) {
+            return Some(finding(format!("kubelet {kubelet} is newer than an API server, {oldest}")));
+        }
+        if let Some((lag, allowed)) = is_old(newest) {
+            let message = format!(
+                "kubelet {kubelet} is {lag} minor versions behind an API server, {newest}; {allowed} are allowed"
+            );
+            return Some(finding(message).hint("upgrade the workers"));
+        }
+        let (lag, allowed) = is_old(desired)?;
+        let message = format!(
+            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; {allowed} are allowed"
+        );
+        Some(finding(message).hint("upgrade the workers first"))
+    });
+    Ok(findings.collect())
+}
+
 #[cfg(test)]
 pub(super) mod cases {
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::example::minutes_ago,
-        snapshot::{Observed, Reading},
+        snapshot::{Reading, Snapshot},
+        testing::objects::minutes_ago,
     };
 
-    fn lacks_kube_proxies(observed: &mut Observed, number: i64) {
+    fn lacks_kube_proxies(observed: &mut Snapshot, number: i64) {
         if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
             add_on.ready -= number;
         }
+    }
+
+    fn worker(observed: &mut Snapshot, kubelet: &str) {
+        observed.nodes()[3].kubelet_version = kubelet.to_owned();
     }
 
     pub(crate) const CASES: &[Case] = &[
@@ -191,6 +249,20 @@ pub(super) mod cases {
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
                 add_on.ready = 0;
             }
+        }),
+        ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
+        ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),
+        ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),
+        ("kubelet-skew", "behind_and_below_1_25", |o| {
+            for number in 1..=3 {
+                o.machine(number).spec.version = Some("v1.27.0".to_owned());
+            }
+            o.control_plane.spec.version = Some("v1.27.0".to_owned());
+            worker(o, "v1.24.17");
+        }),
+        ("kubelet-skew", "behind_what_is_asked_for", |o| {
+            worker(o, "v1.31.9");
+            o.control_plane.spec.version = Some("v1.35.0".to_owned());
         }),
     ];
 }

@@ -1,18 +1,16 @@
-//! What Kubernetes removed, and in which minor version.
+//! What an upgrade of Kubernetes breaks: what was removed between two versions, and pinned images that are too old.
 //!
-//! The table is small: each row has a source, and Kubernetes may have removed more.
+//! The table of removals is small: each row has a source, and Kubernetes may have removed more.
 
-use kcp_rules::topics::version::parse;
+use kcp_rules::topics::{images, version::parse};
 use serde_json::Value;
 
-/// Something that Kubernetes removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// The first minor version of v1 without it.
     pub minor: u64,
     pub what: Removed,
     pub remedy: &'static str,
-    /// URL.
     pub source: &'static str,
 }
 
@@ -39,17 +37,22 @@ pub enum Removed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
-    /// `kube-apiserver`
     ApiServer,
-    /// `kube-controller-manager`
     ControllerManager,
-    /// `kube-scheduler`
     Scheduler,
-    /// `kubelet`
     Kubelet,
 }
 
 const API_GUIDE: &str = "https://kubernetes.io/docs/reference/using-api/deprecation-guide/";
+
+const PULL_122082: &str = "https://github.com/kubernetes/kubernetes/pull/122082";
+const PULL_130162: &str = "https://github.com/kubernetes/kubernetes/pull/130162";
+const CHANGELOG_1_35: &str =
+    "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.35.md";
+const PULL_135322: &str = "https://github.com/kubernetes/kubernetes/pull/135322";
+const PULL_135335: &str = "https://github.com/kubernetes/kubernetes/pull/135335";
+const PULL_136066: &str = "https://github.com/kubernetes/kubernetes/pull/136066";
+const PULL_135773: &str = "https://github.com/kubernetes/kubernetes/pull/135773";
 
 const REMOVALS: &[Removal] = &[
     api(25, "batch/v1beta1", "CronJob", "use batch/v1"),
@@ -98,51 +101,17 @@ const REMOVALS: &[Removal] = &[
         "FlowSchema, PriorityLevelConfiguration",
         "use flowcontrol.apiserver.k8s.io/v1",
     ),
-    Removal {
-        minor: 31,
-        what: Removed::Flag {
-            component: Component::Kubelet,
-            name: "keep-terminated-pod-volumes",
-        },
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/122082",
-    },
+    flag(31, Component::Kubelet, "keep-terminated-pod-volumes", PULL_122082),
     api(
         32,
         "flowcontrol.apiserver.k8s.io/v1beta3",
         "FlowSchema, PriorityLevelConfiguration",
         "use flowcontrol.apiserver.k8s.io/v1",
     ),
-    Removal {
-        minor: 33,
-        what: Removed::Flag {
-            component: Component::ApiServer,
-            name: "cloud-provider",
-        },
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
-    Removal {
-        minor: 33,
-        what: Removed::Flag {
-            component: Component::ApiServer,
-            name: "cloud-config",
-        },
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
-    Removal {
-        minor: 33,
-        what: Removed::FeatureGate("DisableCloudProviders"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
-    Removal {
-        minor: 33,
-        what: Removed::FeatureGate("DisableKubeletCloudCredentialProviders"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/130162",
-    },
+    flag(33, Component::ApiServer, "cloud-provider", PULL_130162),
+    flag(33, Component::ApiServer, "cloud-config", PULL_130162),
+    gate(33, "DisableCloudProviders", PULL_130162),
+    gate(33, "DisableKubeletCloudCredentialProviders", PULL_130162),
     Removal {
         minor: 35,
         what: Removed::Flag {
@@ -150,39 +119,37 @@ const REMOVALS: &[Removal] = &[
             name: "pod-infra-container-image",
         },
         remedy: "remove it; the container runtime's configuration names the image",
-        source: "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.35.md",
+        source: CHANGELOG_1_35,
     },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("CSIMigrationPortworx"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/135322",
-    },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("InTreePluginPortworxUnregister"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/135322",
-    },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("HonorPVReclaimPolicy"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/135335",
-    },
-    Removal {
-        minor: 36,
-        what: Removed::FeatureGate("WatchFromStorageWithoutResourceVersion"),
-        remedy: "remove it",
-        source: "https://github.com/kubernetes/kubernetes/pull/136066",
-    },
+    gate(36, "CSIMigrationPortworx", PULL_135322),
+    gate(36, "InTreePluginPortworxUnregister", PULL_135322),
+    gate(36, "HonorPVReclaimPolicy", PULL_135335),
+    gate(36, "WatchFromStorageWithoutResourceVersion", PULL_136066),
     Removal {
         minor: 36,
         what: Removed::KubeadmFeatureGate("ControlPlaneKubeletLocalMode"),
         remedy: "remove it: it is always on",
-        source: "https://github.com/kubernetes/kubernetes/pull/135773",
+        source: PULL_135773,
     },
 ];
+
+const fn flag(minor: u64, component: Component, name: &'static str, source: &'static str) -> Removal {
+    Removal {
+        minor,
+        what: Removed::Flag { component, name },
+        remedy: "remove it",
+        source,
+    }
+}
+
+const fn gate(minor: u64, name: &'static str, source: &'static str) -> Removal {
+    Removal {
+        minor,
+        what: Removed::FeatureGate(name),
+        remedy: "remove it",
+        source,
+    }
+}
 
 const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'static str) -> Removal {
     Removal {
@@ -229,7 +196,6 @@ impl Component {
         Self::Kubelet,
     ];
 
-    /// The name of its binary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -298,11 +264,90 @@ impl Removal {
     }
 }
 
+/// The default tags of the first release of a minor version of kubeadm. Later patches have the same or newer ones.
+#[derive(Clone, Copy, Debug)]
+struct Defaults {
+    minor: u64,
+    core_dns: &'static str,
+    etcd: &'static str,
+}
+
+/// Source: `CoreDNSVersion` and `DefaultEtcdVersion` in `cmd/kubeadm/app/constants/constants.go` of Kubernetes.
+const DEFAULTS: &[Defaults] = &[
+    defaults(31, "v1.11.1", "3.5.15-0"),
+    defaults(32, "v1.11.3", "3.5.16-0"),
+    defaults(33, "v1.12.0", "3.5.21-0"),
+    defaults(34, "v1.12.1", "3.6.4-0"),
+    defaults(35, "v1.13.1", "3.6.6-0"),
+    defaults(36, "v1.14.2", "3.6.8-0"),
+];
+
+const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Defaults {
+    Defaults {
+        minor,
+        core_dns,
+        etcd,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutdatedTag {
+    /// `CoreDNS` or `etcd`.
+    pub image: &'static str,
+    /// Below `spec.kubeadmConfigSpec`.
+    pub field: &'static str,
+    pub tag: String,
+    pub default: &'static str,
+}
+
+/// The pinned tags of a `kubeadmConfigSpec` that are older than the defaults of kubeadm `version`; none if those are
+/// unknown.
+pub fn outdated_tags(config: &Value, version: &str) -> Vec<OutdatedTag> {
+    let defaults = parse(version)
+        .ok()
+        .filter(|version| version.major == 1)
+        .and_then(|version| DEFAULTS.iter().find(|defaults| defaults.minor == version.minor));
+    let Some(defaults) = defaults else {
+        return Vec::new();
+    };
+    let pinned = [
+        ("CoreDNS", "clusterConfiguration.dns.imageTag", defaults.core_dns),
+        ("etcd", "clusterConfiguration.etcd.local.imageTag", defaults.etcd),
+    ];
+    let outdated = pinned.into_iter().filter_map(|(image, field, default)| {
+        let pointer = format!("/{}", field.replace('.', "/"));
+        let tag = config.pointer(&pointer)?.as_str()?;
+        let is_older = images::version(tag).ok()? < images::version(default).ok()?;
+        is_older.then(|| OutdatedTag {
+            image,
+            field,
+            tag: tag.to_owned(),
+            default,
+        })
+    });
+    outdated.collect()
+}
+
+impl OutdatedTag {
+    pub fn message(&self, version: &str) -> String {
+        let Self {
+            image,
+            field,
+            tag,
+            default,
+        } = self;
+        format!(
+            "{image} stays at {tag}, which {field} pins; kubeadm of {version} brings {default} or newer: raise or remove \
+             the tag"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{REMOVALS, Removal, Removed, removals};
+    use super::{DEFAULTS, REMOVALS, Removal, Removed, outdated_tags, removals};
 
     fn messages(from: &str, to: &str, config: &Value) -> Vec<String> {
         removals(from, to, config)
@@ -429,5 +474,54 @@ mod tests {
                 "{removal:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_pinned_tag_that_is_older_is_told() {
+        for (name, core_dns, etcd, version, expected) in [
+            ("not_pinned", None, None, "v1.34.2", vec![]),
+            (
+                "both_older",
+                Some("v1.11.3"),
+                Some("3.5.21-0"),
+                "v1.34.2",
+                vec!["v1.11.3", "3.5.21-0"],
+            ),
+            ("as_brought", Some("v1.12.1"), Some("3.6.4-0"), "v1.34.2", vec![]),
+            ("newer", Some("v1.13.0"), Some("3.6.10-0"), "v1.34.2", vec![]),
+            ("without_v", Some("1.11.1"), None, "v1.34.2", vec!["1.11.1"]),
+            (
+                "built_by_others",
+                Some("v1.11.3_vmware.7"),
+                None,
+                "v1.34.2",
+                vec!["v1.11.3_vmware.7"],
+            ),
+            ("no_version", Some("latest"), Some(""), "v1.34.2", vec![]),
+            ("unknown_minor", Some("v1.0.0"), Some("3.0.0"), "v1.99.0", vec![]),
+        ] {
+            let config = json!({"clusterConfiguration": {
+                "dns": {"imageTag": core_dns}, "etcd": {"local": {"imageTag": etcd}}}});
+            let tags: Vec<String> = outdated_tags(&config, version)
+                .into_iter()
+                .map(|found| found.tag)
+                .collect();
+            assert_eq!(tags, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_message_says_what_to_do() {
+        let config = json!({"clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}}});
+        let found = outdated_tags(&config, "v1.34.2");
+        insta::assert_snapshot!(found[0].message("v1.34.2"), @"etcd stays at 3.5.21-0, which clusterConfiguration.etcd.local.imageTag pins; kubeadm of v1.34.2 brings 3.6.4-0 or newer: raise or remove the tag");
+    }
+
+    #[test]
+    fn tags_never_go_back() {
+        let version = |tag| kcp_rules::topics::images::version(tag).expect("a version");
+        assert!(DEFAULTS.is_sorted_by_key(|defaults| defaults.minor));
+        assert!(DEFAULTS.is_sorted_by_key(|defaults| version(defaults.core_dns)));
+        assert!(DEFAULTS.is_sorted_by_key(|defaults| version(defaults.etcd)));
     }
 }

@@ -11,7 +11,7 @@ use kcp_api::{
 
 use serde_json::json;
 
-use crate::control_plane::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// The time of every example.
 pub fn now() -> Timestamp {
@@ -151,36 +151,37 @@ pub fn healthy(machines: usize) -> Snapshot {
         "ControlPlaneComponentsHealthy",
     ];
     let count = i64::try_from(machines).expect("a small number");
-    Snapshot {
-        control_plane: KubeadmControlPlane {
-            api_version: "controlplane.cluster.x-k8s.io/v1beta2".to_owned(),
-            metadata: ObjectMeta {
-                uid: Some("u1".to_owned()),
-                resource_version: Some("12".to_owned()),
-                generation: Some(7),
-                creation_timestamp: Some(Time(minutes_ago(60 * 24 * 3))),
-                labels: Some([(label::CLUSTER_NAME.to_owned(), "c1".to_owned())].into()),
-                ..metadata("c1-cp")
-            },
-            spec: KubeadmControlPlaneSpec {
-                replicas: Some(count),
-                version: Some("v1.34.1".to_owned()),
-                ..KubeadmControlPlaneSpec::default()
-            },
-            status: KubeadmControlPlaneStatus {
-                observed_generation: Some(7),
-                replicas: count,
-                ready_replicas: count,
-                available_replicas: count,
-                up_to_date_replicas: count,
-                version: Some("v1.34.1".to_owned()),
-                initialized: true,
-                conditions: kinds
-                    .map(|kind| condition(kind, ConditionStatus::True, ""))
-                    .to_vec(),
-                ..KubeadmControlPlaneStatus::default()
-            },
+    let control_plane = KubeadmControlPlane {
+        api_version: "controlplane.cluster.x-k8s.io/v1beta2".to_owned(),
+        metadata: ObjectMeta {
+            uid: Some("u1".to_owned()),
+            resource_version: Some("12".to_owned()),
+            generation: Some(7),
+            creation_timestamp: Some(Time(minutes_ago(60 * 24 * 3))),
+            labels: Some([(label::CLUSTER_NAME.to_owned(), "c1".to_owned())].into()),
+            ..metadata("c1-cp")
         },
+        spec: KubeadmControlPlaneSpec {
+            replicas: Some(count),
+            version: Some("v1.34.1".to_owned()),
+            ..KubeadmControlPlaneSpec::default()
+        },
+        status: KubeadmControlPlaneStatus {
+            observed_generation: Some(7),
+            replicas: count,
+            ready_replicas: count,
+            available_replicas: count,
+            up_to_date_replicas: count,
+            version: Some("v1.34.1".to_owned()),
+            initialized: true,
+            conditions: kinds
+                .map(|kind| condition(kind, ConditionStatus::True, ""))
+                .to_vec(),
+            ..KubeadmControlPlaneStatus::default()
+        },
+    };
+    Snapshot {
         machines: (1..=machines).map(|n| machine(&format!("c1-cp-m{n}"))).collect(),
+        ..Snapshot::from(control_plane)
     }
 }

@@ -1,0 +1,631 @@
+//! Whether etcd keeps its quorum: through the steps of a plan, and through the loss of one Machine.
+//!
+//! [`loss`] decides as `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` calls too; but etcd's
+//! own answers count, and Machines that are being deleted do not.
+
+use kcp_api::Object as _;
+
+use crate::{
+    blocker::Blocker,
+    plan::{
+        Plan,
+        messages::{self, listed_members},
+        state::{Replica, State},
+        step::NoPlan,
+    },
+    quorum::Votes,
+    snapshot::{EtcdMembers, Snapshot},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    Clear,
+    /// The controller would not take its first step now. `--force` overrides it: the controller waits.
+    Blocked(Vec<Blocker>),
+    /// The controller would take its first step now although etcd could lose its quorum. Never overridden.
+    AtRisk {
+        /// What it should wait for.
+        blockers: Vec<Blocker>,
+        /// etcd's votes after the step.
+        votes: Votes,
+    },
+    /// No order of steps completes the change, or keeps etcd's quorum. Never overridden.
+    NoWay(NoPlan),
+}
+
+impl Guard {
+    pub fn of(plan: &Plan) -> Self {
+        // Without a Machine there is nothing to lose.
+        if plan.replicas == 0 {
+            return Self::Clear;
+        }
+        match &plan.steps {
+            // The admission rules give the reason.
+            Err(NoPlan::Refused { .. }) => Self::Clear,
+            Err(no_plan) => Self::NoWay(no_plan.clone()),
+            Ok(_) => {
+                let blockers = plan
+                    .blockers
+                    .iter()
+                    .filter(|blocker| !blocker.stops_reconciliation());
+                let blockers: Vec<Blocker> = blockers.cloned().collect();
+                match plan.at_risk {
+                    Some(votes) => Self::AtRisk { blockers, votes },
+                    None if blockers.is_empty() => Self::Clear,
+                    None => Self::Blocked(blockers),
+                }
+            }
+        }
+    }
+
+    /// A line each.
+    pub fn why(&self) -> Vec<String> {
+        match self {
+            Self::Clear => Vec::new(),
+            Self::Blocked(blockers) => blockers.iter().map(Blocker::message).collect(),
+            Self::AtRisk { blockers, votes } => {
+                let mut why: Vec<String> = blockers.iter().map(Blocker::message).collect();
+                why.push(messages::at_risk(*votes));
+                why
+            }
+            Self::NoWay(no_plan) => vec![messages::no_plan(no_plan)],
+        }
+    }
+}
+
+/// Why no controller reconciles the control plane, a line each. A change waits until one does.
+pub fn standstill(plan: &Plan) -> Vec<String> {
+    let blockers = plan
+        .blockers
+        .iter()
+        .filter(|blocker| blocker.stops_reconciliation());
+    blockers.map(Blocker::message).collect()
+}
+
+/// The loss of a Machine that the control plane does not survive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    pub blocker: Blocker,
+    /// A line each.
+    pub why: Vec<String>,
+}
+
+impl Loss {
+    fn new(blocker: Blocker, why: impl Into<String>) -> Self {
+        Self {
+            blocker,
+            why: vec![why.into()],
+        }
+    }
+
+    /// Whether it does not end by itself: members that start, start in every rollout, and the controller waits for them.
+    pub const fn is_lasting(&self) -> bool {
+        !matches!(self.blocker, Blocker::Quorum { votes } if votes.starting > 0)
+    }
+}
+
+/// None if the control plane survives the loss of this Machine.
+pub fn loss(observed: &Snapshot, machine: &str) -> Option<Loss> {
+    // A control plane that was never initialized has no data.
+    if !observed.control_plane.status.initialized {
+        return None;
+    }
+    let mut state = state(observed);
+    let replica = state.replica(machine)?.clone();
+    let stays = |other: &&Replica| other.name != machine && !other.is_deleting();
+    let others = state.replicas.iter().filter(stays);
+    if others.clone().next().is_none() {
+        let why = "it is the only Machine: deleting it deletes the cluster's data";
+        return Some(Loss::new(Blocker::LastMachine, why));
+    }
+    if !others.clone().any(Replica::runs_components) {
+        let why = "no other Machine runs a working API server, controller manager and scheduler";
+        return Some(Loss::new(Blocker::NoOtherWorks, why));
+    }
+    remove_unstarted_member(&mut state, &replica);
+    let votes = state.votes(state.removal(&replica))?;
+    if state.members.as_ref().is_some_and(Vec::is_empty) {
+        return Some(Loss::new(Blocker::MembersUnknown, "etcd's members are unknown"));
+    }
+    let others = state.members.iter().flatten();
+    let others = others.filter(|member| member.machine.as_deref() != Some(machine));
+    if votes.starting > 0 {
+        let starting = others.filter(|member| member.is_starting());
+        let why = format!(
+            "etcd members have not started or are still learners: {}",
+            listed_members(starting.map(|member| member.name.as_str()), "and")
+        );
+        return Some(Loss::new(Blocker::Quorum { votes }, why));
+    }
+    let unhealthy = others.filter(|member| !member.is_healthy);
+    let unhealthy =
+        unhealthy.map(|member| unhealthy_member(observed, &member.name, member.machine.as_deref()));
+    (!votes.has_quorum()).then(|| {
+        let mut loss = Loss::new(
+            Blocker::Quorum { votes },
+            format!("without it etcd loses quorum: {votes}"),
+        );
+        loss.why.extend(unhealthy);
+        loss
+    })
+}
+
+/// A warning if the Machine's etcd member is the leader.
+pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
+    let EtcdMembers::Known(members) = &observed.etcd_members else {
+        return None;
+    };
+    let mut machines = observed.machines.iter();
+    let machine_of = machines.find(|other| other.name() == machine)?;
+    let node = machine_of.status.node_name.as_ref()?;
+    let mut leaders = members.iter().filter(|member| member.is_leader);
+    leaders.any(|member| member.name == *node).then(|| {
+        format!(
+            "etcd member {node} of Machine {machine} is the leader: Cluster API moves the leadership before it removes the \
+             member, and writes wait for that moment"
+        )
+    })
+}
+
+/// The state of the control plane. If etcd did not answer, the controller counts a member as healthy while other members
+/// list it; here a member without a healthy pod is unhealthy.
+fn state(observed: &Snapshot) -> State {
+    let mut state = State::of(observed, &[]);
+    if observed.etcd_members != EtcdMembers::Unread {
+        return state;
+    }
+    let has_no_pod = |replica: &&Replica| replica.has_fault("EtcdPodHealthy");
+    let without_pod = state.replicas.iter().filter(has_no_pod);
+    let without_pod: Vec<String> = without_pod.map(|replica| replica.name.clone()).collect();
+    for member in state.members.iter_mut().flatten() {
+        let is_of = |name: &String| member.machine.as_ref() == Some(name);
+        member.is_healthy &= !without_pod.iter().any(is_of);
+    }
+    state
+}
+
+/// A member that has not started belongs to the only Machine without a node. It is removed with that Machine: the
+/// controller removes members without a Machine.
+fn remove_unstarted_member(state: &mut State, replica: &Replica) {
+    let has_no_node = |other: &&Replica| other.node.is_none();
+    if replica.node.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
+        let members = state.members.iter_mut();
+        members.for_each(|members| {
+            members.retain(|member| member.machine.is_some() || !member.is_starting());
+        });
+    }
+}
+
+fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) -> String {
+    let what = machine.map_or_else(
+        || format!("etcd member {member}, which has no Machine,"),
+        |machine| format!("etcd member {member} of Machine {machine}"),
+    );
+    match observed.etcd_members.fault(member) {
+        Some(why) => format!("{what} is not healthy: {why}"),
+        None if observed.etcd_members.has_alarm(member) => format!("{what} has raised an alarm"),
+        None => format!("{what} is not healthy"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_api::{
+        ConditionStatus::{self, False, Unknown},
+        KubeadmControlPlaneSpec,
+        metadata::Time,
+    };
+
+    use super::{Guard, loss, standstill};
+    use crate::{
+        plan::{Desired, Plan, plan, step::NoPlan},
+        quorum::Votes,
+        snapshot::{EtcdMember, EtcdMembers, Snapshot},
+        testing::{
+            objects::{condition, minutes_ago, now, pause, set},
+            plan::{observed, restarted, spec, with_replicas},
+        },
+    };
+
+    fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec, denials: &[&str]) -> Plan {
+        let desired = Desired {
+            spec,
+            changes: Vec::new(),
+            denials: denials.iter().map(ToString::to_string).collect(),
+        };
+        plan(observed, &desired, now())
+    }
+
+    /// Members on the nodes of three Machines, those of which a reason is given silent.
+    fn members(silent: &[(&str, &str)]) -> EtcdMembers {
+        let member = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            fault: silent
+                .iter()
+                .find(|(name, _)| *name == node)
+                .map(|(_, why)| (*why).to_owned()),
+            ..EtcdMember::default()
+        };
+        EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
+    }
+
+    fn alarmed(node: &str) -> EtcdMembers {
+        let EtcdMembers::Known(mut members) = members(&[]) else {
+            panic!("members are told");
+        };
+        for member in &mut members {
+            member.has_alarm = member.name == node;
+        }
+        EtcdMembers::Known(members)
+    }
+
+    #[test]
+    fn tells_a_blocked_change_from_an_impossible_one() {
+        type Case = (
+            &'static str,
+            fn(&mut Snapshot),
+            KubeadmControlPlaneSpec,
+            &'static [&'static str],
+        );
+        const COSTS_4: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 2 of 4 \
+                               voting members healthy, 3 needed";
+        const COSTS_2: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 \
+                               voting members healthy, 2 needed";
+        let one = || with_replicas(spec(), 1);
+        let five = || with_replicas(spec(), 5);
+        let cases: Vec<Case> = vec![
+            ("well", |_| {}, five(), &[]),
+            ("well, fewer", |_| {}, one(), &[]),
+            ("well, restart", |_| {}, restarted(spec(), now()), &[]),
+            ("paused", |o| pause(&mut o.control_plane.metadata), five(), &[]),
+            (
+                "a member that is silent",
+                |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
+                five(),
+                &[
+                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
+                    COSTS_4,
+                ],
+            ),
+            (
+                "a member that is silent, restart",
+                |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
+                restarted(spec(), now()),
+                &[
+                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
+                    COSTS_4,
+                ],
+            ),
+            (
+                "a member that is silent, fewer, and another is chosen",
+                |o| {
+                    o.etcd_members = members(&[("node-m2", "no answer within 2 s")]);
+                    o.set_failure_domains("");
+                },
+                one(),
+                &[
+                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
+                    COSTS_2,
+                ],
+            ),
+            (
+                "a member that raises an alarm",
+                |o| o.etcd_members = alarmed("node-m2"),
+                five(),
+                &["etcd member node-m2 of Machine m2 has raised an alarm", COSTS_4],
+            ),
+            (
+                "two members that are silent",
+                |o| o.etcd_members = members(&[("node-m2", "gone"), ("node-m3", "gone")]),
+                five(),
+                &["etcd has lost quorum: 1 of 3 voting members healthy, 2 needed"],
+            ),
+            (
+                "a Machine that goes",
+                |o| o.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
+                five(),
+                &["Machine m1 is being deleted"],
+            ),
+            (
+                "no Machine at all",
+                |o| {
+                    o.machines.clear();
+                    o.cluster_mut().status.infrastructure_provisioned = false;
+                },
+                five(),
+                &[],
+            ),
+            (
+                "being deleted",
+                |o| o.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
+                five(),
+                &["the control plane is being deleted"],
+            ),
+        ];
+        for (name, change, desired, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            assert_eq!(Guard::of(&of(&observed, desired, &[])).why(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_blocked_change_can_be_overridden() {
+        let mut lost = observed();
+        lost.etcd_members = members(&[("node-m2", "gone"), ("node-m3", "gone")]);
+        let votes = Votes {
+            voters: 3,
+            unhealthy: 2,
+            starting: 0,
+        };
+        assert_eq!(
+            Guard::of(&of(&lost, spec(), &[])),
+            Guard::NoWay(NoPlan::QuorumLost { votes })
+        );
+        // The controller would not wait, and either step costs the quorum.
+        let mut silent = observed();
+        silent.etcd_members = members(&[("node-m2", "gone")]);
+        silent.set_failure_domains("");
+        for replicas in [1, 5] {
+            let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));
+            assert!(matches!(guard, Guard::AtRisk { .. }), "to {replicas}: {guard:?}");
+        }
+        // It waits for what conditions tell it.
+        set(
+            &mut silent.machines[1].status.conditions,
+            condition("EtcdPodHealthy", ConditionStatus::False, "crashed"),
+        );
+        for replicas in [1, 5] {
+            let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));
+            assert!(matches!(guard, Guard::Blocked(_)), "to {replicas}: {guard:?}");
+        }
+        // The rules speak for themselves.
+        assert_eq!(Guard::of(&of(&observed(), spec(), &["no"])), Guard::Clear);
+    }
+
+    #[test]
+    fn a_standstill_is_reported() {
+        let mut observed = observed();
+        pause(&mut observed.control_plane.metadata);
+        observed.cluster_mut().spec.control_plane_endpoint = None;
+        assert_eq!(
+            standstill(&of(&observed, with_replicas(spec(), 5), &[])),
+            [
+                "the control plane is paused: no controller reconciles it",
+                "the Cluster has no control plane endpoint yet"
+            ]
+        );
+    }
+
+    /// Members on the nodes of these Machines: `?` does not respond, `~` is a learner, `-` has not started, `!` has an alarm.
+    fn members_of(text: &str) -> EtcdMembers {
+        let members = text.split_whitespace().map(|text| {
+            let name = text.trim_end_matches(['?', '~', '-', '!']);
+            EtcdMember {
+                name: if text.ends_with('-') {
+                    String::new()
+                } else {
+                    format!("node-{name}")
+                },
+                is_learner: text.ends_with('~'),
+                has_alarm: text.ends_with('!'),
+                fault: text.ends_with('?').then(|| "no answer within 2s".to_owned()),
+                ..EtcdMember::default()
+            }
+        });
+        EtcdMembers::Known(members.collect())
+    }
+
+    fn crashed(observed: &mut Snapshot, machine: usize, kind: &str) {
+        let conditions = &mut observed.machines[machine - 1].status.conditions;
+        set(conditions, condition(kind, False, "crashed"));
+    }
+
+    type Case = (
+        &'static str,
+        fn(&mut Snapshot),
+        &'static str,
+        &'static [&'static str],
+    );
+
+    const DEAD: &str = "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed";
+    const SILENT: &str = "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s";
+    const SICK: &str = "etcd member node-m3 of Machine m3 is not healthy";
+
+    fn assert_losses(cases: &[Case]) {
+        for (name, change, machine, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            let why = loss(&observed, machine).map_or_else(Vec::new, |loss| loss.why);
+            assert_eq!(why, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_quorum_of_healthy_voters_is_left() {
+        assert_losses(&[
+            ("healthy", |o| o.etcd_members = members_of("m1 m2 m3"), "m1", &[]),
+            (
+                "one is dead: it",
+                |o| o.etcd_members = members_of("m1 m2 m3?"),
+                "m3",
+                &[],
+            ),
+            (
+                "one is dead: another",
+                |o| o.etcd_members = members_of("m1 m2 m3?"),
+                "m1",
+                &[DEAD, SILENT],
+            ),
+            (
+                "two are dead: one of them",
+                |o| o.etcd_members = members_of("m1 m2? m3?"),
+                "m2",
+                &[DEAD, SILENT],
+            ),
+            (
+                "one raises an alarm: it",
+                |o| o.etcd_members = members_of("m1 m2 m3!"),
+                "m3",
+                &[],
+            ),
+            (
+                "one raises an alarm: another",
+                |o| o.etcd_members = members_of("m1 m2 m3!"),
+                "m1",
+                &[DEAD, "etcd member node-m3 of Machine m3 has raised an alarm"],
+            ),
+            // etcd could not be asked.
+            (
+                "one has no pod: it",
+                |o| crashed(o, 3, "EtcdPodHealthy"),
+                "m3",
+                &[],
+            ),
+            (
+                "one has no pod: another",
+                |o| crashed(o, 3, "EtcdPodHealthy"),
+                "m1",
+                &[DEAD, SICK],
+            ),
+            (
+                "one is not known: another",
+                |o| {
+                    let conditions = &mut o.machines[2].status.conditions;
+                    set(conditions, condition("EtcdPodHealthy", Unknown, ""));
+                },
+                "m1",
+                &[DEAD, SICK],
+            ),
+            // etcd itself answers.
+            (
+                "one answers without a ready pod",
+                |o| {
+                    o.etcd_members = members_of("m1 m2 m3");
+                    crashed(o, 3, "EtcdPodHealthy");
+                },
+                "m1",
+                &[],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn every_member_is_a_started_voter() {
+        assert_losses(&[
+            (
+                "a learner: another",
+                |o| o.etcd_members = members_of("m1 m2 m3~"),
+                "m1",
+                &["etcd members have not started or are still learners: node-m3"],
+            ),
+            (
+                "a learner: it",
+                |o| o.etcd_members = members_of("m1 m2 m3~"),
+                "m3",
+                &[],
+            ),
+            (
+                "one that has not started",
+                |o| o.etcd_members = members_of("m1 m2 m3 m4-"),
+                "m1",
+                &["etcd members have not started or are still learners: (not started)"],
+            ),
+            (
+                "one that has not started: it",
+                |o| {
+                    o.etcd_members = members_of("m1 m2 m3-");
+                    o.machines[2].status.node_name = None;
+                },
+                "m3",
+                &[],
+            ),
+            (
+                "one that has not started, of one of two",
+                |o| {
+                    o.etcd_members = members_of("m1 m3-");
+                    o.machines[1].status.node_name = None;
+                    o.machines[2].status.node_name = None;
+                },
+                "m3",
+                &["etcd members have not started or are still learners: (not started)"],
+            ),
+            (
+                "a stray that is silent",
+                |o| o.etcd_members = members_of("m1 m2 m3 stray?"),
+                "m1",
+                &[],
+            ),
+            (
+                "a stray and one of ours are silent",
+                |o| o.etcd_members = members_of("m1 m2 m3? stray?"),
+                "m1",
+                &[
+                    "without it etcd loses quorum: 1 of 3 voting members healthy, 2 needed",
+                    SILENT,
+                    "etcd member node-stray, which has no Machine, is not healthy: no answer within 2s",
+                ],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn an_api_server_is_left() {
+        assert_losses(&[
+            (
+                "alone",
+                |o| o.machines.truncate(1),
+                "m1",
+                &["it is the only Machine: deleting it deletes the cluster's data"],
+            ),
+            (
+                "the others go",
+                |o| {
+                    for machine in &mut o.machines[1..] {
+                        machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+                    }
+                },
+                "m1",
+                &["it is the only Machine: deleting it deletes the cluster's data"],
+            ),
+            (
+                "no other works",
+                |o| {
+                    crashed(o, 2, "SchedulerPodHealthy");
+                    crashed(o, 3, "APIServerPodHealthy");
+                },
+                "m1",
+                &["no other Machine runs a working API server, controller manager and scheduler"],
+            ),
+            (
+                "etcd is external",
+                |o| {
+                    o.etcd_members = EtcdMembers::External;
+                    crashed(o, 3, "APIServerPodHealthy");
+                },
+                "m1",
+                &[],
+            ),
+            (
+                "no member is known",
+                |o| o.etcd_members = members_of(""),
+                "m1",
+                &["etcd's members are unknown"],
+            ),
+            (
+                "it never came up",
+                |o| {
+                    o.control_plane.status.initialized = false;
+                    o.machines.truncate(1);
+                },
+                "m1",
+                &[],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn another_machine_is_no_loss() {
+        assert_eq!(loss(&observed(), "other"), None);
+    }
+}

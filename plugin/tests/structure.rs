@@ -215,8 +215,6 @@ const REMAINING: &[&str] = &[
     "plugin/model/src/: verbs -> snapshot",
     "plugin/model/src/snapshot: etcd -> member_consensus",
     "plugin/model/src/snapshot: member_consensus -> etcd",
-    "plugin/pool/src/repair: apply -> recreate",
-    "plugin/pool/src/repair: recreate -> apply",
 ];
 
 #[test]

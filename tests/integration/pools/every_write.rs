@@ -256,12 +256,10 @@ async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
     let unseen = of_pool("unseen");
     pool.succeed(&LEASE, &unseen).await?;
     pool.create_cluster(&unseen).await?;
-    // It was killed between writing its Lease and the status of its entry.
-    let before_status = FaultPlan {
-        write: 2,
-        fault: Fault::KilledBeforeWrite,
-    };
-    pool.run(&LEASE, "announced", Some(before_status)).await?;
-    pool.depart("announced").await?;
+    // Its cluster is gone, and nothing has seen that yet.
+    let lost = of_pool("lost");
+    pool.succeed(&CREATE, &lost).await?;
+    pool.lose_cluster(&lost).await?;
+    pool.depart(&lost).await?;
     Ok([robbed, unseen])
 }

@@ -105,8 +105,8 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
         heir.succeed(&FIND).await
     };
     if let Err(error) = inherited.await {
-        let Versions { entries, leases, .. } = pool.judge(&living).await?.versions;
-        return Err(error.context(format!("of {entries:?}\n{leases:?}")));
+        let Versions { entries, .. } = pool.judge(&living).await?.versions;
+        return Err(error.context(format!("of {entries:?}")));
     }
     counts += heir.counts;
     pool.judge(&living).await?.nothing_wrong()?;

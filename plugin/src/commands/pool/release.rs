@@ -2,7 +2,11 @@
 
 use clap::Args;
 use kcp_pool::{
-    release::target::{InUse, Release, ReleaseRefusal, Target, release},
+    release::{
+        Release,
+        decision::{InUse, ReleaseRefusal, ReleaseRequest, Target},
+        release,
+    },
     store::Store,
 };
 use serde::Serialize;
@@ -28,9 +32,17 @@ pub struct ReleaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Release it even if a cluster still uses it
+    /// Release the lease with this id only: a later lease of the same cluster deployment stays
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+
+    /// Release it even if a cluster still uses it, or may use it: the next lessee installs over that cluster
     #[arg(long)]
     pub force: bool,
+
+    /// Release a claim, and so destroy its cluster
+    #[arg(long)]
+    pub delete_cluster: bool,
 
     /// How it is printed.
     #[command(flatten)]
@@ -48,8 +60,20 @@ pub struct ReleaseArguments {
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
-    let (target, holder) = (&arguments.target, &arguments.cluster_deployment);
-    let release = release(&store, target, holder, arguments.force).await?;
+    let request = ReleaseRequest {
+        target: &arguments.target,
+        cluster_deployment: &arguments.cluster_deployment,
+        id: arguments.id.as_deref(),
+        force: arguments.force,
+        delete_cluster: arguments.delete_cluster,
+    };
+    let release = release(&store, &request).await?;
+    if let (true, Target::Pool(name)) = (release.is_customization, &arguments.target) {
+        session.terminal.note(&format!(
+            "{name} is a customization, not a pool: write cdc/{name}"
+        ));
+        return Ok(Verdict::Undecided);
+    }
     let result = PoolRelease::of(&release);
     for warning in result.warnings() {
         session.terminal.warning(warning);
@@ -115,8 +139,12 @@ impl PoolRelease {
     pub(crate) fn of(release: &Release) -> Self {
         let reason = release.refusal.as_ref().map(|refusal| match refusal {
             ReleaseRefusal::NoSuchEntry { .. } => Reason::NoSuchEntry,
-            ReleaseRefusal::NotHolder { .. } | ReleaseRefusal::UnclearHolder { .. } => Reason::NotHolder,
-            ReleaseRefusal::InUse(_) => Reason::Blocked,
+            ReleaseRefusal::NotHolder { .. }
+            | ReleaseRefusal::UnclearHolder { .. }
+            | ReleaseRefusal::OtherLease { .. } => Reason::NotHolder,
+            ReleaseRefusal::InUse(_)
+            | ReleaseRefusal::MayBeInUse { .. }
+            | ReleaseRefusal::DestroysCluster { .. } => Reason::Blocked,
         });
         Self {
             api_version: API_VERSION,

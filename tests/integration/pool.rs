@@ -635,21 +635,28 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             (1, &json!("blocked")),
             "{refused}"
         );
-        let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}}).to_string();
-        let hives = [
-            "patch",
-            "clusterpool",
-            "hosts",
-            "-n",
-            "pool-claim",
-            "--type=merge",
-            "-p",
-            &hives,
-        ];
-        hosts.kubectl.succeed(hives).await.unwrap();
+        // The finalizer of an uninstalled Hive does not make it run.
+        let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
+        hosts.patch("clusterpool/hosts", "pool-claim", &hives).await;
+        let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
+        let why = "Hive does not run pool hosts (the cluster has no HiveConfig and no Deployment hive/hive-controllers), so \
+                   it would not answer a claim; if it does, use --hive=yes";
+        assert_eq!(
+            (refused.code, &document(&refused)["message"]),
+            (1, &json!(why)),
+            "{refused}"
+        );
+        assert_eq!(hosts.lease("rome", &[]).await.code, 0);
+        hosts.release("rome", &[]).await;
+        let refused = hosts.lease("rome", &["--hive=yes", "-o", "json"]).await;
+        assert_eq!(
+            (refused.code, &document(&refused)["reason"]),
+            (1, &json!("blocked")),
+            "{refused}"
+        );
 
         let late = hosts
-            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
         assert_eq!(
             (late.code, &document(&late)["reason"]),
@@ -657,7 +664,9 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             "{late}"
         );
         assert_eq!(hosts.own("clusterclaim", "paris").await, None);
-        let kept = hosts.lease("paris", &["--claim", "--wait=1s", "--keep"]).await;
+        let kept = hosts
+            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "--keep"])
+            .await;
         assert_eq!(kept.code, 1, "{kept}");
         assert!(hosts.own("clusterclaim", "paris").await.is_some());
 
@@ -684,7 +693,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let answer = json!({"spec": {"namespace": "pool-claim-x"}});
         hosts.patch("clusterclaim/paris", "pool-claim", &answer).await;
         let others = hosts
-            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
         let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name the claim; the claim \
                    existed before and is kept";
@@ -694,7 +703,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
 
         let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}});
         let (claimed, ()) = tokio::join!(
-            hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
+            hosts.lease("paris", &["--claim", "--hive=yes", "--wait=2m", "-o", "json"]),
             hosts.patch("clusterdeployment/pool-claim-x", "pool-claim-x", &claimed_by)
         );
         assert_eq!(claimed.code, 0, "{claimed}");
@@ -703,7 +712,9 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
         assert_eq!(claimed["customization"]["name"], "host-0");
 
-        let environment = hosts.lease("paris", &["--claim", "-o", "env"]).await;
+        let environment = hosts
+            .lease("paris", &["--claim", "--hive=yes", "-o", "env"])
+            .await;
         assert_eq!(
             environment.stdout,
             "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
@@ -711,7 +722,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             "{environment}"
         );
 
-        let kept = hosts.release("pool-claim-x", &["-o", "json"]).await;
+        let kept = hosts.release("pool-claim-x", &["--hive=yes", "-o", "json"]).await;
         assert_eq!(
             (kept.code, &document(&kept)["reason"]),
             (1, &json!("blocked")),
@@ -720,7 +731,9 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let message = "releasing ClusterClaim paris destroys ClusterDeployment pool-claim-x with customization host-0; to \
                        do so, add --delete-cluster";
         assert_eq!(document(&kept)["message"], message);
-        let released = hosts.release("pool-claim-x", &["--delete-cluster"]).await;
+        let released = hosts
+            .release("pool-claim-x", &["--hive=yes", "--delete-cluster"])
+            .await;
         assert_eq!(
             released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
             "{released}"

@@ -220,7 +220,7 @@ fn from_pod(flags: &ConnectionFlags) -> Result<Config, Error> {
 mod tests {
     use kube::Config;
 
-    use super::{namespace_of, shown};
+    use super::{namespace_of, shown, user_agent};
 
     #[test]
     fn a_context_cannot_lead_out_of_its_namespace() {
@@ -244,5 +244,14 @@ mod tests {
         ] {
             assert_eq!(shown(&url.parse().expect("a URL")), expected);
         }
+    }
+
+    #[test]
+    fn requests_name_the_program_its_version_and_the_platform() {
+        let agent = user_agent();
+        let agent = agent.to_str().expect("text");
+        let version = env!("CARGO_PKG_VERSION");
+        let platform = format!("({}/{})", std::env::consts::OS, std::env::consts::ARCH);
+        assert_eq!(agent, format!("kubectl-kcp/{version} {platform}"));
     }
 }

@@ -137,7 +137,7 @@ impl fmt::Display for Obstacle {
             Self::LostWhileCreating { customization, name } => write!(
                 f,
                 "the lease on {customization} was lost while cluster {name} was created with it: delete ClusterDeployment \
-                 {name}, with kubectl kcp pool release --force if it does not go"
+                 {name}"
             ),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use kcp_api::metadata::Object as _;
 
 use crate::{
+    hive::HiveMode,
     lease::usage::{Clusters, users},
     objects::{
         Holder,
@@ -32,6 +33,7 @@ pub struct ReleaseRequest<'r> {
     pub force: bool,
     /// Whether a claim is released, and its cluster destroyed.
     pub delete_cluster: bool,
+    pub hive: HiveMode,
 }
 
 /// Why something is not released.
@@ -224,6 +226,7 @@ mod tests {
 
     use super::{EntryRelease, ReleaseRefusal, ReleaseRequest, Target, not_held};
     use crate::{
+        hive::HiveMode,
         lease::usage::Clusters,
         objects::{cluster_deployment::Deployments, record::LeaseRecord},
         testing::{
@@ -239,6 +242,7 @@ mod tests {
             id,
             force,
             delete_cluster: false,
+            hive: HiveMode::Auto,
         };
         let entry = read(entry);
         assert!(request.is_about(&entry));

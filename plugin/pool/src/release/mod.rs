@@ -86,7 +86,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 pool,
                 cluster_deployment: name,
             };
-            if let Some(claim) = claim_of(store, holder).await? {
+            if let Some(claim) = claim_of(store, holder, request.hive).await? {
                 return release_claim(store, claim, request, release).await;
             }
         }
@@ -262,9 +262,13 @@ async fn release_claim(
 
 /// The claim with the holder's name in a pool that Hive runs, or else the claim of the ClusterDeployment with that
 /// name.
-async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<ClusterClaim>, Error> {
+async fn claim_of(
+    store: &Store<'_>,
+    holder: Holder<'_>,
+    hive: HiveMode,
+) -> Result<Option<ClusterClaim>, Error> {
     match store.pool(holder.pool).await {
-        Ok(pool) if store.hive(HiveMode::Auto).await?.runs(&pool) => {}
+        Ok(pool) if store.hive(hive).await?.runs(&pool) => {}
         // A lease outlives its pool.
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),

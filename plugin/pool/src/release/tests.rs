@@ -4,6 +4,7 @@ use kcp_client::Error;
 use serde_json::json;
 
 use crate::{
+    hive::HiveMode,
     release::{
         Released,
         decision::{ReleaseRequest, Target},
@@ -22,6 +23,7 @@ fn released(fake: &Fake, target: &Target) -> Result<Released, Error> {
         id: None,
         force: false,
         delete_cluster: false,
+        hive: HiveMode::Auto,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

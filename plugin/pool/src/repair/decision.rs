@@ -154,7 +154,7 @@ fn of_rule(
             )
         }),
         (Step::Keep, Reservation::Leased(record)) if is_mark_lost => {
-            let cause = Cause::Unrecorded(Unrecorded::MarkedAvailable);
+            let cause = Cause::Unrecorded(Unrecorded::MarkLost);
             Some(recorded(entry, cause, pool, record.clone()))
         }
         (Step::Keep, Reservation::Leased(record)) if options.recreate && record.state == State::Gone => {

@@ -66,6 +66,8 @@ pub enum Cause {
 pub enum Unrecorded {
     /// It is reserved for a holder, without a record.
     NoRecord,
+    /// It is marked available, and its record says that it is leased.
+    MarkLost,
     /// A cluster uses it, and it is marked available.
     MarkedAvailable,
     /// A cluster uses it, and it names no holder, or one whose lease is over.
@@ -147,6 +149,9 @@ impl Finding {
             ),
             Cause::Unrecorded(Unrecorded::NoRecord) => {
                 format!("reserved for {holder}, without a record of the lease")
+            }
+            Cause::Unrecorded(Unrecorded::MarkLost) => {
+                format!("marked available, but {holder} has leased it")
             }
             Cause::Unrecorded(Unrecorded::MarkedAvailable) => {
                 format!("marked available, but ClusterDeployment {holder} uses it")

@@ -222,6 +222,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             id: id.as_deref(),
             force: false,
             delete_cluster: false,
+            hive: arguments.hive.into(),
         };
         release_or_warn(&store, &request, terminal).await;
     }

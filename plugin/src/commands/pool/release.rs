@@ -13,7 +13,9 @@ use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
-    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict},
+    commands::pool::{
+        HiveArgument, Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict,
+    },
     document::API_VERSION,
     output::{OutputArguments, Report, print},
     session::Session,
@@ -44,6 +46,10 @@ pub struct ReleaseArguments {
     #[arg(long)]
     pub delete_cluster: bool,
 
+    /// Whether Hive runs the pool
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
+
     /// How it is printed.
     #[command(flatten)]
     pub output: OutputArguments,
@@ -66,6 +72,7 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
         id: arguments.id.as_deref(),
         force: arguments.force,
         delete_cluster: arguments.delete_cluster,
+        hive: arguments.hive.into(),
     };
     let release = release(&store, &request).await?;
     if let (true, Target::Pool(name)) = (release.is_customization, &arguments.target) {

@@ -150,6 +150,7 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
             id: None,
             force,
             delete_cluster: false,
+            hive: HiveMode::Auto,
         };
         let release = release::release(&store, &request).await.unwrap();
         serde_json::to_value(PoolRelease::of(&release)).unwrap()

@@ -70,7 +70,7 @@ impl Hosts {
                     "clusterDeploymentCustomization": {"name": entry}},
             },
         });
-        written(&self.kubectl, "create", &[namespace, deployment], &[])
+        written(&self.kubectl, "apply", &[namespace, deployment], &[])
             .await
             .unwrap();
     }

@@ -12,6 +12,8 @@ use crate::{arguments::parse_object_name, session::Session, verdict::Verdict};
 
 /// Arguments of `pool cordon`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool cordon host-a --reason 'fan is broken'")]
 pub struct CordonArguments {
     /// The customization.
     #[command(flatten)]
@@ -24,6 +26,8 @@ pub struct CordonArguments {
 
 /// Arguments of `pool uncordon`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool uncordon host-a")]
 pub struct UncordonArguments {
     /// The customization.
     #[command(flatten)]

@@ -53,6 +53,9 @@ use process::{Process, Signals, code_of};
 
 /// Arguments of `pool exec`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool exec hosts --wait=1h -- ./install-and-test.sh
+  kubectl kcp pool exec hosts --customization host-a --ttl 30m -- make e2e")]
 pub struct ExecArguments {
     /// Name of the cluster pool
     #[arg(value_parser = parse_cluster_pool)]

@@ -34,6 +34,11 @@ use document::PoolLease;
 
 /// Arguments of `pool lease`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool lease hosts --cluster-deployment paris --ttl 2h --wait=30m
+  kubectl kcp pool lease hosts --generate-name ci- --no-cluster -o env
+  kubectl kcp pool lease hosts --cluster-deployment paris --create --install-config install-config.yaml
+  kubectl kcp pool lease hosts --cluster-deployment paris --claim --wait=1h")]
 #[command(group = ArgGroup::new("lessee").required(true))]
 #[command(mut_arg("output", |output| {
     output.value_parser(Formats::LEASE).requires_if("install-config", "install_config")

@@ -20,6 +20,9 @@ use crate::{
 
 /// Arguments of `pool list`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool list hosts
+  kubectl kcp pool list -A --holder paris")]
 pub struct ListArguments {
     /// Cluster pool to list; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]

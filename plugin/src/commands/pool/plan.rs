@@ -28,6 +28,8 @@ use crate::{
 
 /// Arguments of `pool plan`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool plan -f pool.yaml")]
 pub struct PoolPlanArguments {
     /// File with the desired cluster pool, - for stdin
     #[arg(short, long, value_name = "FILE")]

@@ -25,6 +25,9 @@ use crate::{
 
 /// Arguments of `pool release`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool release hosts --cluster-deployment paris
+  kubectl kcp pool release cdc/host-a --cluster-deployment paris --id k4x7qzbm2v9cdfhj")]
 pub struct ReleaseArguments {
     /// Name of the cluster pool, or cdc/NAME of one customization
     #[arg(value_name = "POOL|cdc/NAME", value_parser = parse_target)]

@@ -24,6 +24,9 @@ use crate::{
 
 /// Arguments of `pool renew`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool renew hosts --cluster-deployment paris --ttl 2h
+  kubectl kcp pool renew hosts --cluster-deployment paris --id k4x7qzbm2v9cdfhj")]
 pub struct RenewArguments {
     /// Name of the cluster pool
     #[arg(value_parser = parse_cluster_pool)]

@@ -28,6 +28,11 @@ use crate::{
 
 /// Arguments of `pool repair`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool repair hosts
+  kubectl kcp pool repair -A --yes
+  kubectl kcp pool repair hosts --yes --force host-a
+  kubectl kcp pool repair hosts --yes --recreate --install-config secret/install-config")]
 pub struct RepairArguments {
     /// Cluster pool to repair; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]

@@ -28,6 +28,9 @@ use document::{PoolStatus, PoolStatusList};
 
 /// Arguments of `pool status`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool status hosts
+  kubectl kcp pool status -A -l team=edge")]
 pub struct PoolStatusArguments {
     /// Cluster pool to show; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]

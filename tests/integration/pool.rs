@@ -89,7 +89,7 @@ fn a_lease_is_one_record_with_an_end() {
         );
         assert_eq!(
             [of("renewals"), of("cluster"), of("user")],
-            ["0", "paris/paris", "kubernetes-admin"]
+            ["0", "paris/paris", "admin"]
         );
         assert_eq!(
             hosts.own("lease", "kcp-pool-host-0").await,

@@ -83,7 +83,7 @@ pub enum Because {
     Finalizer,
     /// The pool has Hive's conditions, and Hive itself cannot be looked for.
     Conditions,
-    /// There is neither a HiveConfig nor the controllers' Deployment.
+    /// There is neither a `HiveConfig` nor the controllers' Deployment.
     NotInstalled,
     /// The pool has no mark of Hive, and Hive itself cannot be looked for.
     NoMark,

@@ -57,12 +57,15 @@ pub struct LeaseRequest<'w> {
 /// Acquires a lease, if an entry is free now.
 pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
     let holder = request.holder;
-    let (pool, hive, user, clusters) = tokio::join!(
-        store.pool(holder.pool),
-        store.hive(request.hive),
-        store.user(),
-        store.clusters()
-    );
+    let reads = async {
+        tokio::join!(
+            store.pool(holder.pool),
+            store.hive(request.hive),
+            store.user(),
+            store.clusters()
+        )
+    };
+    let (pool, hive, user, clusters) = Box::pin(reads).await;
     let (pool, hive, clusters) = (pool?, hive?, clusters?);
     let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
     let names = selected(store, &pool, request.selection).await?;
@@ -84,7 +87,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         install_config: install_config.as_ref(),
         is_new: request.is_new,
     };
-    let Attempt { outcome, entries } = attempt(store, attempted).await?;
+    let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
     if let Some(deployments) = clusters.known() {
         let capacity = Capacity::of(&pool, deployments.of_pool(holder.pool));
         let findings = Findings {
@@ -182,7 +185,7 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
     let cluster_deployment = cluster_deployment.to_owned();
     match outcome {
         AttemptOutcome::Leased(leased) => LeaseOutcome::Leased(Lease {
-            leased,
+            leased: *leased,
             has_cluster: false,
         }),
         AttemptOutcome::Exhausted(entries) => LeaseOutcome::Refused(LeaseRefusal::Exhausted {

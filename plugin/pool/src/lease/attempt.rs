@@ -62,7 +62,7 @@ pub struct Attempt {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    Leased(Leased),
+    Leased(Box<Leased>),
     /// No entry is free. The state of each.
     Exhausted(Vec<(String, Standing)>),
     /// The holder is bound to an entry that it cannot have.
@@ -166,10 +166,10 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
                 Some(AttemptOutcome::Exhausted(standings.collect()))
             }
             Choice::Free(free) => match try_each(store, &free, request, &mut unfit).await? {
-                Try::Taken(leased) => Some(AttemptOutcome::Leased(Leased {
-                    unfit: std::mem::take(&mut unfit),
-                    ..*leased
-                })),
+                Try::Taken(mut leased) => {
+                    leased.unfit = std::mem::take(&mut unfit);
+                    Some(AttemptOutcome::Leased(leased))
+                }
                 Try::Again => None,
                 Try::Withdrawn(clusters) => {
                     listed = Some(clusters);
@@ -260,13 +260,13 @@ async fn confirm(
         Sent::Refused(error) => return Err(error.into()),
     };
     Ok(is_ours.then(|| {
-        AttemptOutcome::Leased(Leased {
+        AttemptOutcome::Leased(Box::new(Leased {
             customization,
             record,
             already: true,
             patched,
             unfit: Unfits::new(),
-        })
+        }))
     }))
 }
 

@@ -137,7 +137,7 @@ impl Reserved for Entry {
     }
 
     fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
-        leased(self, reserved(self, now), pool, record, now)
+        leased(self, &reserved(self, now), pool, record, now)
     }
 
     fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
@@ -151,7 +151,7 @@ impl Reserved for Entry {
             };
             conditions = conditions.with(pending, now);
         }
-        leased(self, conditions, pool, record, now)
+        leased(self, &conditions, pool, record, now)
     }
 
     fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value {
@@ -206,7 +206,7 @@ fn reserved(entry: &Entry, now: Timestamp) -> Conditions {
     entry.conditions().with(reserved, now)
 }
 
-fn leased(entry: &Entry, conditions: Conditions, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
+fn leased(entry: &Entry, conditions: &Conditions, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
     let message = record.message();
     let recorded = Desired {
         type_: CONDITION,

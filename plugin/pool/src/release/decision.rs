@@ -253,6 +253,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn what_is_released() {
         let known =
             |clusters: &[Value]| Clusters::All(Deployments::of("d", clusters.iter().map(read).collect()));

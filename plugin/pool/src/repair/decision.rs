@@ -11,7 +11,7 @@ use crate::{
         usage::{Seen, users},
     },
     objects::{
-        cluster_deployment::{ClusterDeployment, Lifetime as _},
+        cluster_deployment::{ClusterDeployment, Deployments, Lifetime as _},
         entry::{Entry, Reservation, Reserved as _},
         record::{LeaseRecord, State},
     },
@@ -33,7 +33,7 @@ pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     let clusters = snapshot
         .deployments()
         .into_iter()
-        .flat_map(|deployments| deployments.of_namespace());
+        .flat_map(Deployments::of_namespace);
     let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, options));
     let copies = snapshot.copies.iter();
     let copies = copies.filter_map(|copy| copy_left(snapshot, &entries, copy, options));
@@ -276,19 +276,18 @@ fn in_use(
     if snapshot.deployments().is_none() {
         return used("and you may not list clusterdeployments.hive.openshift.io".to_owned());
     }
-    match entry.reservation() {
-        Reservation::Leased(LeaseRecord {
-            deadline: Some(deadline),
-            ..
-        }) => used(format!(
+    if let Reservation::Leased(LeaseRecord {
+        deadline: Some(deadline),
+        ..
+    }) = entry.reservation()
+    {
+        return used(format!(
             "whose lease ends at {}",
             deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
-        )),
-        _ => {
-            let why = "the lease never ends".to_owned();
-            Some(about(entry, Cause::Unknown { why }, Remedy::Free))
-        }
+        ));
     }
+    let why = "the lease never ends".to_owned();
+    Some(about(entry, Cause::Unknown { why }, Remedy::Free))
 }
 
 #[cfg(test)]

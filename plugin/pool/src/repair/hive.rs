@@ -1,6 +1,6 @@
 //! What is wrong with entries of pools that Hive runs. Pure. Hive repairs its own leases; these are its own faults.
 
-use kcp_api::metadata::Object as _;
+use kcp_api::metadata::Object;
 
 use crate::{
     objects::{
@@ -28,10 +28,7 @@ pub(super) fn of_hive(snapshot: &Snapshot, entry: &Entry, users: &[&ClusterDeplo
         cause: Cause::Hive { what: cause },
         remedy,
     };
-    let pools: Vec<_> = snapshot
-        .pools_naming(entry.name())
-        .map(|pool| pool.name())
-        .collect();
+    let pools: Vec<_> = snapshot.pools_naming(entry.name()).map(Object::name).collect();
     if let [_, _, ..] = pools.as_slice() {
         let what = format!(
             "in the inventories of {}: Hive's pools free each other's leases; list it in one pool",

@@ -13,9 +13,9 @@ mod leftovers;
 pub mod options;
 pub mod report;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _, names::finalizer};
+use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object, names::finalizer};
 use kcp_client::{Connection, Error, Written};
 
 use crate::{
@@ -45,6 +45,12 @@ use crate::{
     snapshot::Snapshot,
     store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
+
+/// How often the deletion of a copy is asked for whose answers get lost.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Before it is asked for again.
+const REST: Duration = Duration::from_millis(200);
 
 /// What is asked of every namespace.
 #[derive(Clone, Copy, Debug)]
@@ -175,10 +181,15 @@ async fn remedied(
             let Some(copy) = snapshot.copies.iter().find(is_it) else {
                 return Ok(RepairOutcome::Settled);
             };
-            Ok(match store.delete_customization(&copy.metadata).await? {
-                Written::Stored => RepairOutcome::Repaired,
-                Written::Changed | Written::Unknown(_) => RepairOutcome::Contended,
-            })
+            for _ in 0..MAX_ATTEMPTS {
+                match store.delete_customization(&copy.metadata).await? {
+                    Written::Stored => return Ok(RepairOutcome::Repaired),
+                    Written::Changed => break,
+                    // This version of the copy is deleted once, however often that is asked for.
+                    Written::Unknown(_) => store.rest(REST).await,
+                }
+            }
+            Ok(RepairOutcome::Contended)
         }
         Subject::OldRecord { .. } => Ok(RepairOutcome::Settled),
     }
@@ -255,7 +266,7 @@ struct Traces {
 impl Traces {
     /// Namespaces with pools, or with leases whose pool may be gone.
     fn namespaces(self) -> BTreeSet<String> {
-        let pools = self.pools.iter().map(|pool| pool.namespace());
+        let pools = self.pools.iter().map(Object::namespace);
         let entries = self.entries.iter().flat_map(|entry| {
             let is_taken = entry.reservation() != Reservation::Free;
             let own = is_taken.then(|| entry.namespace());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_api::{ClusterClaim, ClusterDeployment, ClusterPool, metadata::Object as _};
+use kcp_api::{ClusterClaim, ClusterDeployment, ClusterPool, metadata::Object};
 use kcp_client::{Connection, Error};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         usage::Seen,
     },
     objects::{
-        entry::{APPLY_SUCCEEDED, Entry, Reservation, Reserved as _},
+        entry::{APPLY_SUCCEEDED, Entry, Reservation, Reserved},
         record::{LeaseRecord, State},
     },
     repair::{
@@ -270,7 +270,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         is_of_pool && !inventory.contains(&entry.name())
     });
     let names = inventory.iter().copied();
-    let names = names.chain(held.map(|entry| entry.name()));
+    let names = names.chain(held.map(Object::name));
     let mut waiting: Vec<_> = claims
         .iter()
         .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster_deployment().is_none())
@@ -330,7 +330,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
     let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
-    let reservation = entry.map(|entry| entry.reservation());
+    let reservation = entry.map(Reserved::reservation);
     EntryUse {
         name: name.to_owned(),
         state: state(snapshot, entry, reservation.as_ref(), seen),
@@ -340,7 +340,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
             .or(of_user)
             .map(str::to_owned),
         taken_for: entry.and_then(Entry::cluster_pool).map(str::to_owned),
-        since: entry.and_then(|entry| entry.since()),
+        since: entry.and_then(Reserved::since),
         lease: match reservation {
             Some(Reservation::Leased(record)) => Some(record),
             _ => None,

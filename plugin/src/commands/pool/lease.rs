@@ -33,6 +33,7 @@ use crate::{
 use document::PoolLease;
 
 /// Arguments of `pool lease`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp pool lease hosts --cluster-deployment paris --ttl 2h --wait=30m

@@ -137,7 +137,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, &arguments.field_manager);
-        match repair(&store, request, &mut report.found).await {
+        match Box::pin(repair(&store, request, &mut report.found)).await {
             Ok(left) => {
                 report.refusal = left.refusal;
                 report.clusters_unread = left.clusters_unread;

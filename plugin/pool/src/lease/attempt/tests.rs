@@ -61,7 +61,7 @@ fn taken(fake: &Fake) -> (String, bool) {
     match outcome(fake) {
         AttemptOutcome::Leased(leased) => {
             assert_eq!(leased.record, fake.record(&leased.customization));
-            assert_eq!(fake.held_by("us"), [leased.customization.clone()]);
+            assert_eq!(fake.held_by("us"), std::slice::from_ref(&leased.customization));
             (leased.customization, leased.already)
         }
         other => panic!("{other:?}"),
@@ -73,7 +73,7 @@ fn one_write_reserves_an_entry_for_a_day() {
     let fake = Fake::free(&NAMES);
     let (name, already) = taken(&fake);
     assert!(!already);
-    assert_eq!(*fake.writes.borrow(), [name.clone()]);
+    assert_eq!(*fake.writes.borrow(), std::slice::from_ref(&name));
     let record = fake.record(&name);
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-22T05:00:00Z");
     assert_eq!(
@@ -95,7 +95,7 @@ fn leasing_again_returns_the_same_lease_and_keeps_its_end() {
     );
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-21T06:00:00Z");
     let again = run(leased_by(&fake, &["a"], "us", |request| {
-        request.ttl = Some(Ttl::Never)
+        request.ttl = Some(Ttl::Never);
     }))
     .unwrap();
     assert!(matches!(again.outcome, AttemptOutcome::Leased(_)));

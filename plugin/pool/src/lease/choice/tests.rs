@@ -85,6 +85,7 @@ fn held(name: &str, by: &str) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn what_a_holder_gets() {
     let mut cordoned = free("c");
     cordoned["metadata"]["annotations"] = json!({"kubectl-kcp.dev/cordoned": "fan"});

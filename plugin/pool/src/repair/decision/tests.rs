@@ -25,7 +25,7 @@ use crate::{
 
 const LATER: &str = "2026-11-22T05:00:00Z";
 
-fn options<'o>(forced: &'o [String]) -> Options<'o> {
+fn options(forced: &[String]) -> Options<'_> {
     Options {
         pool: None,
         grace: GRACE,
@@ -56,6 +56,7 @@ fn wrong(objects: &Objects, forced: &[String]) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn each_fault_and_its_remedy() {
     let unmarked = |record: &LeaseRecord| {
         let mut object = leased(record);

@@ -111,7 +111,11 @@ impl Hosts {
     pub(crate) async fn rewrite_record(&self, entry: &str, changes: &[(&str, &str)]) {
         const KIND: &str = "clusterdeploymentcustomization";
         let object = self.object(KIND, entry, self.namespace).await.unwrap();
-        let mut conditions = object["status"]["conditions"].as_array().unwrap().clone();
+        let mut conditions = object
+            .pointer("/status/conditions")
+            .and_then(Value::as_array)
+            .unwrap()
+            .clone();
         let record = conditions
             .iter_mut()
             .find(|condition| condition["type"] == "kubectl-kcp.dev/Lease");

@@ -624,20 +624,13 @@ fn a_cluster_is_created_and_deleted_with_its_lease() {
     });
 }
 
-/// The test writes what Hive would write to a claim.
+/// The finalizer of an uninstalled Hive does not make it run.
 #[test]
-fn a_claim_waits_for_its_cluster_and_is_deleted() {
+fn leases_work_after_hive_was_uninstalled() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "pool-claim", 1).await;
-        let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
-        assert_eq!(
-            (refused.code, &document(&refused)["reason"]),
-            (1, &json!("blocked")),
-            "{refused}"
-        );
-        // The finalizer of an uninstalled Hive does not make it run.
+        let hosts = Hosts::create(management, "pool-uninstalled", 1).await;
         let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
-        hosts.patch("clusterpool/hosts", "pool-claim", &hives).await;
+        hosts.patch("clusterpool/hosts", hosts.namespace, &hives).await;
         let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
         let why = "Hive does not run pool hosts (the cluster has no HiveConfig and no Deployment hive/hive-controllers), so \
                    it would not answer a claim; if it does, use --hive=yes";
@@ -654,7 +647,20 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             (1, &json!("blocked")),
             "{refused}"
         );
+    });
+}
 
+/// The test writes what Hive would write to a claim.
+#[test]
+fn a_claim_waits_for_its_cluster_and_is_deleted() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-claim", 1).await;
+        let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
+        assert_eq!(
+            (refused.code, &document(&refused)["reason"]),
+            (1, &json!("blocked")),
+            "{refused}"
+        );
         let late = hosts
             .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;

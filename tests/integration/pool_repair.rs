@@ -226,7 +226,7 @@ fn an_entry_whose_holder_nobody_can_know_needs_force() {
             ]
         };
         assert_eq!(hosts.repair(&["--yes"]).await, (1, told("force -")));
-        let never = hosts
+        let refused = hosts
             .run(&[
                 "lease",
                 "hosts",
@@ -236,12 +236,12 @@ fn an_entry_whose_holder_nobody_can_know_needs_force() {
                 "host-0",
             ])
             .await;
-        assert_eq!(never.code, 1, "{never}");
+        assert_eq!(refused.code, 1, "{refused}");
         assert!(
-            never
+            refused
                 .stderr
                 .contains("has version v2, which this program does not know"),
-            "{never}"
+            "{refused}"
         );
         assert_eq!(hosts.repair(&["--force", "host-0"]).await, (1, told("free -")));
         let freed = hosts.repair(&["--yes", "--force", "host-0"]).await;

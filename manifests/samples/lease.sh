@@ -15,6 +15,8 @@ pool=${1:?POOL is missing}
 namespace=${2:?NAMESPACE is missing}
 shift 2
 
+# The id of the lease, once it is known: only this lease is released, never a later one of the same name.
+id=
 # The name is chosen before the lease is acquired, so that the lease can be released even if the answer got lost. It is
 # random, because two runs in containers often have the same process id.
 name=ci-$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
@@ -23,7 +25,7 @@ release() {
     code=$?
     trap - EXIT
     # Exits with 0 if there is no lease. If the release fails, the lease expires.
-    kubectl kcp pool release "$pool" -n "$namespace" --cluster-deployment "$name" >&2 ||
+    kubectl kcp pool release "$pool" -n "$namespace" --cluster-deployment "$name" ${id:+--id "$id"} >&2 ||
         echo "could not release the lease of $name" >&2
     exit "$code"
 }
@@ -33,9 +35,10 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # Exits with 1 if no customization is free, and with 2 on an error, such as an unknown pool, no permission or no connection.
-lease=$(kubectl kcp pool lease "$pool" -n "$namespace" --cluster-deployment "$name" --ttl 1h -o env)
+lease=$(kubectl kcp pool lease "$pool" -n "$namespace" --cluster-deployment "$name" --ttl 1h --no-cluster -o env)
 set -a
 eval "$lease"
 set +a
+id=$KCP_LEASE_ID
 
 "$@"

@@ -119,6 +119,13 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     let kubectl = management.kubectl();
     let objects = [control_plane("urgent", 3, "v1.34.2")];
     written(kubectl, "create", &objects, &["-n", namespace]).await?;
+    // Before the first Machine, every change is accepted.
+    let status =
+        json!({"status": {"observedGeneration": 1, "replicas": 3, "upToDateReplicas": 3}}).to_string();
+    let object = ["patch", "kubeadmcontrolplane", "urgent", "-n", namespace];
+    let patched = ["--subresource=status", "--type=merge", "-p", &status];
+    let patched = kubectl.run(object.iter().chain(&patched)).await?;
+    ensure!(patched.code == 0, "{patched}");
     let patch = async |patch: Value| {
         let patch = patch.to_string();
         let command = [

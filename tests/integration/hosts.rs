@@ -5,11 +5,13 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
+use std::collections::BTreeMap;
+
 use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 
-use crate::objects::written;
+use crate::objects::{report, written};
 use crate::plugin::create_pool;
 
 /// The pool. Its inventory has the customizations `host-0`, `host-1` and so on.
@@ -68,7 +70,7 @@ impl Hosts {
                     "clusterDeploymentCustomization": {"name": entry}},
             },
         });
-        written(&self.kubectl, "create", &[namespace, deployment], &[])
+        written(&self.kubectl, "apply", &[namespace, deployment], &[])
             .await
             .unwrap();
     }
@@ -85,6 +87,52 @@ impl Hosts {
             .run(&["lease", "hosts", "--cluster-deployment", cluster])
             .await;
         assert_eq!(leased.code, 0, "{leased}");
+    }
+
+    /// The fields of the lease's record in a customization's status.
+    pub(crate) async fn record_of(&self, entry: &str) -> Option<BTreeMap<String, String>> {
+        let entry = self
+            .object("clusterdeploymentcustomization", entry, self.namespace)
+            .await?;
+        let conditions = entry.pointer("/status/conditions")?.as_array()?.clone();
+        let record = conditions
+            .iter()
+            .find(|condition| condition["type"] == "kubectl-kcp.dev/Lease")?;
+        let fields = record["message"].as_str()?.split(' ').skip(1);
+        let fields = fields.filter_map(|field| field.split_once('='));
+        Some(
+            fields
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// Changes fields of that record.
+    pub(crate) async fn rewrite_record(&self, entry: &str, changes: &[(&str, &str)]) {
+        const KIND: &str = "clusterdeploymentcustomization";
+        let object = self.object(KIND, entry, self.namespace).await.unwrap();
+        let mut conditions = object
+            .pointer("/status/conditions")
+            .and_then(Value::as_array)
+            .unwrap()
+            .clone();
+        let record = conditions
+            .iter_mut()
+            .find(|condition| condition["type"] == "kubectl-kcp.dev/Lease");
+        let record = record.unwrap();
+        let message = record["message"].as_str().unwrap();
+        let field = |field: &str| {
+            let change = changes
+                .iter()
+                .find(|(name, _)| field.starts_with(&format!("{name}=")));
+            change.map_or_else(|| field.to_owned(), |(name, value)| format!("{name}={value}"))
+        };
+        let message: Vec<String> = message.split(' ').map(field).collect();
+        record["message"] = message.join(" ").into();
+        let status = json!({ "conditions": conditions });
+        report(&self.kubectl, self.namespace, [KIND, entry], &status)
+            .await
+            .unwrap();
     }
 
     /// The holder in a customization's status.

@@ -47,4 +47,3 @@ mod status_read;
 mod status_workload;
 mod unobserved_changes;
 mod unreachable_mutation;
-mod unregistered_version;

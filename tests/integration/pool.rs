@@ -6,9 +6,13 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::products;
 use kcp_tests::wait::until;
@@ -42,10 +46,6 @@ impl Hosts {
         self.holder_of("host-0").await
     }
 
-    async fn recorded(&self) -> Option<Value> {
-        self.own("lease", "kcp-pool-host-0").await
-    }
-
     /// Waits until the only customization has this holder, or none.
     async fn until_held_by(&self, holder: Option<&str>) {
         until("the customization names its holder", || async {
@@ -62,31 +62,209 @@ fn document(ended: &CommandOutput) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"))
 }
 
+/// The time of a record, in seconds from now.
+fn seconds_left(time: &str) -> i64 {
+    let time: Timestamp = time.parse().unwrap();
+    time.duration_since(Timestamp::now()).as_secs()
+}
+
 #[test]
-fn a_lease_is_recorded_beside_its_customization() {
+fn a_lease_is_one_record_with_an_end() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-record", 1).await;
-        let leased = hosts.lease("paris", &["--ttl", "90s", "-o", "json"]).await;
+        let leased = hosts.lease("paris", &["-o", "json"]).await;
         assert_eq!(leased.code, 0, "{leased}");
-        assert_eq!(document(&leased)["ttlSeconds"], 90);
-        let record = hosts.recorded().await.unwrap();
-        assert_eq!(record["spec"]["holderIdentity"], "paris");
-        assert_eq!(record["spec"]["leaseDurationSeconds"], 90);
+        let answer = document(&leased);
+        let id = answer["leaseId"].as_str().unwrap();
+        let end = answer["ends"].as_str().unwrap();
+        let told = format!("\nlease {id} of host-0 ends at {end}\n");
+        assert!(leased.stderr.ends_with(&told), "{leased}");
+        let day = 24 * 3600;
+        assert!((day - 60..=day + 60).contains(&seconds_left(end)), "{end}");
+        let record = hosts.record_of("host-0").await.unwrap();
+        let of = |name: &str| record[name].as_str();
         assert_eq!(
-            record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-pool"],
-            "hosts"
+            [of("state"), of("holder"), of("id"), of("deadline")],
+            ["held", "paris", id, end]
+        );
+        assert_eq!(
+            [of("renewals"), of("cluster"), of("user")],
+            ["0", "paris/paris", "admin"]
+        );
+        assert_eq!(
+            hosts.own("lease", "kcp-pool-host-0").await,
+            None,
+            "no second object"
         );
 
-        let again = hosts.lease("paris", &["-o", "json"]).await;
-        assert_eq!(document(&again)["alreadyHeld"], true, "{again}");
-        let renewed = hosts.recorded().await.unwrap();
-        assert_eq!(renewed["spec"].get("leaseDurationSeconds"), None);
-        assert_eq!(renewed["spec"]["acquireTime"], record["spec"]["acquireTime"]);
+        // The same name gets the same lease with the same end.
+        let again = document(&hosts.lease("paris", &["-o", "json"]).await);
+        let fields = (&again["alreadyHeld"], &again["leaseId"], &again["ends"]);
+        assert_eq!(fields, (&json!(true), &answer["leaseId"], &answer["ends"]));
+        let refused = hosts.lease("paris", &["--new", "-o", "json"]).await;
+        assert_eq!(
+            (refused.code, &document(&refused)["reason"]),
+            (1, &json!("blocked")),
+            "{refused}"
+        );
+        let never = document(&hosts.lease("paris", &["--ttl", "0", "-o", "json"]).await);
+        assert_eq!((never.get("ends"), &never["leaseId"]), (None, &answer["leaseId"]));
+        let usage = hosts.lease("paris", &["--ttl", "24"]).await;
+        assert_eq!(usage.code, 2, "{usage}");
+        assert!(usage.stderr.contains("write a unit, as in 24h or 24s"), "{usage}");
 
         let released = hosts.release("paris", &[]).await;
         assert_eq!(released.code, 0, "{released}");
-        assert_eq!(hosts.recorded().await, None);
+        assert_eq!(hosts.record_of("host-0").await, None);
         assert_eq!(hosts.release("paris", &[]).await.code, 0);
+    });
+}
+
+#[test]
+fn a_late_trap_of_an_old_run_cannot_release_the_lease_of_a_new_one() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-ids", 1).await;
+        let first = document(&hosts.lease("paris", &["-o", "json"]).await);
+        let old = first["leaseId"].as_str().unwrap();
+        hosts.release("paris", &["--id", old]).await;
+        let second = document(&hosts.lease("paris", &["-o", "json"]).await);
+        assert_ne!(second["leaseId"], first["leaseId"]);
+        let late = hosts.release("paris", &["--id", old, "-o", "json"]).await;
+        assert_eq!(
+            (late.code, &document(&late)["reason"]),
+            (1, &json!("not-holder")),
+            "{late}"
+        );
+        let lost = hosts
+            .pool("renew", &["--cluster-deployment", "paris", "--id", old])
+            .await;
+        let why = format!("not-holder: paris no longer holds an entry of pool hosts by lease {old}\n");
+        assert_eq!((lost.code, lost.stderr), (1, why));
+        let hint = hosts
+            .run(&["release", "host-0", "--cluster-deployment", "paris"])
+            .await;
+        assert_eq!(
+            (hint.code, hint.stderr.as_str()),
+            (2, "host-0 is a customization, not a pool: write cdc/host-0\n")
+        );
+
+        let new = second["leaseId"].as_str().unwrap();
+        let renew = [
+            "--cluster-deployment",
+            "paris",
+            "--id",
+            new,
+            "--ttl",
+            "48h",
+            "-o",
+            "json",
+        ];
+        let renewed = hosts.pool("renew", &renew).await;
+        assert_eq!(renewed.code, 0, "{renewed}");
+        let end = document(&renewed)["leases"][0]["ends"].clone();
+        let record = hosts.record_of("host-0").await.unwrap();
+        assert_eq!((json!(record["deadline"]), record["id"].as_str()), (end, new));
+        assert!(seconds_left(&record["deadline"]) > 47 * 3600, "{record:?}");
+        assert_eq!(hosts.release("paris", &["--id", new]).await.code, 0);
+        assert_eq!(hosts.holder().await, None);
+    });
+}
+
+/// A leased host is deleted to install it again, and a repair comes in between.
+#[test]
+fn a_cluster_that_is_deleted_and_applied_again_finds_its_host_reserved() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-reinstall", 1).await;
+        hosts.leases("pool-reinstall-paris").await;
+        hosts.cluster("pool-reinstall-paris", "host-0", &[]).await;
+        assert_eq!(hosts.pool("repair", &["--yes"]).await.code, 0);
+        assert_eq!(hosts.record_of("host-0").await.unwrap()["state"], "in-use");
+        // Held for longer than the ttl.
+        hosts
+            .rewrite_record("host-0", &[("deadline", "2026-01-01T00:00:00Z")])
+            .await;
+        let name = "pool-reinstall-paris";
+        let delete = ["delete", "clusterdeployment", name, "-n", name];
+        hosts.kubectl.succeed(delete).await.unwrap();
+        let mended = hosts.pool("repair", &["--yes", "-o", "json"]).await;
+        assert_eq!(
+            (mended.code, &document(&mended)["findings"][0]["cause"]),
+            (0, &json!("cluster-gone")),
+            "{mended}"
+        );
+        for _ in 0..2 {
+            let refused = hosts.lease("rome", &["-o", "json"]).await;
+            assert_eq!(
+                (refused.code, &document(&refused)["reason"]),
+                (1, &json!("exhausted")),
+                "{refused}"
+            );
+            assert_eq!(hosts.pool("repair", &["--yes"]).await.code, 0);
+        }
+        let record = hosts.record_of("host-0").await.unwrap();
+        assert_eq!(record["state"], "gone");
+        assert!(
+            (500..=660).contains(&seconds_left(&record["deadline"])),
+            "{record:?}"
+        );
+        hosts.cluster(name, "host-0", &[]).await;
+        assert_eq!(hosts.pool("repair", &["--yes"]).await.code, 0);
+        assert_eq!(hosts.record_of("host-0").await.unwrap()["state"], "in-use");
+        assert_eq!(hosts.holder().await.as_deref(), Some(name));
+    });
+}
+
+#[test]
+fn an_ended_lease_is_taken_over_at_the_second_look() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-ended", 1).await;
+        hosts.leases("paris").await;
+        let ended = [("deadline", "2026-01-01T00:00:00Z")];
+        hosts.rewrite_record("host-0", &ended).await;
+        let shown = hosts.pool("list", &["-o", "json"]).await;
+        assert_eq!(document(&shown)["items"][0]["state"], "expired", "{shown}");
+        let first = hosts.lease("rome", &[]).await;
+        assert_eq!(first.code, 1, "{first}");
+        assert_eq!(hosts.record_of("host-0").await.unwrap()["state"], "gone");
+        hosts.rewrite_record("host-0", &ended).await;
+        assert_eq!(hosts.lease("rome", &[]).await.code, 0);
+        assert_eq!(hosts.holder().await.as_deref(), Some("rome"));
+        // One without a cluster ends at once.
+        hosts.release("rome", &[]).await;
+        assert_eq!(hosts.lease("oslo", &["--no-cluster"]).await.code, 0);
+        hosts.rewrite_record("host-0", &ended).await;
+        assert_eq!(hosts.lease("rome", &[]).await.code, 0);
+        assert_eq!(hosts.holder().await.as_deref(), Some("rome"));
+    });
+}
+
+#[test]
+fn a_cordoned_entry_keeps_its_holder_and_gets_no_other() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-cordon", 1).await;
+        hosts.leases("paris").await;
+        let cordoned = hosts
+            .run(&["cordon", "host-0", "--reason", "fan is broken"])
+            .await;
+        assert_eq!(cordoned.code, 0, "{cordoned}");
+        assert!(
+            cordoned.stderr.contains("paris holds host-0 and keeps it"),
+            "{cordoned}"
+        );
+        assert_eq!(hosts.lease("paris", &[]).await.code, 0);
+        hosts.release("paris", &[]).await;
+        let refused = hosts.lease("rome", &[]).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(
+            refused.stderr.contains("1 cordoned: host-0 (fan is broken)"),
+            "{refused}"
+        );
+        assert_eq!(hosts.run(&["uncordon", "host-0"]).await.code, 0);
+        let other = hosts.lease("rome", &["--customization", "host-9"]).await;
+        assert_eq!(other.code, 1, "{other}");
+        assert_eq!(hosts.lease("rome", &["--customization", "host-0"]).await.code, 0);
+        let missing = hosts.run(&["cordon", "host-9", "--reason", "x"]).await;
+        assert_eq!(missing.code, 1, "{missing}");
     });
 }
 
@@ -113,7 +291,8 @@ fn a_waiting_lessee_gets_a_released_entry() {
         let rome = hosts.kubectl.script("sh", script).await.unwrap();
         assert_eq!(rome.code, 0, "{rome}");
         let expected = "KCP_NAMESPACE=pool-wait\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=rome\nKCP_CUSTOMIZATION=host-0\n";
-        assert_eq!(rome.stdout, expected);
+        let id = &hosts.record_of("host-0").await.unwrap()["id"];
+        assert_eq!(rome.stdout, format!("{expected}KCP_LEASE_ID={id}\n"));
     });
 }
 
@@ -254,7 +433,6 @@ fn a_command_runs_under_a_lease() {
             "{ended}"
         );
         assert_eq!(hosts.holder().await, None);
-        assert_eq!(hosts.recorded().await, None);
         for (command, code) in [("/no/such/program", 127), ("/etc/hostname", 126)] {
             let ended = hosts.pool("exec", &["--", command]).await;
             assert_eq!(ended.code, code, "{ended}");
@@ -262,12 +440,13 @@ fn a_command_runs_under_a_lease() {
         assert_eq!(hosts.holder().await, None);
 
         assert_eq!(hosts.lease("rome", &[]).await.code, 0);
-        for arguments in [
-            &["--", "true"][..],
-            &["--cluster-deployment", "rome", "--", "true"],
+        for (arguments, code) in [
+            (&["--", "true"][..], 75),
+            (&["--wait=1s", "--", "true"], 75),
+            (&["--cluster-deployment", "rome", "--", "true"], 125),
         ] {
             let ended = hosts.pool("exec", arguments).await;
-            assert_eq!(ended.code, 125, "{ended}");
+            assert_eq!(ended.code, code, "{ended}");
         }
         assert_eq!(hosts.holder().await.as_deref(), Some("rome"));
     });
@@ -278,17 +457,9 @@ fn a_lost_lease_ends_the_command() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-lost", 1).await;
         let script = "trap 'echo ended; exit 3' TERM; while :; do sleep 0.1; done";
-        let run = [
-            "--cluster-deployment",
-            "paris",
-            "--ttl",
-            "15s",
-            "--",
-            "sh",
-            "-c",
-            script,
-        ];
-        let (ended, ()) = tokio::join!(hosts.pool("exec", &run), async {
+        let run = ["--cluster-deployment", "paris", "--", "sh", "-c", script];
+        // The lease lasts for 15 minutes, and its loss is noticed within ten seconds.
+        let (ended, stolen) = tokio::join!(hosts.pool("exec", &run), async {
             hosts.until_held_by(Some("paris")).await;
             let stolen = json!({"status": {"clusterDeploymentRef": {"name": "thief"}}}).to_string();
             let patch = [
@@ -304,7 +475,13 @@ fn a_lost_lease_ends_the_command() {
                     .copied()
                     .chain(["--subresource", "status", "--type=merge", "-p", &stolen]);
             hosts.kubectl.succeed(patch).await.unwrap();
+            Instant::now()
         });
+        assert!(
+            stolen.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            stolen.elapsed()
+        );
         assert_eq!((ended.code, ended.stdout.as_str()), (125, "ended\n"), "{ended}");
         assert!(ended.stderr.contains("lost the lease on host-0"), "{ended}");
         assert_eq!(hosts.holder().await.as_deref(), Some("thief"));
@@ -387,7 +564,7 @@ fn a_cluster_is_created_and_deleted_with_its_lease() {
             json!(["kubectl-kcp.dev/pool-lease"])
         );
         of_cluster("clusterdeploymentcustomization", &host).await;
-        let secret = of_cluster("secret", "pool-create-paris-install-config").await;
+        let secret = of_cluster("secret", &format!("pool-create-paris-{host}-install-config")).await;
         // base64 of `metadata:\n  name: host-`
         assert!(
             secret["data"]["install-config.yaml"]
@@ -395,12 +572,15 @@ fn a_cluster_is_created_and_deleted_with_its_lease() {
                 .unwrap()
                 .starts_with("bWV0YWRhdGE6CiAgbmFtZTogaG9zdC")
         );
-        let record = hosts.own("lease", &format!("kcp-pool-{host}")).await.unwrap();
+        let record = hosts.record_of(&host).await.unwrap();
         assert_eq!(
-            record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-deployment-uid"],
-            cluster["metadata"]["uid"]
+            (record["state"].as_str(), json!(record["uid"])),
+            ("in-use", cluster["metadata"]["uid"].clone())
         );
-        assert_eq!(record["spec"].get("leaseDurationSeconds"), None);
+        assert_eq!(
+            json!(record["id"]),
+            cluster["metadata"]["annotations"]["kubectl-kcp.dev/lease-id"]
+        );
 
         let full = hosts
             .lease("pool-create-rome", &[&create[..], &["-o", "json"]].concat())
@@ -444,6 +624,32 @@ fn a_cluster_is_created_and_deleted_with_its_lease() {
     });
 }
 
+/// The finalizer of an uninstalled Hive does not make it run.
+#[test]
+fn leases_work_after_hive_was_uninstalled() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-uninstalled", 1).await;
+        let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
+        hosts.patch("clusterpool/hosts", hosts.namespace, &hives).await;
+        let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
+        let why = "Hive does not run pool hosts (the cluster has no HiveConfig and no Deployment hive/hive-controllers), so \
+                   it would not answer a claim; if it does, use --hive=yes";
+        assert_eq!(
+            (refused.code, &document(&refused)["message"]),
+            (1, &json!(why)),
+            "{refused}"
+        );
+        assert_eq!(hosts.lease("rome", &[]).await.code, 0);
+        hosts.release("rome", &[]).await;
+        let refused = hosts.lease("rome", &["--hive=yes", "-o", "json"]).await;
+        assert_eq!(
+            (refused.code, &document(&refused)["reason"]),
+            (1, &json!("blocked")),
+            "{refused}"
+        );
+    });
+}
+
 /// The test writes what Hive would write to a claim.
 #[test]
 fn a_claim_waits_for_its_cluster_and_is_deleted() {
@@ -455,21 +661,8 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             (1, &json!("blocked")),
             "{refused}"
         );
-        let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}}).to_string();
-        let hives = [
-            "patch",
-            "clusterpool",
-            "hosts",
-            "-n",
-            "pool-claim",
-            "--type=merge",
-            "-p",
-            &hives,
-        ];
-        hosts.kubectl.succeed(hives).await.unwrap();
-
         let late = hosts
-            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
         assert_eq!(
             (late.code, &document(&late)["reason"]),
@@ -477,7 +670,9 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             "{late}"
         );
         assert_eq!(hosts.own("clusterclaim", "paris").await, None);
-        let kept = hosts.lease("paris", &["--claim", "--wait=1s", "--keep"]).await;
+        let kept = hosts
+            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "--keep"])
+            .await;
         assert_eq!(kept.code, 1, "{kept}");
         assert!(hosts.own("clusterclaim", "paris").await.is_some());
 
@@ -504,7 +699,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let answer = json!({"spec": {"namespace": "pool-claim-x"}});
         hosts.patch("clusterclaim/paris", "pool-claim", &answer).await;
         let others = hosts
-            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
         let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name the claim; the claim \
                    existed before and is kept";
@@ -514,7 +709,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
 
         let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}});
         let (claimed, ()) = tokio::join!(
-            hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
+            hosts.lease("paris", &["--claim", "--hive=yes", "--wait=2m", "-o", "json"]),
             hosts.patch("clusterdeployment/pool-claim-x", "pool-claim-x", &claimed_by)
         );
         assert_eq!(claimed.code, 0, "{claimed}");
@@ -523,7 +718,9 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
         assert_eq!(claimed["customization"]["name"], "host-0");
 
-        let environment = hosts.lease("paris", &["--claim", "-o", "env"]).await;
+        let environment = hosts
+            .lease("paris", &["--claim", "--hive=yes", "-o", "env"])
+            .await;
         assert_eq!(
             environment.stdout,
             "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
@@ -531,7 +728,18 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             "{environment}"
         );
 
-        let released = hosts.release("pool-claim-x", &[]).await;
+        let kept = hosts.release("pool-claim-x", &["--hive=yes", "-o", "json"]).await;
+        assert_eq!(
+            (kept.code, &document(&kept)["reason"]),
+            (1, &json!("blocked")),
+            "{kept}"
+        );
+        let message = "releasing ClusterClaim paris destroys ClusterDeployment pool-claim-x with customization host-0; to \
+                       do so, add --delete-cluster";
+        assert_eq!(document(&kept)["message"], message);
+        let released = hosts
+            .release("pool-claim-x", &["--hive=yes", "--delete-cluster"])
+            .await;
         assert_eq!(
             released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
             "{released}"

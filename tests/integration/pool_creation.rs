@@ -42,10 +42,11 @@ impl Hosts {
 
     /// The install-config of a cluster, as base64.
     async fn installs(&self, name: &str) -> String {
-        let secret = self
-            .object("secret", &format!("{name}-install-config"), name)
-            .await
-            .unwrap();
+        let cluster = self.object("clusterdeployment", name, name).await.unwrap();
+        let secret = cluster
+            .pointer("/spec/provisioning/installConfigSecretRef/name")
+            .and_then(Value::as_str);
+        let secret = self.object("secret", secret.unwrap(), name).await.unwrap();
         let data = secret
             .pointer("/data/install-config.yaml")
             .and_then(Value::as_str);
@@ -161,28 +162,67 @@ fn rejects_an_invalid_namespace_name_before_it_leases() {
             assert_eq!(document["reason"], "blocked", "{refused}");
             assert_eq!(hosts.holder_of("host-0").await, None, "{refused}");
         }
-        assert_eq!(
-            hosts.object("lease", "kcp-pool-host-0", hosts.namespace).await,
-            None
-        );
+    });
+}
+
+/// The message says how to use the namespace.
+#[test]
+fn a_namespace_of_others_is_found_before_an_entry_is_leased() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "creation-foreign", 1).await;
+        let name = "creation-foreign-bern";
+        management.create_namespace(name).await.unwrap();
+        let blocked = hosts.make_cluster(name, CONFIG).await;
+        assert_eq!(blocked.code, 1, "{blocked}");
+        let label = "kubectl-kcp.dev/pool-lease=true";
+        let hint = format!("to use it: kubectl label namespace {name} {label}");
+        assert!(blocked.stderr.contains(&hint), "{blocked}");
+        assert_eq!(hosts.holder_of("host-0").await, None);
+        hosts
+            .kubectl
+            .succeed(["label", "namespace", name, label])
+            .await
+            .unwrap();
+        assert_eq!(customization(&hosts.make_cluster(name, CONFIG).await), "host-0");
     });
 }
 
 #[test]
-fn a_lease_without_a_limit_stays_so_when_no_cluster_can_be_created() {
+fn clusters_that_are_created_at_once_stay_within_the_capacity_of_their_pool() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "creation-endless", 1).await;
-        let name = "creation-endless-bern";
-        hosts.leases(name).await;
-        // Others created the namespace, so the command creates no cluster in it.
-        management.create_namespace(name).await.unwrap();
-        let blocked = hosts.make_cluster(name, CONFIG).await;
-        assert_eq!(blocked.code, 1, "{blocked}");
-        let record = hosts
-            .object("lease", "kcp-pool-host-0", hosts.namespace)
+        let hosts = Hosts::create(management, "creation-full", 4).await;
+        hosts
+            .patch(
+                "clusterpool/hosts",
+                hosts.namespace,
+                &json!({"spec": {"maxSize": 1}}),
+            )
+            .await;
+        let names = ["bern", "oslo", "rome", "lima"].map(|name| format!("creation-full-{name}"));
+        let [bern, oslo, rome, lima] = &names;
+        let (bern, oslo, rome, lima) = tokio::join!(
+            hosts.make_cluster(bern, CONFIG),
+            hosts.make_cluster(oslo, CONFIG),
+            hosts.make_cluster(rome, CONFIG),
+            hosts.make_cluster(lima, CONFIG),
+        );
+        let mut codes = [bern.code, oslo.code, rome.code, lima.code];
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 1, 1, 1], "{bern}\n{oslo}\n{rome}\n{lima}");
+        let mut clusters = 0;
+        for name in &names {
+            clusters += usize::from(hosts.object("clusterdeployment", name, name).await.is_some());
+        }
+        assert_eq!(clusters, 1);
+        assert_eq!(hosts.run(&["status", "hosts"]).await.code, 0);
+        let pool = hosts
+            .object("clusterpool", "hosts", hosts.namespace)
             .await
             .unwrap();
-        assert_eq!(record["spec"]["holderIdentity"], name);
-        assert_eq!(record["spec"].get("leaseDurationSeconds"), None, "{record}");
+        assert_eq!(
+            pool.pointer("/metadata/annotations/kubectl-kcp.dev~1creating"),
+            None,
+            "{pool}"
+        );
     });
 }

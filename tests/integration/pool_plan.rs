@@ -114,8 +114,9 @@ fn a_plan_that_fails_reports_why() {
         let hosts = Hosts::create(management, "pool-plan-refused", 1).await;
         let pool = hosts.clusterpool().await;
         let forbidden = hosts.plan(&[&pool], &["--as", "nobody"]).await;
-        let expected = "error: cannot list leases in namespace \"pool-plan-refused\": forbidden for user \"nobody\"\n\
-                        hint: check with: kubectl auth can-i list leases.coordination.k8s.io -n pool-plan-refused\n";
+        let expected = "error: cannot list clusterdeploymentcustomizations in namespace \"pool-plan-refused\": forbidden for user \"nobody\"\n\
+                        hint: check with: kubectl auth can-i list \
+                        clusterdeploymentcustomizations.hive.openshift.io -n pool-plan-refused\n";
         assert_eq!((forbidden.code, forbidden.stderr.as_str()), (2, expected));
         let two = hosts.plan(&[&pool, &pool], &[]).await;
         let file = hosts.file(&[&pool, &pool]);

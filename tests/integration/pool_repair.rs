@@ -64,17 +64,20 @@ impl Hosts {
             .unwrap();
     }
 
-    /// Writes a Lease that was renewed long ago, for a minute or without a limit.
-    async fn record(&self, entry: &str, holder: &str, seconds: Option<u32>) {
-        let renewed = "2026-01-01T00:00:00.000000Z";
-        let record = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": format!("kcp-pool-{entry}"), "labels": {"kubectl-kcp.dev/pool-lease": "true"},
-                "annotations": {"kubectl-kcp.dev/cluster-pool": "hosts"}},
-            "spec": {"holderIdentity": holder, "renewTime": renewed, "acquireTime": renewed,
-                "leaseDurationSeconds": seconds},
-        });
-        self.make(&[record], self.namespace).await;
+    /// Leases an entry for a cluster, and ends the lease long ago, in this state.
+    async fn ended(&self, entry: &str, holder: &str, state: &str) {
+        let lease = [
+            "lease",
+            "hosts",
+            "--cluster-deployment",
+            holder,
+            "--customization",
+            entry,
+        ];
+        let leased = self.run(&lease).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        self.rewrite_record(entry, &[("state", state), ("deadline", LONG_AGO)])
+            .await;
     }
 
     async fn delete_cluster(&self, name: &str) {
@@ -117,59 +120,42 @@ impl Hosts {
         let status = at("/status/conditions/0/status");
         format!("{} {status}", at("/status/clusterDeploymentRef/name"))
     }
-
-    /// The UID of the cluster in the entry's Lease.
-    async fn seen(&self, entry: &str) -> Option<String> {
-        let record = self
-            .object("lease", &format!("kcp-pool-{entry}"), self.namespace)
-            .await?;
-        let uid = record.pointer("/metadata/annotations/kubectl-kcp.dev~1cluster-deployment-uid")?;
-        Some(uid.as_str()?.to_owned())
-    }
 }
 
 #[test]
-fn an_expired_lease_is_freed() {
+fn an_ended_lease_is_freed() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "repair-expired", 3).await;
-        hosts.mark("host-0", false, Some("paris")).await;
-        hosts.record("host-0", "paris", Some(60)).await;
-        // An available entry with stale references.
-        hosts.mark("host-1", true, Some("rome")).await;
-        hosts.record("host-1", "rome", Some(60)).await;
+        let hosts = Hosts::create(management, "repair-ended", 3).await;
+        hosts.ended("host-0", "paris", "gone").await;
+        // It may have had a cluster: it stays reserved for a while.
+        hosts.ended("host-1", "rome", "held").await;
         // A reserved entry that is no longer in the inventory.
-        hosts.mark("host-2", false, Some("oslo")).await;
-        hosts.record("host-2", "oslo", Some(60)).await;
-        let inventory = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}}).to_string();
-        let patch = [
-            "patch",
-            "clusterpool",
-            "hosts",
-            "--type=merge",
-            "-n",
-            hosts.namespace,
-            "-p",
-            &inventory,
-        ];
-        hosts.kubectl.succeed(patch).await.unwrap();
+        hosts.ended("host-2", "oslo", "gone").await;
+        let inventory = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}});
+        hosts
+            .patch("clusterpool/hosts", hosts.namespace, &inventory)
+            .await;
 
         let shown = hosts.run(&["repair", "hosts"]).await;
         assert_eq!(shown.code, 1, "{shown}");
-        let dropped =
-            "not in the inventory of hosts; reserved for oslo, whose lease expired at 2026-01-01T00:01:00Z";
-        assert!(shown.stdout.contains(dropped), "{shown}");
+        assert!(
+            shown
+                .stdout
+                .contains("the lease of oslo ended at 2026-01-01T00:00:00Z"),
+            "{shown}"
+        );
         hosts
             .mends(&[
-                "host-0 lease-expired free",
-                "host-1 lease-expired free",
-                "host-2 lease-expired free",
+                "host-0 ended free",
+                "host-1 cluster-gone record",
+                "host-2 ended free",
             ])
             .await;
-        for entry in ["host-0", "host-1", "host-2"] {
-            assert_eq!(hosts.entry(entry).await, "- True");
-            let record = format!("kcp-pool-{entry}");
-            assert_eq!(hosts.object("lease", &record, hosts.namespace).await, None);
-        }
+        assert_eq!(hosts.entry("host-0").await, "- True");
+        assert_eq!(hosts.entry("host-1").await, "rome False");
+        assert_eq!(hosts.entry("host-2").await, "- True");
+        hosts.rewrite_record("host-1", &[("deadline", LONG_AGO)]).await;
+        hosts.mends(&["host-1 ended free"]).await;
     });
 }
 
@@ -215,56 +201,54 @@ fn the_status_of_a_pool_names_missing_entries() {
 }
 
 #[test]
-fn an_entry_outlives_its_cluster_by_the_grace_time() {
+fn an_entry_whose_holder_nobody_can_know_needs_force() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "repair-seen", 1).await;
-        let lease = ["lease", "hosts", "--cluster-deployment", "repair-seen-paris"];
-        let leased = hosts.run(&lease).await;
-        assert_eq!(leased.code, 0, "{leased}");
-        // No command has seen its cluster: only `--force` frees it.
-        let now = ["--grace", "0s"];
-        let unverifiable = vec!["host-0 unverifiable force -".to_owned()];
-        assert_eq!(hosts.repair(&now).await, (1, unverifiable.clone()));
-        assert_eq!(hosts.repair(&["--grace", "0s", "--yes"]).await, (1, unverifiable));
-        assert_eq!(hosts.repair(&[]).await, (0, vec![]));
-
-        hosts.cluster("repair-seen-paris", "host-0", &[]).await;
-        assert_eq!(hosts.repair(&now).await, (0, vec![]));
-        assert_eq!(hosts.seen("host-0").await, None);
-        let forced = ["--grace", "0s", "--yes", "--force", "host-0"];
-        assert_eq!(
-            hosts.repair(&forced).await,
-            (1, vec!["host-0 in-use keep -".to_owned()])
-        );
-        assert_eq!(hosts.entry("host-0").await, "repair-seen-paris False");
-        assert!(hosts.seen("host-0").await.is_some());
-
-        hosts.delete_cluster("repair-seen-paris").await;
-        assert_eq!(hosts.repair(&["--yes"]).await, (0, vec![]));
-        let gone = vec!["host-0 cluster-gone free done".to_owned()];
-        assert_eq!(hosts.repair(&["--yes", "--grace", "0s"]).await, (0, gone));
-        assert_eq!(hosts.entry("host-0").await, "- True");
-    });
-}
-
-#[test]
-fn an_entry_with_an_unverifiable_holder_needs_force() {
-    with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "repair-forced", 2).await;
+        let hosts = Hosts::create(management, "repair-forced", 3).await;
+        hosts.leases("paris").await;
+        let newer = json!([{"type": "kubectl-kcp.dev/Lease", "status": "True", "reason": "Held", "message": "v2 x",
+            "lastTransitionTime": LONG_AGO}]);
         hosts.mark("host-0", false, Some("paris")).await;
+        let status = json!({ "conditions": newer });
+        report(
+            &hosts.kubectl,
+            hosts.namespace,
+            [CUSTOMIZATION, "host-0"],
+            &status,
+        )
+        .await
+        .unwrap();
         hosts.mark("host-1", false, None).await;
+        hosts.mark("host-2", true, None).await;
         let told = |first: &str| {
             vec![
-                format!("host-0 unverifiable {first}"),
-                "host-1 holder-unknown force -".to_owned(),
+                format!("host-0 unknown {first}"),
+                "host-1 unknown force -".to_owned(),
             ]
         };
+        assert_eq!(hosts.repair(&["--yes"]).await, (1, told("force -")));
+        let refused = hosts
+            .run(&[
+                "lease",
+                "hosts",
+                "--cluster-deployment",
+                "rome",
+                "--customization",
+                "host-0",
+            ])
+            .await;
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(
+            refused
+                .stderr
+                .contains("has version v2, which this program does not know"),
+            "{refused}"
+        );
         assert_eq!(hosts.repair(&["--force", "host-0"]).await, (1, told("free -")));
         let freed = hosts.repair(&["--yes", "--force", "host-0"]).await;
         assert_eq!(freed, (1, told("free done")));
         assert_eq!(hosts.entry("host-0").await, "- True");
         let last = hosts.repair(&["--yes", "--force", "cdc/host-1"]).await;
-        assert_eq!(last, (0, vec!["host-1 holder-unknown free done".to_owned()]));
+        assert_eq!(last, (0, vec!["host-1 unknown free done".to_owned()]));
         let missing = hosts.run(&["repair", "--yes", "--force", "host-9"]).await;
         assert_eq!(missing.code, 1, "{missing}");
         assert_eq!(
@@ -276,8 +260,16 @@ fn an_entry_with_an_unverifiable_holder_needs_force() {
             .await;
         let document: Value = serde_json::from_str(&missing.stdout).unwrap();
         assert_eq!((missing.code, &document["reason"]), (1, &json!("no-such-entry")));
-        hosts.mark("host-0", false, Some("oslo")).await;
-        hosts.record("host-0", "oslo", Some(2_000_000_000)).await;
+
+        let lease = [
+            "lease",
+            "hosts",
+            "--cluster-deployment",
+            "oslo",
+            "--customization",
+            "host-0",
+        ];
+        assert_eq!(hosts.run(&lease).await.code, 0);
         let kept = hosts.run(&["repair", "--yes", "--force", "host-0"]).await;
         assert_eq!(kept.code, 1, "{kept}");
         assert!(
@@ -295,6 +287,7 @@ fn an_entry_with_an_unverifiable_holder_needs_force() {
 fn the_entry_of_a_living_cluster_is_reserved_for_it() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-used", 4).await;
+        hosts.ended("host-2", "lima", "held").await;
         for (entry, cluster) in [
             ("host-0", "paris"),
             ("host-1", "rome"),
@@ -305,15 +298,14 @@ fn the_entry_of_a_living_cluster_is_reserved_for_it() {
         }
         hosts.mark("host-0", true, None).await;
         hosts.mark("host-1", false, None).await;
-        hosts.mark("host-2", false, Some("lima")).await;
-        hosts.record("host-2", "lima", Some(60)).await;
+        // Its record was lost, as by a restore without statuses.
         hosts.mark("host-3", true, Some("repair-used-bern")).await;
         hosts
             .mends(&[
-                "host-0 marked-available reserve",
-                "host-1 references-missing reserve",
-                "host-2 used-by-another reserve",
-                "host-3 marked-available reserve",
+                "host-0 unrecorded record",
+                "host-1 unrecorded record",
+                "host-2 unrecorded record",
+                "host-3 unrecorded record",
             ])
             .await;
         for (entry, cluster) in [
@@ -323,7 +315,11 @@ fn the_entry_of_a_living_cluster_is_reserved_for_it() {
             ("host-3", "bern"),
         ] {
             assert_eq!(hosts.entry(entry).await, format!("repair-used-{cluster} False"));
-            assert!(hosts.seen(entry).await.is_some(), "{entry}");
+            assert_eq!(
+                hosts.record_of(entry).await.unwrap()["state"],
+                "in-use",
+                "{entry}"
+            );
         }
 
         hosts.cluster("repair-used-lima", "host-0", &[]).await;
@@ -336,9 +332,12 @@ fn the_entry_of_a_living_cluster_is_reserved_for_it() {
 fn leftovers_are_deleted_after_their_entry() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-left", 2).await;
-        hosts.mark("host-0", false, Some("repair-left-paris")).await;
+        hosts.ended("host-0", "repair-left-paris", "held").await;
         hosts.cluster("repair-left-paris", "host-0", &[FINALIZER]).await;
-        hosts.record("host-1", "rome", None).await;
+        assert_eq!(hosts.repair(&["--yes"]).await, (0, vec![]));
+        hosts
+            .rewrite_record("host-0", &[("state", "gone"), ("uid", "-")])
+            .await;
         management.create_namespace("repair-left-rome").await.unwrap();
         // The copy is as old as the namespace. The grace time also applies to copies.
         let copy = json!({
@@ -350,16 +349,14 @@ fn leftovers_are_deleted_after_their_entry() {
             "spec": {},
         });
         hosts.make(&[copy], "repair-left-rome").await;
-        let record = vec!["kcp-pool-host-1 record-left delete -".to_owned()];
-        assert_eq!(hosts.repair(&[]).await, (1, record));
+        assert_eq!(hosts.repair(&[]).await, (0, vec![]));
 
         hosts.delete_cluster("repair-left-paris").await;
         let of = |result: &str| {
             [
-                "host-0 cluster-taken-down free",
-                "repair-left-paris finalizer-left remove-finalizer",
-                "kcp-pool-host-1 record-left delete",
-                "host-1 copy-left delete",
+                "host-0 ended free",
+                "repair-left-paris left remove",
+                "host-1 left remove",
             ]
             .map(|finding| format!("{finding} {result}"))
             .to_vec()
@@ -387,6 +384,21 @@ fn leftovers_are_deleted_after_their_entry() {
 }
 
 #[test]
+fn records_of_the_first_version_are_reported() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "repair-old", 1).await;
+        let record = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "kcp-pool-host-0", "labels": {"kubectl-kcp.dev/pool-lease": "true"}},
+            "spec": {"holderIdentity": "paris"},
+        });
+        hosts.make(&[record], hosts.namespace).await;
+        let told = vec!["kcp-pool-host-0 left none -".to_owned()];
+        assert_eq!(hosts.repair(&["--yes"]).await, (1, told));
+    });
+}
+
+#[test]
 fn leftovers_of_a_deleted_pool_are_found_in_all_namespaces() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-outlived", 1).await;
@@ -401,23 +413,24 @@ fn leftovers_of_a_deleted_pool_are_found_in_all_namespaces() {
         assert_eq!(found.code, 1, "{found}");
         let left = format!("clusterdeployment.hive.openshift.io/{cluster}\n");
         assert!(found.stdout.contains(&left), "{found}");
-        let done = vec![format!("{cluster} finalizer-left remove-finalizer done")];
+        let done = vec![format!("{cluster} left remove done")];
         assert_eq!(hosts.repair(&["--yes"]).await, (0, done));
     });
 }
 
+/// A cluster of the same name from another pool is seen by a repair, and then deleted.
 #[test]
 fn the_deletion_of_another_pools_cluster_proves_nothing() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-namesake", 1).await;
         let others = Hosts::create(management, "repair-namesake-others", 1).await;
         let cluster = "repair-namesake-bonn";
-        let lease = ["lease", "hosts", "--cluster-deployment", cluster, "--ttl", "1h"];
-        let leased = hosts.run(&lease).await;
-        assert_eq!(leased.code, 0, "{leased}");
+        hosts.leases(cluster).await;
         others.cluster(cluster, "host-0", &[FINALIZER]).await;
+        assert_eq!(hosts.repair(&["--yes", "--grace", "0s"]).await, (0, vec![]));
         others.delete_cluster(cluster).await;
         assert_eq!(hosts.repair(&["--yes", "--grace", "0s"]).await, (0, vec![]));
         assert_eq!(hosts.entry("host-0").await, format!("{cluster} False"));
+        assert_eq!(hosts.record_of("host-0").await.unwrap()["state"], "held");
     });
 }

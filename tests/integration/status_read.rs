@@ -10,7 +10,7 @@ use kcp_api::Reference;
 use kcp_api::machine::{Bootstrap, Infrastructure};
 use kcp_api::metadata::Object as _;
 use kcp_client::{Connection, ConnectionFlags, Error, reads};
-use kcp_control_plane::snapshot::{Failure, Forbidden, HealthCheck, Management, Reading};
+use kcp_control_plane::snapshot::{Failure, Forbidden, HealthCheck, Reading, Snapshot};
 use kcp_tests::fleet::Fleet;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{products, wait};
@@ -35,13 +35,13 @@ async fn connect(kubeconfig: PathBuf) -> Result<Connection> {
     Ok(Connection::open(&flags, None).await?)
 }
 
-async fn named(connection: &Connection, name: &str) -> Result<Management, Error> {
+async fn named(connection: &Connection, name: &str) -> Result<Snapshot, Error> {
     let limit = reads::limit_of_one(TIMEOUT);
     let reader = reads::discover(connection, limit).await?;
     reads::management(&reader, NAMESPACE, name, limit).await
 }
 
-async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Management>, Error> {
+async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Snapshot>, Error> {
     let limit = reads::limit_of_list(TIMEOUT);
     let reader = reads::discover(connection, limit).await?;
     reads::list(&reader, namespace, None, limit).await
@@ -119,14 +119,13 @@ fn reads_everything_with_the_shipped_role_only() {
     });
 }
 
-fn is_whole(management: &Management) -> Result<()> {
+fn is_whole(management: &Snapshot) -> Result<()> {
     let machine = format!("{NAME}-1");
-    let cluster = management.cluster();
-    let cluster = cluster.read().context("the Cluster was not read")?;
+    let cluster = management.cluster.read().context("the Cluster was not read")?;
     assert_eq!(cluster.name(), NAME);
     assert_eq!(cluster.control_plane(), Some(NAME));
     assert_eq!(cluster.spec.control_plane_endpoint, None);
-    assert_eq!(management.unowned, [machine.as_str()]);
+    assert_eq!(management.unowned, Vec::<String>::new());
     assert_eq!(
         management.health_checks,
         Reading::Read(vec![HealthCheck {
@@ -138,8 +137,8 @@ fn is_whole(management: &Management) -> Result<()> {
     let secrets = BTreeSet::from([format!("{NAME}-kubeconfig")]);
     assert_eq!(management.secrets, Reading::Read(secrets));
     assert_eq!(management.unread, []);
-    let [observed] = management.control_plane.machines.as_slice() else {
-        bail!("{:?}", management.control_plane.machines);
+    let [observed] = management.machines.as_slice() else {
+        bail!("{:?}", management.machines);
     };
     assert_eq!(observed.name(), machine);
     assert_eq!(
@@ -201,7 +200,7 @@ impl Person {
         })
     }
 
-    async fn sees(&self, whole: &Management, list: &[Management]) -> Result<()> {
+    async fn sees(&self, whole: &Snapshot, list: &[Snapshot]) -> Result<()> {
         wait::until("the role allows all", || async {
             let seen = named(&self.connection, NAME).await?;
             ensure!(seen == *whole, "{seen:?}");
@@ -259,7 +258,7 @@ fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
 }
 
 /// All missing permissions that the read reports.
-fn refused(read: Result<Vec<Management>, Error>) -> Result<BTreeSet<Forbidden>> {
+fn refused(read: Result<Vec<Snapshot>, Error>) -> Result<BTreeSet<Forbidden>> {
     let failures = match read {
         Ok(read) => read.iter().flat_map(failures).cloned().collect(),
         Err(Error::Forbidden { action, .. }) => vec![Failure {
@@ -281,9 +280,9 @@ fn refused(read: Result<Vec<Management>, Error>) -> Result<BTreeSet<Forbidden>> 
         .collect()
 }
 
-fn failures(management: &Management) -> impl Iterator<Item = &Failure> {
+fn failures(management: &Snapshot) -> impl Iterator<Item = &Failure> {
     let parts = [
-        management.cluster_failure.as_ref(),
+        management.cluster.failure(),
         management.health_checks.failure(),
         management.secrets.failure(),
     ];
@@ -314,9 +313,9 @@ fn a_list_reads_all_pages() {
         assert_eq!(listed.len(), fleet.control_planes);
         for (number, management) in listed.iter().enumerate() {
             let name = format!("edge-{number:04}");
-            let machines = management.control_plane.machines.iter();
+            let machines = management.machines.iter();
             let machines: Vec<_> = machines.map(|machine| machine.name().to_owned()).collect();
-            assert_eq!(management.control_plane.control_plane.name(), name);
+            assert_eq!(management.control_plane.name(), name);
             assert_eq!(machines, [format!("{name}-0"), format!("{name}-1")]);
             assert_eq!(failures(management).collect::<Vec<_>>(), Vec::<&Failure>::new());
             let checks = management.health_checks.read().unwrap();

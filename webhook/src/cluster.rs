@@ -28,7 +28,7 @@ mod versions;
 mod view;
 mod watch;
 
-use std::{collections::BTreeSet, env, path::Path, sync::Arc};
+use std::{env, path::Path, sync::Arc};
 
 use kcp_rules::view::MissingParts;
 use kube::{

@@ -30,8 +30,7 @@ fn only(missing: MissingParts, all: View) -> View {
         control_planes,
         pools,
         customizations,
-        cluster_deployments,
-        lease
+        cluster_deployments
     )
 }
 
@@ -50,8 +49,7 @@ fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         control_planes,
         pools,
         customizations,
-        cluster_deployments,
-        lease
+        cluster_deployments
     );
     parts
         .into_iter()

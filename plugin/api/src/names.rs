@@ -23,7 +23,7 @@ pub mod label {
     pub const CLUSTER_POOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
 
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-    /// On the Leases that record who holds a customization.
+    /// On what was created for a lease: namespaces, Secrets, copies of customizations.
     pub const POOL_LEASE: &str = "kubectl-kcp.dev/pool-lease";
 
     /// On Nodes, and the key of the taint that kubeadm sets on the same Nodes.
@@ -80,13 +80,11 @@ pub mod annotation {
     /// Admission rules that are overridden for an object, and until when.
     pub use kcp_rules::overrides::ANNOTATION as OVERRIDE_RULES;
 
-    /// On a pool Lease: the pool's name. A label holds 63 characters only.
-    pub const CLUSTER_POOL: &str = "kubectl-kcp.dev/cluster-pool";
-    /// On a pool Lease: the uid of the holder's `ClusterDeployment`, once that was seen.
-    pub const CLUSTER_DEPLOYMENT_UID: &str = "kubectl-kcp.dev/cluster-deployment-uid";
-    /// On a pool Lease that was taken from its holder: when. The holder must not renew it.
-    pub const REVOKED: &str = "kubectl-kcp.dev/revoked";
-    /// On a pool Lease while the holder's `ClusterDeployment` is being created. The presence counts.
+    /// On a `ClusterDeployment`: the id of the lease that it was created with.
+    pub const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
+    /// On a customization that is not leased to new holders: the reason.
+    pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
+    /// On a pool: the clusters that are being created and are not in the list of `ClusterDeployments` yet.
     pub const CREATING: &str = "kubectl-kcp.dev/creating";
 }
 

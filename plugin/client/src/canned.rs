@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use crate::Connection;
+use crate::{Connection, clock::ServerClock};
 
 impl Connection {
     /// A connection on which each request is answered by what `answer` makes of its method and path: a status and an
@@ -35,6 +35,7 @@ impl Connection {
             server: "https://s".to_owned(),
             timeout: None,
             log: None,
+            clock: ServerClock::default(),
         }
     }
 }

@@ -7,17 +7,31 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::{HeaderValue, header::USER_AGENT};
 use kcp_rules::syntax::is_dns1123_label;
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{InClusterError, KubeConfigOptions, Kubeconfig},
 };
 
 use crate::ConnectionFlags;
-use crate::{Action, Error, kubeconfig, proxy, retry::while_busy};
+use crate::{
+    Action, Error,
+    clock::{Dated, ServerClock},
+    kubeconfig, proxy,
+    retry::while_busy,
+};
 
 /// A server that does not complete a TCP and TLS handshake in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// As kubectl names itself: `kubectl-kcp/VERSION (OS/ARCH)`.
+fn user_agent() -> HeaderValue {
+    const NAME: &str = concat!("kubectl-kcp/", env!("CARGO_PKG_VERSION"));
+    let agent = format!("{NAME} ({}/{})", std::env::consts::OS, std::env::consts::ARCH);
+    HeaderValue::from_str(&agent).unwrap_or_else(|_| HeaderValue::from_static(NAME))
+}
 
 /// Receives one line for each request.
 pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
@@ -33,6 +47,8 @@ pub struct Connection {
     pub server: String,
     pub timeout: Option<Duration>,
     pub log: Option<RequestLog>,
+    /// The server's time, from its answers.
+    pub clock: ServerClock,
 }
 
 impl Connection {
@@ -55,8 +71,16 @@ impl Connection {
             Some(namespace) => namespace.clone(),
             None => namespace_of(&config)?,
         };
-        let client = Client::try_from(config).map_err(|error| Error::client(&error, &server))?;
+        config.headers.push((USER_AGENT, user_agent()));
+        let clock = ServerClock::default();
+        let dated = tower::layer::layer_fn(|inner| Dated {
+            inner,
+            clock: clock.clone(),
+        });
+        let builder = ClientBuilder::try_from(config).map_err(|error| Error::client(&error, &server))?;
+        let client = builder.with_layer(&dated).build();
         Ok(Self {
+            clock,
             client,
             namespace,
             server,
@@ -70,6 +94,7 @@ impl Connection {
         Self {
             client,
             server,
+            clock: ServerClock::default(),
             ..self.clone()
         }
     }
@@ -195,7 +220,7 @@ fn from_pod(flags: &ConnectionFlags) -> Result<Config, Error> {
 mod tests {
     use kube::Config;
 
-    use super::{namespace_of, shown};
+    use super::{namespace_of, shown, user_agent};
 
     #[test]
     fn a_context_cannot_lead_out_of_its_namespace() {
@@ -219,5 +244,14 @@ mod tests {
         ] {
             assert_eq!(shown(&url.parse().expect("a URL")), expected);
         }
+    }
+
+    #[test]
+    fn requests_name_the_program_its_version_and_the_platform() {
+        let agent = user_agent();
+        let agent = agent.to_str().expect("text");
+        let version = env!("CARGO_PKG_VERSION");
+        let platform = format!("({}/{})", std::env::consts::OS, std::env::consts::ARCH);
+        assert_eq!(agent, format!("kubectl-kcp/{version} {platform}"));
     }
 }

@@ -10,6 +10,7 @@ mod action;
 mod api_error;
 #[cfg(any(test, feature = "testing"))]
 pub mod canned;
+pub mod clock;
 mod connection;
 mod creation;
 mod deletion;
@@ -29,6 +30,7 @@ pub mod workload;
 mod written;
 
 pub use action::Action;
+pub use clock::{ServerClock, ServerTime};
 pub use connection::{Connection, RequestLog, parse_namespace, shown};
 pub use creation::{Create, Created};
 pub use deletion::Delete;

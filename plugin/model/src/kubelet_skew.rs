@@ -3,7 +3,7 @@
 //! Source: Kubernetes, Version Skew Policy, kubelet: <https://kubernetes.io/releases/version-skew-policy/#kubelet>.
 
 use kcp_api::Machine;
-use kcp_rules::topics::version::parse;
+use kcp_rules::syntax::parse_version;
 
 use crate::snapshot::{Reading, Workload};
 
@@ -33,7 +33,7 @@ pub enum Skew {
 
 /// None if the API server supports the kubelet, or if either version is no semantic version.
 pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
-    let (kubelet, server) = (parse(kubelet).ok()?, parse(server).ok()?);
+    let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
     if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
         return Some(Skew::TooNew);
     }

@@ -2,7 +2,7 @@
 //!
 //! The table of removals is small: each row has a source, and Kubernetes may have removed more.
 
-use kcp_rules::topics::{images, version::parse};
+use kcp_rules::{syntax::parse_version, topics::images};
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'s
 /// What was removed between two versions: every API version, because its clients are unknown; flags and feature gates
 /// that the `kubeadmConfigSpec` sets.
 pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
-    let (Ok(from), Ok(to)) = (parse(from), parse(to)) else {
+    let (Ok(from), Ok(to)) = (parse_version(from), parse_version(to)) else {
         return Vec::new();
     };
     let is_gone = |removal: &&Removal| to.major > 1 || removal.minor <= to.minor;
@@ -303,7 +303,7 @@ pub struct OutdatedTag {
 /// The pinned tags of a `kubeadmConfigSpec` that are older than the defaults of kubeadm `version`; none if those are
 /// unknown.
 pub fn outdated_tags(config: &Value, version: &str) -> Vec<OutdatedTag> {
-    let defaults = parse(version)
+    let defaults = parse_version(version)
         .ok()
         .filter(|version| version.major == 1)
         .and_then(|version| DEFAULTS.iter().find(|defaults| defaults.minor == version.minor));

@@ -3,14 +3,15 @@
 //! Nothing here parses arguments, prints, or knows an exit code. A decision returns a value; a wait reports to a
 //! [`acquire::wait::Progress`]. Each folder imports only from those above it:
 //!
-//! - [`objects`]: what the API server stores, and the patches that change it
+//! - [`objects`]: the records of leases, and the patches of what the API server stores
 //! - [`install_config`]: the install-config, and a customization's patches on it
-//! - [`snapshot`]: the objects of one namespace, read at one time; [`store`]: reads and writes on the API server
-//! - [`inventory`]: which entry a holder gets, how many clusters a pool may have, which clusters are stale
-//! - [`lease`]: reserves one entry, records it, and renews it
+//! - [`lease`]: the model of leases; `MODEL.md` has it on one page
+//! - [`hive`]: whether Hive runs a pool
+//! - [`store`]: reads and writes on the API server; [`snapshot`]: the objects of one namespace, read at one time
+//! - [`inventory`]: how many clusters a pool may have, and which are stale
 //! - [`creation`]: the objects of a cluster, and their writes
-//! - [`acquire`]: a lease, or a cluster, from a pool; [`release`]: releases them
-//! - [`repair`]: what has leaked, and the writes that repair it
+//! - [`acquire`]: a lease, or a cluster, from a pool; [`release`]: releases them; [`cordon`]: keeps one from new holders
+//! - [`repair`]: what is wrong, and the writes that repair it
 //! - [`status`], [`plan`]: the state of a pool, and what a change of it would do
 
 #![allow(
@@ -19,7 +20,9 @@
 )]
 
 pub mod acquire;
+pub mod cordon;
 pub mod creation;
+pub mod hive;
 pub mod install_config;
 pub mod inventory;
 pub mod lease;

@@ -1,34 +1,42 @@
-//! The pools of one namespace, their entries, records and clusters, read at one time.
+//! The pools of one namespace, their entries and clusters, read at one time.
 
-use std::collections::BTreeMap;
-
-use kcp_client::Error;
+use kcp_api::{
+    ClusterPool,
+    metadata::{Object as _, PartialObjectMetadata},
+    names::label,
+};
+use kcp_client::{Error, ServerTime};
 
 use crate::{
+    hive::{Hive, HiveMode},
+    lease::usage::Clusters,
     objects::{
         cluster_deployment::{Copy, Deployments},
-        cluster_pool::Pool,
         entry::Entry,
-        record::{LABEL, Record},
     },
-    store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
+    store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Snapshot {
     pub namespace: String,
-    pub pools: Vec<Pool>,
+    pub pools: Vec<ClusterPool>,
     /// All customizations of the namespace.
     pub entries: Vec<Entry>,
-    pub records: Vec<Record>,
-    /// The ClusterDeployments of all namespaces.
-    pub deployments: Deployments,
+    pub clusters: Clusters,
     /// The copies of customizations in the namespaces of clusters.
     pub copies: Vec<Copy>,
+    /// Leases of `coordination.k8s.io`, in which 0.1 kept its records.
+    pub old_records: Vec<PartialObjectMetadata>,
+    pub hive: Hive,
+    /// When the clusters had been read.
+    pub now: ServerTime,
+    /// What the client may not read, a sentence each.
+    pub unseen: Vec<String>,
 }
 
 impl Snapshot {
-    pub fn pool(&self, name: &str) -> Option<&Pool> {
+    pub fn pool(&self, name: &str) -> Option<&ClusterPool> {
         self.pools.iter().find(|pool| pool.name() == name)
     }
 
@@ -36,71 +44,65 @@ impl Snapshot {
         self.entries.iter().find(|entry| entry.name() == name)
     }
 
-    pub fn record(&self, customization: &str) -> Option<&Record> {
-        self.records
-            .iter()
-            .find(|record| record.customization() == Some(customization))
-    }
-
     /// The pools that list a customization.
-    pub fn pools_naming<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s Pool> {
+    pub fn pools_naming<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s ClusterPool> {
         self.pools
             .iter()
             .filter(move |pool| pool.inventory().contains(&customization))
     }
+
+    /// The ClusterDeployments; none if they could not be listed.
+    pub const fn deployments(&self) -> Option<&Deployments> {
+        self.clusters.known()
+    }
+
+    /// Whether Hive runs a pool that lists the entry, or that it is reserved for.
+    pub fn is_run_by_hive(&self, entry: &Entry) -> bool {
+        let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
+        let mut pools = self.pools_naming(entry.name()).chain(reserved_for);
+        pools.any(|pool| self.hive.runs(pool))
+    }
 }
 
 impl Store<'_> {
-    /// Reads everything.
-    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
-        // Clusters last: the snapshot then has a cluster that is created during the reads, whose entry has changed
-        // since and which a conditional write therefore leaves alone. Records after entries: a lease writes its
-        // record, then its entry, then reports it, so a new entry is never judged by an old record. Records before
-        // entries too: a release deletes the record last, and the old entry would otherwise have none.
-        let before = self.records().await?;
+    /// Reads everything. An account that may not list pools sees the named one only.
+    pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
+        let mut unseen = Vec::new();
+        let hive = self.hive(mode).await?;
+        let old_records = self.old_records().await?;
         let entries = self.list().await?;
-        let records = newest(before, self.records().await?);
-        let pools = self.pools(Some(self.namespace()), None).await?;
-        let labelled = format!("{LABEL}=true");
-        let copies: Vec<Copy> = self
-            .connection()
-            .list_metadata(&CUSTOMIZATION.at("v1"), None, Some(&labelled))
-            .await?;
+        let pools = match (self.pools(Some(self.namespace()), None).await, named) {
+            (Err(error @ Error::Forbidden { .. }), Some(named)) => {
+                unseen.push(error.to_string());
+                vec![self.pool(named).await?]
+            }
+            (pools, _) => pools?,
+        };
+        let labelled = format!("{}=true", label::POOL_LEASE);
+        let resource = CUSTOMIZATION.at("v1");
+        let copies = self.connection().list_metadata(&resource, None, Some(&labelled));
+        let copies = match copies.await {
+            // They are only reported and removed.
+            Err(error @ Error::Forbidden { .. }) => {
+                unseen.push(error.to_string());
+                Vec::new()
+            }
+            copies => copies?,
+        };
+        // Clusters last: the snapshot then has a cluster that is created during the reads. An entry that has changed
+        // since is left alone, because each write asks for the version that was read.
+        let clusters = self.clusters().await?;
+        unseen.extend(clusters.error().map(ToString::to_string));
         Ok(Snapshot {
             namespace: self.namespace().to_owned(),
             pools,
             entries,
-            records,
-            deployments: self.deployments().await?,
+            clusters,
             copies,
+            old_records,
+            hive,
+            now: self.now(),
+            unseen,
         })
-    }
-}
-
-/// All records of two lists, each as in the later list.
-fn newest(before: Vec<Record>, after: Vec<Record>) -> Vec<Record> {
-    let by_name = |record: Record| (record.metadata.name.clone(), record);
-    let all: BTreeMap<String, Record> = before.into_iter().chain(after).map(by_name).collect();
-    all.into_values().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::newest;
-    use crate::objects::record::Record;
-
-    #[test]
-    fn a_record_is_read_as_it_was_last() {
-        let record = |name: &str, version: &str| -> Record {
-            serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}})).unwrap()
-        };
-        let before = vec![record("a", "1"), record("b", "2")];
-        let after = vec![record("c", "5"), record("a", "4")];
-        assert_eq!(
-            newest(before, after),
-            [record("a", "4"), record("b", "2"), record("c", "5")]
-        );
     }
 }

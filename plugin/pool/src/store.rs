@@ -1,73 +1,35 @@
-//! Pools, entries, records and clusters on the API server.
+//! Pools, entries and clusters on the API server.
 
 pub use kcp_api::kind::{
     CLUSTER_CLAIM, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION as CUSTOMIZATION, CLUSTER_POOL, LEASE,
 };
 use kcp_api::{
-    Kind,
+    ClusterClaim, ClusterDeployment, ClusterPool, Kind,
     kind::{NAMESPACE, SECRET},
+    metadata::{Object as _, ObjectMeta, PartialObjectMetadata},
 };
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kcp_client::{Action, Connection, Create, Created, Delete, Error, Write, Written, while_busy};
+use kcp_client::{
+    Action, Connection, Create, Created, Delete, Error, ServerTime, Write, Written, while_busy,
+};
 use kube::Api;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::objects::{
-    cluster_deployment::{ClusterDeployment, Deployments},
-    cluster_pool::{Claim, Pool},
-    entry::{Entry, Holder},
-    metadata::Metadata,
-    record::{self, Record},
+pub use crate::lease::access::LeaseStore;
+use crate::{
+    hive::{Hive, HiveMode, evidence},
+    lease::usage::Clusters,
+    objects::{Holder, cluster_deployment::Deployments, entry::Entry},
 };
-
-/// The entries of one namespace, as leases read and write them.
-#[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
-pub trait Customizations {
-    async fn list(&self) -> Result<Vec<Entry>, Error>;
-
-    /// None if there is no such entry.
-    async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
-
-    /// Writes a status once. `Changed` if the entry is gone. Every other entry would fail with the same error.
-    async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
-
-    /// Waits before the server is asked again.
-    async fn rest(&self, delay: Duration) {
-        tokio::time::sleep(delay).await;
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-}
-
-/// The records of the entries of one namespace.
-#[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
-pub trait Records {
-    async fn records(&self) -> Result<Vec<Record>, Error>;
-
-    /// None if the customization has no record.
-    async fn record(&self, customization: &str) -> Result<Option<Record>, Error>;
-
-    /// Creates one, once.
-    async fn create_record(&self, record: &Value) -> Result<Created, Error>;
-
-    /// Changes one, once, by a merge patch with a resourceVersion. `Changed` if it is gone.
-    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error>;
-
-    /// Deletes this version of a record, once.
-    async fn delete_record(&self, record: &Record) -> Result<Written, Error>;
-}
 
 /// The kind of an object that is created, and its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<'m> {
     Namespace,
-    Record(&'m str),
     Claim(&'m str),
     Secret(&'m str),
     Customization(&'m str),
@@ -82,7 +44,6 @@ impl<'m> Made<'m> {
     const fn place(self) -> (&'static Kind, Option<&'m str>) {
         match self {
             Self::Namespace => (&NAMESPACE, None),
-            Self::Record(namespace) => (&LEASE, Some(namespace)),
             Self::Claim(namespace) => (&CLUSTER_CLAIM, Some(namespace)),
             Self::Secret(namespace) => (&SECRET, Some(namespace)),
             Self::Customization(namespace) => (&CUSTOMIZATION, Some(namespace)),
@@ -122,12 +83,16 @@ impl<'c> Store<'c> {
         &self.connection.namespace
     }
 
-    pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
+    pub async fn pool(&self, name: &str) -> Result<ClusterPool, Error> {
         self.get_at(self.here(&CLUSTER_POOL, name)).await
     }
 
     /// The pools of a namespace, or of all namespaces; with a label selector, only those with the labels.
-    pub async fn pools(&self, namespace: Option<&str>, selector: Option<&str>) -> Result<Vec<Pool>, Error> {
+    pub async fn pools(
+        &self,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<ClusterPool>, Error> {
         self.list_of(&CLUSTER_POOL, namespace, selector).await
     }
 
@@ -135,6 +100,16 @@ impl<'c> Store<'c> {
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(self.here(&CLUSTER_POOL, name), Some("status"), patch)
             .await
+    }
+
+    /// Changes a pool's metadata once, by a merge patch with a resourceVersion. `Changed` if the pool is gone.
+    pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.patch_at(self.here(&CLUSTER_POOL, name), None, patch).await
+    }
+
+    /// Changes an entry's metadata once, by a merge patch with a resourceVersion. `Changed` if the entry is gone.
+    pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.patch_at(self.here(&CUSTOMIZATION, name), None, patch).await
     }
 
     /// Creates an object, once.
@@ -178,54 +153,96 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Whether a namespace has a label, with any value.
-    pub async fn has_label(&self, namespace: &str, label: &str) -> Result<bool, Error> {
+    /// A namespace's labels. None if there is no such namespace.
+    pub async fn labels_of_namespace(
+        &self,
+        namespace: &str,
+    ) -> Result<Option<BTreeMap<String, String>>, Error> {
         let action = Action::new("get", &NAMESPACE.at("v1")).named(namespace);
         let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
         let found = self
             .connection
             .read(&action, || namespaces.get_metadata(namespace))
-            .await?;
-        Ok(found
-            .metadata
-            .labels
-            .is_some_and(|labels| labels.contains_key(label)))
+            .await;
+        match found {
+            Ok(found) => Ok(Some(found.metadata.labels.unwrap_or_default())),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    pub async fn claims(&self) -> Result<Vec<Claim>, Error> {
+    /// Checks that the namespace exists, if the client may read it.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn namespace_exists(&self) -> Result<(), Error> {
+        let (resource, name) = (NAMESPACE.at("v1"), self.namespace());
+        let action = Action::new("get", &resource).named(name);
+        let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
+        match self
+            .connection
+            .read(&action, || namespaces.get_metadata(name))
+            .await
+        {
+            Ok(_) | Err(Error::Forbidden { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names of the entries with these labels.
+    pub async fn labelled_entries(&self, selector: &str) -> Result<Vec<String>, Error> {
+        let resource = CUSTOMIZATION.at("v1");
+        let found: Vec<PartialObjectMetadata> = self
+            .connection
+            .list_metadata(&resource, Some(self.namespace()), Some(selector))
+            .await?;
+        Ok(found.iter().map(|entry| entry.name().to_owned()).collect())
+    }
+
+    pub async fn claims(&self) -> Result<Vec<ClusterClaim>, Error> {
         self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
     }
 
     /// None if there is no such claim.
-    pub async fn claim(&self, name: &str) -> Result<Option<Claim>, Error> {
+    pub async fn claim(&self, name: &str) -> Result<Option<ClusterClaim>, Error> {
         self.find_at(self.here(&CLUSTER_CLAIM, name)).await
     }
 
     /// Asks Hive for a cluster, once, by a claim with the holder's name.
-    pub async fn create_claim(&self, holder: Holder<'_>) -> Result<Created, Error> {
+    pub async fn create_claim(
+        &self,
+        holder: Holder<'_>,
+        lifetime: Option<&str>,
+        subjects: &[Value],
+    ) -> Result<Created, Error> {
+        let mut spec = json!({"clusterPoolName": holder.pool});
+        if let Value::Object(fields) = &mut spec {
+            fields.extend(lifetime.map(|lifetime| ("lifetime".to_owned(), lifetime.into())));
+            fields.extend((!subjects.is_empty()).then(|| ("subjects".to_owned(), subjects.into())));
+        }
         let claim = json!({
             "apiVersion": "hive.openshift.io/v1",
             "kind": "ClusterClaim",
             "metadata": {"name": holder.cluster_deployment},
-            "spec": {"clusterPoolName": holder.pool},
+            "spec": spec,
         });
         self.make(Made::Claim(self.namespace()), &claim).await
     }
 
     /// Deletes a claim, whatever its version, once, but no other claim of the same name.
-    pub async fn delete_claim(&self, claim: &Claim) -> Result<Written, Error> {
-        let place = self.here(&CLUSTER_CLAIM, &claim.metadata.name);
-        self.delete_at(place, &claim.metadata.uid, None).await
+    pub async fn delete_claim(&self, claim: &ClusterClaim) -> Result<Written, Error> {
+        let place = self.here(&CLUSTER_CLAIM, claim.name());
+        self.delete_at(place, claim.uid(), None).await
     }
 
     /// Deletes this version of a customization, in any namespace, once.
-    pub async fn delete_customization(&self, customization: &Metadata) -> Result<Written, Error> {
+    pub async fn delete_customization(&self, customization: &ObjectMeta) -> Result<Written, Error> {
         let place = Place {
             kind: &CUSTOMIZATION,
-            namespace: &customization.namespace,
-            name: &customization.name,
+            namespace: customization.namespace(),
+            name: customization.name(),
         };
-        self.delete_at(place, &customization.uid, Some(&customization.resource_version))
+        self.delete_at(place, customization.uid(), Some(customization.resource_version()))
             .await
     }
 
@@ -238,10 +255,44 @@ impl<'c> Store<'c> {
         Ok(Deployments::of(self.namespace(), deployments))
     }
 
-    /// The ClusterDeployment in the namespace of its name, as Hive creates it.
-    pub async fn deployment(&self, name: &str) -> Result<Deployments, Error> {
-        let cluster = self.cluster(name, name).await?;
-        Ok(Deployments::of(self.namespace(), cluster.into_iter().collect()))
+    /// Whether Hive runs here.
+    pub async fn hive(&self, mode: HiveMode) -> Result<Hive, Error> {
+        evidence(self.connection, mode).await
+    }
+
+    /// The name of this client's user, as the server knows it. None if the server does not say.
+    pub async fn user(&self) -> Option<String> {
+        const REVIEW: Kind = Kind {
+            group: "authentication.k8s.io",
+            kind: "SelfSubjectReview",
+            plural: "selfsubjectreviews",
+            versions: &["v1"],
+            product: "Kubernetes",
+        };
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let resource = REVIEW.at("v1");
+        let review = self
+            .connection
+            .create::<Value>(&resource, None, &review, self.field_manager);
+        let review = review.await.ok()?;
+        let user = review
+            .pointer("/status/userInfo/username")
+            .and_then(Value::as_str);
+        user.filter(|user| !user.is_empty()).map(str::to_owned)
+    }
+
+    /// The Leases that records of 0.1 were kept in.
+    pub async fn old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
+        let labelled = format!("{}=true", kcp_api::names::label::POOL_LEASE);
+        let resource = LEASE.at("v1");
+        let found = self
+            .connection
+            .list_metadata(&resource, Some(self.namespace()), Some(&labelled));
+        match found.await {
+            // They are only reported.
+            Err(Error::Forbidden { .. }) => Ok(Vec::new()),
+            found => found,
+        }
     }
 
     /// None if there is no such ClusterDeployment.
@@ -341,7 +392,7 @@ impl Store<'_> {
     }
 }
 
-impl Customizations for Store<'_> {
+impl LeaseStore for Store<'_> {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
         self.list_of(&CUSTOMIZATION, Some(self.namespace()), None).await
     }
@@ -354,34 +405,25 @@ impl Customizations for Store<'_> {
         self.patch_at(self.here(&CUSTOMIZATION, name), Some("status"), patch)
             .await
     }
-}
 
-impl Records for Store<'_> {
-    async fn records(&self) -> Result<Vec<Record>, Error> {
-        let labelled = format!("{}=true", record::LABEL);
-        self.list_of(&LEASE, Some(self.namespace()), Some(&labelled))
-            .await
+    async fn clusters(&self) -> Result<Clusters, Error> {
+        match self.deployments().await {
+            // Clusters are in their own namespaces, and a client may have rights in the pool's namespace only.
+            Err(error @ Error::Forbidden { .. }) => Ok(Clusters::Unknown(error)),
+            deployments => Ok(Clusters::All(deployments?)),
+        }
     }
 
-    async fn record(&self, customization: &str) -> Result<Option<Record>, Error> {
-        let name = record::name_of(customization);
-        self.find_at(self.here(&LEASE, &name)).await
-    }
-
-    async fn create_record(&self, record: &Value) -> Result<Created, Error> {
-        self.make(Made::Record(self.namespace()), record).await
-    }
-
-    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
-        let name = record::name_of(customization);
-        self.patch_at(self.here(&LEASE, &name), None, patch).await
-    }
-
-    async fn delete_record(&self, record: &Record) -> Result<Written, Error> {
-        let metadata = &record.metadata;
-        let place = self.here(&LEASE, &metadata.name);
-        self.delete_at(place, &metadata.uid, Some(&metadata.resource_version))
-            .await
+    fn now(&self) -> ServerTime {
+        self.connection.clock.now().unwrap_or_else(|| {
+            // No answer had a date: nothing can be ended by this.
+            let now = Timestamp::now();
+            ServerTime {
+                earliest: now,
+                latest: now,
+                is_certain: false,
+            }
+        })
     }
 }
 
@@ -407,7 +449,7 @@ mod tests {
     use kcp_client::{Connection, Error, Written, canned::failure};
     use serde_json::json;
 
-    use super::{Customizations as _, Store};
+    use super::{LeaseStore as _, Store};
 
     /// A status write that is refused this many times, and how often it was sent.
     async fn sent(code: u16, turned_away: u32) -> (Result<Written, Error>, u32) {

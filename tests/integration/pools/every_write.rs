@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use kcp_tests::pools::fault::{FAULTS, Fault, FaultPlan};
+use kcp_tests::pools::fault::{FAULTS, FaultPlan};
 use kcp_tests::pools::invariant::Saying;
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
-use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RECREATE, RELEASE, REPAIR, Verb};
+use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RECREATE, RELEASE, RENEW, REPAIR, Verb};
 use serde_json::{Value, json};
 
 use crate::shared::with_pools;
@@ -41,15 +41,20 @@ enum Before {
     Wreck,
 }
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     Row {
         name: "lease",
         verb: LEASE,
         before: Before::Nothing,
     },
     Row {
-        name: "renew",
+        name: "again",
         verb: LEASE,
+        before: Before::Leased,
+    },
+    Row {
+        name: "renew",
+        verb: RENEW,
         before: Before::Leased,
     },
     Row {
@@ -194,7 +199,7 @@ impl<'s> Case<'s> {
         };
         ensure!(third.code == Some(expected), "{third}");
         self.living.insert(who);
-        if row.verb.effect == Effect::Keeps {
+        if row.before == Before::ClusterLost {
             let has_cluster = pool.cluster(&self.lessee).await?.is_some();
             ensure!(has_cluster, "{} has no cluster", self.lessee);
         }
@@ -256,12 +261,10 @@ async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
     let unseen = of_pool("unseen");
     pool.succeed(&LEASE, &unseen).await?;
     pool.create_cluster(&unseen).await?;
-    // It was killed between writing its Lease and the status of its entry.
-    let before_status = FaultPlan {
-        write: 2,
-        fault: Fault::KilledBeforeWrite,
-    };
-    pool.run(&LEASE, "announced", Some(before_status)).await?;
-    pool.depart("announced").await?;
+    // Its cluster is gone, and nothing has seen that yet.
+    let lost = of_pool("lost");
+    pool.succeed(&CREATE, &lost).await?;
+    pool.lose_cluster(&lost).await?;
+    pool.depart(&lost).await?;
     Ok([robbed, unseen])
 }

@@ -22,15 +22,13 @@ async fn lease_with(
     let plan = fault.map(|fault| FaultPlan { write: 1, fault });
     let ended = pool.run(&LEASE, "a", plan).await?;
     let versions = server.history().take(namespace).await?;
-    let named = Entry {
-        cluster_deployment: Some("a".to_owned()),
-        pool: Some("hosts".to_owned()),
-        is_reserved: true,
+    let is_named = |entry: &Entry| {
+        entry.cluster_deployment.as_deref() == Some("a") && entry.is_reserved && entry.lease_id.is_some()
     };
     let stored = versions
         .entries
         .iter()
-        .filter(|version| version.object.as_ref() == Some(&named));
+        .filter(|version| version.object.as_ref().is_some_and(is_named));
     let stored: Vec<_> = stored.map(|version| version.revision.to_string()).collect();
     let forwarded = status_writes(&ended.traffic);
     let told: Vec<_> = forwarded

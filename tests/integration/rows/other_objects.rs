@@ -68,7 +68,6 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
             .flat_map(|it| deployment(it, namespace))
             .collect()
     }));
-    add(view.lease.get().map(|it| it.iter().map(lease).collect()));
     other_objects.sees |= view.namespace_terminating.get().is_some();
     other_objects.terminating = view.namespace_terminating.get() == Some(&true);
     let seen = view.cluster.get().and_then(Option::as_ref);
@@ -169,20 +168,4 @@ fn deployment(deployment: &view::ClusterDeployment, namespace: &str) -> Vec<Valu
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("{namespace}-{}", deployment.name)},
     });
     vec![home, deleting(object, deployment.deleting)]
-}
-
-fn lease(lease: &view::Lease) -> Value {
-    const SECONDS: i64 = 60;
-    let mut spec = json!({"holderIdentity": lease.holder});
-    if let Some(expires) = lease.expires {
-        let renewed = expires - jiff::SignedDuration::from_secs(SECONDS);
-        spec["renewTime"] = json!(format!("{renewed:.6}"));
-        spec["leaseDurationSeconds"] = json!(SECONDS);
-    }
-    json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "kcp-pool-example", "namespace": "default"},
-        "spec": spec,
-    })
 }

@@ -135,20 +135,35 @@ fn translate(value: &mut Value, namespace: &str, seconds: i64) {
                 translate(element, namespace, seconds);
             }
         }
+        // A whole time, or the times of a lease record: `deadline=2026-06-01T12:00:00Z`.
         Value::String(text) => {
-            // The zero time means "unset".
-            if let Some(time) = text.parse::<Timestamp>().ok().filter(|time| time.as_second() > 0)
-                && let Ok(time) = time.checked_add(seconds.seconds())
-            {
-                // Kubernetes has two formats of times.
-                let form = if text.contains('.') {
-                    "%Y-%m-%dT%H:%M:%S%.6fZ"
-                } else {
-                    "%Y-%m-%dT%H:%M:%SZ"
-                };
-                *text = time.strftime(form).to_string();
-            }
+            let words = text.split(' ').map(|word| match word.split_once('=') {
+                Some((name, time)) => shifted(time, seconds).map(|time| format!("{name}={time}")),
+                None => shifted(word, seconds),
+            });
+            let words: Vec<_> = words
+                .zip(text.split(' '))
+                .map(|(shifted, word)| shifted.unwrap_or_else(|| word.to_owned()))
+                .collect();
+            *text = words.join(" ");
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// None if the text is no time.
+fn shifted(text: &str, seconds: i64) -> Option<String> {
+    // The zero time means "unset".
+    let time = text
+        .parse::<Timestamp>()
+        .ok()
+        .filter(|time| time.as_second() > 0)?;
+    let time = time.checked_add(seconds.seconds()).ok()?;
+    // Kubernetes has two formats of times.
+    let form = if text.contains('.') {
+        "%Y-%m-%dT%H:%M:%S%.6fZ"
+    } else {
+        "%Y-%m-%dT%H:%M:%SZ"
+    };
+    Some(time.strftime(form).to_string())
 }

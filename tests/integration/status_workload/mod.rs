@@ -15,8 +15,8 @@ use kcp_api::metadata::Object as _;
 use kcp_client::reads::{self, Excluded, MachineByNode, Target};
 use kcp_client::{Connection, ConnectionFlags};
 use kcp_control_plane::snapshot::{
-    EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Management, Reading, Workload,
-    etcd::{Alarms, Asked, Unasked},
+    EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
+    etcd::{Alarms, Asked},
     workload::{Component, Node, StaticPod},
 };
 use kcp_tests::addresses::free_port;
@@ -78,7 +78,7 @@ async fn reads(management: &ManagementCluster) -> Result<()> {
 struct Observer {
     connection: Connection,
     secrets: Api<Secret>,
-    management: Management,
+    snapshot: Snapshot,
     target: Target,
     machines: MachineByNode,
 }
@@ -99,10 +99,9 @@ impl Observer {
         let connection = Connection::open(&flags, None).await?;
         let limit = reads::limit_of_one(TIMEOUT);
         let reader = reads::discover(&connection, limit).await?;
-        let seen = reads::management(&reader, NAMESPACE, NAME, limit).await?;
-        let of = &seen.control_plane;
-        let target = Target::of(&of.control_plane).context("it has no Cluster")?;
-        let machines = of.machines.iter();
+        let snapshot = reads::management(&reader, NAMESPACE, NAME, limit).await?;
+        let target = Target::of(&snapshot.control_plane).context("it has no Cluster")?;
+        let machines = snapshot.machines.iter();
         Ok(Self {
             machines: machines
                 .filter_map(|machine| Some((machine.node()?.to_owned(), machine.name().to_owned())))
@@ -110,7 +109,7 @@ impl Observer {
             connection,
             secrets: Api::namespaced(management.client().clone(), NAMESPACE),
             target,
-            management: seen,
+            snapshot,
         })
     }
 
@@ -260,7 +259,7 @@ impl Observer {
         let [Some(_)] = leaders.as_slice() else {
             bail!("the leaders are {leaders:?}");
         };
-        let Etcd::Members(members) = survey.members(Unasked::Silent) else {
+        let EtcdMembers::Known(members) = survey.members(Unqueried::Unhealthy) else {
             bail!("{survey:?}");
         };
         let mut names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();

@@ -79,11 +79,11 @@ impl Observer {
             .await?;
         wait::until(&format!("status reports what is missing {who}"), || async {
             let (workload, endpoint_certificate, etcd) = self.read_as(who, TIMEOUT).await?;
-            let observed = Observed {
-                management: self.management.clone(),
+            let observed = Snapshot {
                 workload,
                 endpoint_certificate,
                 etcd,
+                ..self.snapshot.clone()
             };
             let inspection = inspect(&observed, Timestamp::now());
             let of = |id: &str| -> BTreeSet<String> {

@@ -7,10 +7,20 @@ use serde_json::{Value, json};
 use super::invariant::Saying;
 use super::pool::{HIVE, POOL, Pool, create, customizations};
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
+/// The type of the condition with the record of a lease.
+const LEASE: &str = "kubectl-kcp.dev/Lease";
 
-/// Longer ago than any lease lasts.
-const LONG_AGO: &str = "2026-01-01T00:00:00.000000Z";
+/// The same record of a lease that was found without a cluster and ended long ago.
+fn ended(record: &str) -> String {
+    let field = |field: &str| match field.split_once('=').map(|(name, _)| name) {
+        Some("state") => "state=gone".to_owned(),
+        Some("uid") => "uid=-".to_owned(),
+        Some("deadline") => "deadline=2026-01-01T00:00:00Z".to_owned(),
+        _ => field.to_owned(),
+    };
+    let fields: Vec<String> = record.split(' ').map(field).collect();
+    fields.join(" ")
+}
 
 impl Pool<'_> {
     /// The cluster that was created for a lessee.
@@ -55,7 +65,7 @@ impl Pool<'_> {
         for path in [
             cluster(lessee),
             format!("{}/{customization}", customizations(lessee)),
-            format!("/api/v1/namespaces/{lessee}/secrets/{lessee}-install-config"),
+            format!("/api/v1/namespaces/{lessee}/secrets/{lessee}-{customization}-install-config"),
         ] {
             let deleted = self.request(Method::DELETE, path.clone(), None).await;
             deleted.with_context(|| format!("deleting {path}"))?;
@@ -63,7 +73,7 @@ impl Pool<'_> {
         Ok(())
     }
 
-    /// Ends a lessee: sets the renew times of its leases to a time long ago, because its leases would last ten minutes
+    /// Ends a lessee: its leases were found without a cluster and ended long ago, because they would last for a day
     /// otherwise.
     pub async fn depart(&self, lessee: &str) -> Result<()> {
         self.say(lessee, Saying::Releases).await?;
@@ -73,20 +83,31 @@ impl Pool<'_> {
     /// Ends the leases only. A lessee still holds the entry of its living cluster.
     pub async fn end_leases(&self, lessee: &str) -> Result<()> {
         let _serving = self.server().serving().await;
-        let leases = format!("{LEASES}/{}/leases", self.namespace());
-        let list = self.request(Method::GET, leases.clone(), None).await;
-        let list = list.context("listing Leases")?;
+        let list = self
+            .request(Method::GET, customizations(self.namespace()), None)
+            .await;
+        let list = list.context("listing the entries")?;
         let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-        for lease in items {
-            let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str);
-            if holder != Some(lessee) {
+        for entry in items {
+            let holder = entry
+                .pointer("/status/clusterDeploymentRef/name")
+                .and_then(Value::as_str);
+            let conditions = entry.pointer("/status/conditions").and_then(Value::as_array);
+            let (true, Some(conditions)) = (holder == Some(lessee), conditions) else {
                 continue;
+            };
+            let mut conditions = conditions.clone();
+            for condition in conditions
+                .iter_mut()
+                .filter(|condition| condition["type"] == LEASE)
+            {
+                let record = condition["message"].as_str().unwrap_or_default();
+                condition["message"] = ended(record).into();
             }
-            let name = lease.pointer("/metadata/name").and_then(Value::as_str);
-            let lease = format!("{leases}/{}", name.context("a Lease without a name")?);
-            let long_ago = json!({"spec": {"acquireTime": LONG_AGO, "renewTime": LONG_AGO}});
-            let ended = self.request(Method::PATCH, lease, Some(&long_ago)).await;
-            ended.context("ending a lease")?;
+            let name = entry.pointer("/metadata/name").and_then(Value::as_str);
+            let status = json!({ "conditions": conditions });
+            self.write_status(name.context("an entry without a name")?, &status)
+                .await?;
         }
         Ok(())
     }

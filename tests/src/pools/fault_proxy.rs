@@ -159,7 +159,9 @@ impl Exchange {
 
     /// An error closes the connection without an answer.
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>> {
-        if matches!(*request.method(), Method::GET | Method::HEAD) {
+        // A review of one's own name stores nothing.
+        let is_review = request.uri().path().ends_with("/selfsubjectreviews");
+        if is_review || matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.forward(request).await;
         }
         match self.fault_of_next_write() {

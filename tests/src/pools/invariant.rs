@@ -36,15 +36,6 @@ pub enum Violation {
         /// The lessee that the version names.
         names: Option<String>,
     },
-    /// A Lease does not name the lessee that was told that it has the entry.
-    LeaseNamesAnother {
-        entry: String,
-        lessee: String,
-        /// The revision of the Lease's version.
-        revision: Revision,
-        /// The lessee that the Lease names.
-        names: String,
-    },
     /// Two lessees were told that they have the same entry at the same time.
     Overlap { entry: String, lessees: [String; 2] },
     /// A lessee was told to have another entry than before.
@@ -64,12 +55,6 @@ pub enum Leftover {
     Unclear(String),
     /// An entry held by a lessee that does not live.
     HeldByDead {
-        entry: String,
-        /// The former lessee.
-        lessee: String,
-    },
-    /// A Lease that names a lessee that does not live.
-    LeaseOfDead {
         entry: String,
         /// The former lessee.
         lessee: String,
@@ -96,7 +81,6 @@ pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
     let (tenures, mut violations) = tenures(said);
     for (index, tenure) in tenures.iter().enumerate() {
         violations.extend(not_named(tenure, &versions.entries));
-        violations.extend(lease_names_another(tenure, versions));
         let others = tenures.get(index + 1..).unwrap_or_default();
         violations.extend(others.iter().filter_map(|other| overlap(tenure, other)));
     }
@@ -131,12 +115,6 @@ pub fn leftovers(versions: &Versions, inventory: &[String], living: &BTreeSet<St
             entry,
             lessee: lessee.clone(),
         }));
-    }
-    for (entry, lease) in last(&versions.leases) {
-        if let Some(lessee) = lease.holder.clone().filter(|holder| !living.contains(holder)) {
-            let entry = entry.to_owned();
-            leftovers.push(Leftover::LeaseOfDead { entry, lessee });
-        }
     }
     for (name, deployment) in last(&versions.cluster_deployments) {
         if deployment.is_deleting && deployment.finalizers == [FINALIZER] {
@@ -226,21 +204,6 @@ fn not_named(tenure: &Tenure<'_>, entries: &[Version<Entry>]) -> Vec<Violation> 
             let entry = version.object.as_ref().filter(|entry| entry.is_reserved);
             let names = entry.and_then(|entry| entry.cluster_deployment.clone());
             (names.as_deref() != Some(tenure.lessee)).then(|| not_named(version.revision, names))
-        })
-        .collect()
-}
-
-fn lease_names_another(tenure: &Tenure<'_>, versions: &Versions) -> Vec<Violation> {
-    let in_force = in_force(tenure, &versions.leases).into_iter();
-    in_force
-        .filter_map(|version| {
-            let names = version.object.as_ref()?.holder.clone()?;
-            (names != tenure.lessee).then(|| Violation::LeaseNamesAnother {
-                entry: tenure.entry.to_owned(),
-                lessee: tenure.lessee.to_owned(),
-                revision: version.revision,
-                names,
-            })
         })
         .collect()
 }

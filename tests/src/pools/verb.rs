@@ -48,6 +48,55 @@ pub const LEASE: Verb = Verb {
     effect: Effect::Leases,
 };
 
+/// `pool renew`.
+pub const RENEW: Verb = Verb {
+    name: "renew",
+    arguments: &[
+        "pool",
+        "renew",
+        POOL,
+        "--cluster-deployment",
+        LESSEE,
+        "--ttl",
+        "48h",
+        "-o",
+        "json",
+    ],
+    effect: Effect::Keeps,
+};
+
+/// `pool lease` for a second, without a cluster: others may have the entry as soon as the command ends.
+pub const BORROW: Verb = Verb {
+    name: "borrow",
+    arguments: &[
+        "pool",
+        "lease",
+        POOL,
+        "--cluster-deployment",
+        LESSEE,
+        "--ttl",
+        "1s",
+        "--no-cluster",
+        "-o",
+        "json",
+    ],
+    effect: Effect::Repairs,
+};
+
+/// `pool cordon`.
+pub const CORDON: Verb = Verb {
+    name: "cordon",
+    arguments: &["pool", "cordon", "host-1", "--reason", "by chance"],
+    effect: Effect::Repairs,
+};
+
+/// `pool uncordon`.
+pub const UNCORDON: Verb = Verb {
+    name: "uncordon",
+    arguments: &["pool", "uncordon", "host-1"],
+    effect: Effect::Repairs,
+};
+
 pub const CREATE: Verb = Verb {
     name: "create",
     arguments: &[

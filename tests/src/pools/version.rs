@@ -12,7 +12,7 @@ pub type Revision = u64;
 pub struct Version<T> {
     /// The revision of the write.
     pub revision: Revision,
-    /// The object's name. For a Lease, the name of its customization.
+    /// The object's name.
     pub name: String,
     /// None if the write deleted the object.
     pub object: Option<T>,
@@ -25,12 +25,8 @@ pub struct Entry {
     pub pool: Option<String>,
     /// Condition `Available` is `False`.
     pub is_reserved: bool,
-}
-
-/// The Lease of a customization.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeaseRecord {
-    pub holder: Option<String>,
+    /// The id in the record of its lease.
+    pub lease_id: Option<String>,
 }
 
 /// The deletion of a `ClusterDeployment`.
@@ -45,7 +41,6 @@ pub struct ClusterDeployment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
     pub entries: Vec<Version<Entry>>,
-    pub leases: Vec<Version<LeaseRecord>>,
     /// The clusters of the pools, in all namespaces.
     pub cluster_deployments: Vec<Version<ClusterDeployment>>,
     /// Copies of customizations in the clusters' namespaces, named `NAMESPACE/NAME`.
@@ -72,22 +67,17 @@ pub(super) struct Stored<'s> {
 #[derive(Clone, Copy)]
 enum Kind {
     Entry,
-    Lease,
     ClusterDeployment,
 }
 
 /// The API server's paths: custom resources are below their group, its own are not.
-const KINDS: [(&str, Kind); 3] = [
+const KINDS: [(&str, Kind); 2] = [
     ("/hive.openshift.io/clusterdeploymentcustomizations/", Kind::Entry),
     ("/hive.openshift.io/clusterdeployments/", Kind::ClusterDeployment),
-    ("/leases/", Kind::Lease),
 ];
 
 /// The label of a copy that names its pool's namespace. The pool's own customizations do not have it.
 const POOL_NAMESPACE: &str = "/metadata/labels/hive.openshift.io~1clusterpool-namespace";
-
-/// The prefix of a Lease's name before the customization's name.
-const LEASE_PREFIX: &str = "kcp-pool-";
 
 impl Sorter {
     /// Adds a write to the versions of its namespace. Ignores objects that do not belong to leases.
@@ -119,20 +109,6 @@ impl Sorter {
                         object: object.map(entry),
                     }),
             },
-            Kind::Lease => {
-                let Some(name) = name.strip_prefix(LEASE_PREFIX) else {
-                    return Ok(());
-                };
-                by_namespace
-                    .entry(namespace.to_owned())
-                    .or_default()
-                    .leases
-                    .push(Version {
-                        revision,
-                        name: name.to_owned(),
-                        object: object.map(lease_record),
-                    });
-            }
             Kind::ClusterDeployment => {
                 let Some(pool) = self.pool_elsewhere(key, object, "/spec/clusterPoolRef/namespace") else {
                     return Ok(());
@@ -180,13 +156,19 @@ fn entry(object: &Value) -> Entry {
         cluster_deployment: text(object, "/status/clusterDeploymentRef/name"),
         pool: text(object, "/status/clusterPoolRef/name"),
         is_reserved,
+        lease_id: lease_id(object),
     }
 }
 
-fn lease_record(object: &Value) -> LeaseRecord {
-    LeaseRecord {
-        holder: text(object, "/spec/holderIdentity"),
-    }
+fn lease_id(object: &Value) -> Option<String> {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
+    let record = conditions
+        .iter()
+        .find(|condition| condition["type"] == "kubectl-kcp.dev/Lease")?;
+    let mut fields = record.get("message")?.as_str()?.split(' ');
+    fields
+        .find_map(|field| field.strip_prefix("id="))
+        .map(str::to_owned)
 }
 
 fn cluster_deployment(object: &Value) -> ClusterDeployment {
@@ -214,7 +196,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{ClusterDeployment, Entry, LeaseRecord, Sorter, Stored, Version, Versions};
+    use super::{ClusterDeployment, Entry, Sorter, Stored, Version, Versions};
 
     fn sorted(writes: &[(u64, &str, Option<Value>)]) -> HashMap<String, Versions> {
         let (mut sorter, mut by_namespace) = (Sorter::default(), HashMap::new());
@@ -242,7 +224,10 @@ mod tests {
     fn reads_what_a_customization_says_of_its_lease() {
         const KEY: &str = "/hive.openshift.io/clusterdeploymentcustomizations/n/host-1";
         let held = json!({"status": {
-            "conditions": [{"type": "ApplySucceeded", "status": "True"}, {"type": "Available", "status": "False"}],
+            "conditions": [
+                {"type": "ApplySucceeded", "status": "True"}, {"type": "Available", "status": "False"},
+                {"type": "kubectl-kcp.dev/Lease", "status": "True", "message": "v1 holder=a id=k4x7 renewals=0"},
+            ],
             "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
         }});
         let half = json!({"status": {
@@ -259,6 +244,7 @@ mod tests {
             cluster_deployment: Some("a".to_owned()),
             pool: Some("p".to_owned()),
             is_reserved: true,
+            lease_id: Some("k4x7".to_owned()),
         };
         let entries = vec![
             version(2, "host-1", Some(Entry::default())),
@@ -268,27 +254,6 @@ mod tests {
         ];
         let expected = Versions {
             entries,
-            ..Versions::default()
-        };
-        assert_eq!(sorted, HashMap::from([("n".to_owned(), expected)]));
-    }
-
-    #[test]
-    fn a_lease_is_named_after_its_customization_and_others_are_left_out() {
-        let lease = json!({"spec": {"holderIdentity": "a"}});
-        let sorted = sorted(&[
-            (2, "/leases/n/kcp-pool-host-1", Some(lease.clone())),
-            (3, "/leases/kube-system/apiserver-1", Some(lease)),
-            (4, "/leases/n/kcp-pool-host-1", None),
-            (5, "/configmaps/n/host-1", Some(json!({}))),
-        ]);
-        let holder = Some("a".to_owned());
-        let leases = vec![
-            version(2, "host-1", Some(LeaseRecord { holder })),
-            version(4, "host-1", None),
-        ];
-        let expected = Versions {
-            leases,
             ..Versions::default()
         };
         assert_eq!(sorted, HashMap::from([("n".to_owned(), expected)]));

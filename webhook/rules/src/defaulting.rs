@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     api::{ClusterDeploymentCustomization, KubeadmControlPlane, Metadata, control_plane::Shape},
     change::{Change, Operation},
-    topics::{customization, version},
+    syntax::parse_version,
+    topics::customization,
 };
 
 /// The default values for an object, and the corrections to report.
@@ -87,7 +88,7 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     }
     if let Some(spec_version) = change.new.spec.version.as_deref()
         && !spec_version.starts_with('v')
-        && version::parse(spec_version).is_ok()
+        && parse_version(spec_version).is_ok()
     {
         operations.push(PatchOperation::Replace {
             path: "/spec/version".into(),

@@ -6,7 +6,7 @@ use semver::Version;
 use crate::{
     api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus},
     change::Change,
-    topics::version,
+    syntax::parse_version,
     view::{Cluster, Machine},
 };
 
@@ -110,7 +110,7 @@ fn incomplete(matching: i64, status: &KubeadmControlPlaneStatus<'_>) -> Option<S
 /// Whether two versions differ at most in what a vendor appends.
 fn is_same_release(one: &str, other: &str) -> bool {
     let release = |version: Version| (version.major, version.minor, version.patch);
-    match (version::parse(one), version::parse(other)) {
+    match (parse_version(one), parse_version(other)) {
         (Ok(one), Ok(other)) => release(one) == release(other),
         _ => one == other,
     }

@@ -1,4 +1,14 @@
-//! Kubernetes' syntax of names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`).
+//! Kubernetes' syntax of versions, names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`).
+
+use semver::Version;
+
+/// Parses a Kubernetes version, with or without the leading `v`.
+///
+/// # Errors
+/// When the rest is no semantic version.
+pub fn parse_version(version: &str) -> Result<Version, semver::Error> {
+    Version::parse(version.strip_prefix('v').unwrap_or(version))
+}
 
 /// RFC 1123 subdomain: dot-separated labels of lower-case letters, digits and `-`, each starting and ending with a
 /// letter or digit; at most 253 bytes. Most object names must be one.

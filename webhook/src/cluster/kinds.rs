@@ -7,7 +7,7 @@
 //!   either way, and a watch would deliver every status update of every Machine.
 //! - Worker Machines, `MachinePool`s and `ClusterDeployment`s, which rules need only for deletions. A deletion must not
 //!   depend on a stale object.
-//! - Namespaces and Leases, which no webhook should watch: clusters have many, and Leases change every few seconds.
+//! - Namespaces, which no webhook should watch: clusters have many.
 
 use std::{collections::BTreeMap, sync::Arc};
 

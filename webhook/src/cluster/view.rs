@@ -7,7 +7,7 @@ use std::sync::{
 
 use kcp_rules::view::{
     self, MissingParts, Part, View,
-    object::{ClusterObject, DeploymentObject, LeaseObject, MachineObject, Object, PoolObject},
+    object::{ClusterObject, DeploymentObject, MachineObject, Object, PoolObject},
 };
 use serde::de::DeserializeOwned;
 use tokio::time;
@@ -58,7 +58,7 @@ impl LiveReads<'_> {
         let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
         let pools = caches.and_then(|caches| caches.pools.all(namespace));
         let customizations = caches.and_then(|caches| caches.customizations.names(namespace));
-        let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, lease) = tokio::join!(
+        let (machines, cluster, workers, terminating, planes, pools, customizations, deployments) = tokio::join!(
             self.part(
                 missing.machines,
                 None,
@@ -115,13 +115,6 @@ impl LiveReads<'_> {
                 or_none(self.cluster_deployments(namespace, name)),
                 &progress
             ),
-            self.part(
-                missing.lease,
-                None,
-                "the Lease",
-                self.lease(namespace, name),
-                &progress
-            ),
         );
         let mut unread = progress
             .unread
@@ -139,7 +132,6 @@ impl LiveReads<'_> {
                 pools,
                 customizations,
                 cluster_deployments: deployments,
-                lease,
             },
             from_caches: progress.from_caches.into_inner(),
             unread,
@@ -229,13 +221,6 @@ impl LiveReads<'_> {
             .into_iter()
             .filter(|deployment| deployment.concerns(namespace, name));
         Ok(concerned.map(view::ClusterDeployment::from).collect())
-    }
-
-    async fn lease(&self, namespace: &str, customization: &str) -> Result<Option<view::Lease>, ReadError> {
-        let path =
-            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/kcp-pool-{customization}");
-        let lease = optional(self.object::<LeaseObject>(&path, Projection::Whole).await)?;
-        Ok(lease.and_then(LeaseObject::held))
     }
 
     async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {

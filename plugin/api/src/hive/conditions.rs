@@ -94,6 +94,13 @@ impl Conditions {
         Self(conditions)
     }
 
+    /// All conditions but this one.
+    pub fn without(&self, type_: &str) -> Self {
+        let mut conditions = self.0.clone();
+        conditions.retain(|condition| !is_of_type(condition, type_));
+        Self(conditions)
+    }
+
     pub fn into_value(self) -> Value {
         Value::Array(self.0)
     }

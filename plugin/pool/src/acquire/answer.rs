@@ -9,10 +9,14 @@ use kcp_client::Error;
 
 use crate::{
     creation::make::Obstacle,
+    hive::Because,
     install_config::patches::{Unfit, shortened},
-    inventory::choice::Standing,
-    lease::{Leased, unfinished},
-    objects::{cluster_pool::PoolName, entry::Holder},
+    lease::{
+        attempt::Leased,
+        choice::{Standing, Until, Unusable},
+        unfinished,
+    },
+    objects::{Holder, PoolName},
 };
 
 /// A message names this many entries, and counts the others.
@@ -34,6 +38,8 @@ pub struct LeaseAnswer {
     pub waited: Option<Duration>,
     /// Why it is unknown which customizations clusters use.
     pub clusters_unread: Option<Error>,
+    /// Whether the leased customization has patches that no install-config was there for.
+    pub are_patches_unchecked: bool,
 }
 
 #[derive(Debug)]
@@ -51,8 +57,6 @@ pub enum LeaseOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub leased: Leased,
-    /// How long it lasts from each renewal; none if it has no end.
-    pub duration: Option<Duration>,
     /// Whether its ClusterDeployment was created, or existed.
     pub has_cluster: bool,
 }
@@ -68,6 +72,12 @@ pub enum LeaseRefusal {
     NoInventory {
         pool: String,
     },
+    /// The customization that the pool applies to all of its clusters cannot be applied.
+    PoolUnfit {
+        pool: String,
+        customization: String,
+        why: String,
+    },
     PoolDeleting {
         pool: String,
     },
@@ -76,14 +86,14 @@ pub enum LeaseRefusal {
         cluster_deployment: String,
         pool: String,
     },
-    /// Hive frees an entry whose holder has no ClusterDeployment in the pool.
-    RunByHive {
-        cluster_deployment: String,
+    /// The pool's inventory has no entry that was asked for.
+    NoneSelected {
         pool: String,
     },
-    /// Hive deletes a cluster that it did not create.
-    CreationInHivePool {
+    /// Hive frees an entry that it has not reserved itself, and deletes a cluster that it did not create.
+    RunByHive {
         pool: String,
+        because: Because,
     },
     /// The holder is bound to an entry that it cannot have.
     Bound {
@@ -111,12 +121,9 @@ pub enum LeaseRefusal {
         cluster_deployment: String,
         why: Obstacle,
     },
-    LostWhileCreating {
-        customization: String,
-        cluster_deployment: String,
-    },
     NotRunByHive {
         pool: String,
+        because: Because,
     },
     ClaimOfOtherPool {
         claim: String,
@@ -156,6 +163,7 @@ impl LeaseAnswer {
             outcome,
             waited: None,
             clusters_unread: None,
+            are_patches_unchecked: false,
         }
     }
 
@@ -197,6 +205,14 @@ impl fmt::Display for LeaseRefusal {
             Self::NoInventory { pool } => {
                 write!(f, "pool {pool} has no inventory: there is nothing to lease")
             }
+            Self::PoolUnfit {
+                pool,
+                customization,
+                why,
+            } => write!(
+                f,
+                "customizationRef {customization} of pool {pool} cannot be applied: {why}"
+            ),
             Self::PoolDeleting { pool } => write!(f, "pool {pool} is being deleted"),
             Self::ClusterDeleting {
                 cluster_deployment,
@@ -206,17 +222,16 @@ impl fmt::Display for LeaseRefusal {
                 "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release it first, or choose \
                  another name"
             ),
-            Self::RunByHive {
-                cluster_deployment,
-                pool,
-            } => write!(
+            Self::NoneSelected { pool } => {
+                write!(
+                    f,
+                    "the inventory of pool {pool} has no such entry: there is nothing to lease"
+                )
+            }
+            Self::RunByHive { pool, because } => write!(
                 f,
-                "Hive runs pool {pool} and would revoke the lease at once: the pool has no ClusterDeployment \
-                 {cluster_deployment}; to get a cluster from Hive, lease with --claim"
-            ),
-            Self::CreationInHivePool { pool } => write!(
-                f,
-                "Hive runs pool {pool} and would delete a cluster that it did not create; lease with --claim"
+                "Hive runs pool {pool} ({because}) and would revoke the lease: to get a cluster from Hive, lease with \
+                 --claim; if Hive does not run it, use --hive=no"
             ),
             Self::Bound {
                 cluster_deployment,
@@ -250,17 +265,10 @@ impl fmt::Display for LeaseRefusal {
                 cluster_deployment,
                 why,
             } => write!(f, "{}: {why}", unfinished(customization, cluster_deployment)),
-            Self::LostWhileCreating {
-                customization,
-                cluster_deployment,
-            } => write!(
+            Self::NotRunByHive { pool, because } => write!(
                 f,
-                "{customization} was leased to another holder while cluster {cluster_deployment} was created with it: delete \
-                 ClusterDeployment {cluster_deployment}"
+                "Hive does not run pool {pool} ({because}), so it would not answer a claim; if it does, use --hive=yes"
             ),
-            Self::NotRunByHive { pool } => {
-                write!(f, "Hive does not run pool {pool}, so it would not answer a claim")
-            }
             Self::ClaimOfOtherPool { claim, pool } => {
                 write!(f, "ClusterClaim {claim} already exists, for pool {pool}")
             }
@@ -289,17 +297,14 @@ impl Standing {
     /// After `which is`.
     const fn participle(&self) -> &'static str {
         match self {
-            Self::Ours | Self::OursUnmarked | Self::Free => "free",
+            Self::Ours | Self::Free => "free",
             Self::Held { .. } => "held",
             Self::Referenced { .. } => "used",
-            Self::Unfit(_) => "broken",
-            Self::Deleting => "being deleted",
-            Self::Unnamed => "not in the inventory",
-            Self::Missing => "missing",
+            Self::Unusable(why) => why.participle(),
         }
     }
 
-    /// ` by x`, with the pool if it is not the requested one.
+    /// ` by x until ...`, with the pool if it is not the requested one.
     fn by(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
         let mut text = String::new();
@@ -309,6 +314,12 @@ impl Standing {
         }
         if let Some(pool) = pool.filter(|pool| *pool != asked) {
             let _ = write!(text, " of pool {pool}");
+        }
+        if let Self::Held {
+            until: Some(until), ..
+        } = self
+        {
+            let _ = write!(text, " {until}");
         }
         text
     }
@@ -323,37 +334,74 @@ impl Standing {
         format!("{name}{}", self.by(asked))
     }
 
-    /// `a by x`, or `a (why it is broken)`.
+    /// `a by x`, or `a (why it cannot be used)`.
     fn explained(&self, name: &str, asked: &str) -> String {
         match self {
-            Self::Unfit(why) => format!("{name} ({})", shortened(&why.to_string(), EXPLANATION)),
+            Self::Unusable(Unusable::Unfit(why)) => {
+                format!("{name} ({})", shortened(&why.to_string(), EXPLANATION))
+            }
+            Self::Unusable(Unusable::Cordoned(why)) => format!("{name} ({})", shortened(why, EXPLANATION)),
+            Self::Unusable(Unusable::Unreadable(why)) => format!("{name} ({why})"),
             _ => self.named(name, asked),
+        }
+    }
+}
+
+impl Unusable {
+    /// After `which is`.
+    pub const fn participle(&self) -> &'static str {
+        match self {
+            Self::Unfit(_) => "broken",
+            Self::Cordoned(_) => "cordoned",
+            Self::Deleting => "being deleted",
+            Self::Unnamed => "not in the inventory",
+            Self::Missing => "missing",
+            Self::Unreadable(_) => "unreadable",
+        }
+    }
+}
+
+/// Follows the holder.
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClusterGone => f.write_str("until its cluster is gone"),
+            Self::Time(time) => write!(f, "until {}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            Self::Look => f.write_str("whose lease has ended; pool repair --yes moves it on"),
+            Self::Never => f.write_str("until it is released"),
         }
     }
 }
 
 /// `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.
 fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
-    type Is = fn(&Standing) -> bool;
+    const USED: &str = "used by a cluster without a lease";
+    const TITLES: [&str; 8] = [
+        "held",
+        USED,
+        "broken",
+        "cordoned",
+        "being deleted",
+        "missing",
+        "not in the inventory",
+        "unreadable",
+    ];
+    let title = |standing: &Standing| match standing {
+        Standing::Referenced { .. } => USED,
+        standing => standing.participle(),
+    };
     let mut text = format!(
         "pool {}/{} has no free entry of {}: ",
         pool.namespace,
         pool.name,
         entries.len()
     );
-    let groups: [(Is, &str); 5] = [
-        (|standing| matches!(standing, Standing::Held { .. }), "held"),
-        (
-            |standing| matches!(standing, Standing::Referenced { .. }),
-            "used by a cluster without a lease",
-        ),
-        (|standing| matches!(standing, Standing::Unfit(_)), "broken"),
-        (|standing| *standing == Standing::Deleting, "being deleted"),
-        (|standing| *standing == Standing::Missing, "missing"),
-    ];
     let mut separator = "";
-    for (is, title) in groups {
-        let such: Vec<_> = entries.iter().filter(|(_, standing)| is(standing)).collect();
+    for of_title in TITLES {
+        let such: Vec<_> = entries
+            .iter()
+            .filter(|(_, standing)| title(standing) == of_title)
+            .collect();
         if such.is_empty() {
             continue;
         }
@@ -370,7 +418,7 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
             })
             .collect();
         // Writing to a String cannot fail.
-        let _ = write!(text, "{separator}{} {title}: {}", such.len(), names.join(", "));
+        let _ = write!(text, "{separator}{} {of_title}: {}", such.len(), names.join(", "));
         if such.len() > NAMED {
             let _ = write!(text, " and {} more", such.len() - NAMED);
         }
@@ -381,30 +429,39 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LeaseRefusal, PoolName, Standing, Unfit, none_free};
-    use crate::objects::cluster_deployment::Deployment;
+    use super::{LeaseRefusal, PoolName, Standing, Until, Unusable, none_free};
+    use crate::{install_config::patches::Unfit, objects::ClusterName};
 
     #[test]
     fn one_entry_in_a_sentence() {
-        let held = |cluster_deployment: Option<&str>, pool: Option<&str>| Standing::Held {
+        let held = |cluster_deployment: Option<&str>, pool: Option<&str>, until| Standing::Held {
             cluster_deployment: cluster_deployment.map(str::to_owned),
             pool: pool.map(str::to_owned),
+            until,
         };
-        let by = Deployment {
-            name: "x".to_owned(),
-            pool: "other".to_owned(),
-        };
+        let by = ClusterName::new("x", "x");
+        let at = Until::Time("2026-11-22T05:00:00Z".parse().unwrap());
         for (standing, expected) in [
-            (held(Some("x"), Some("pool")), "a, which is held by x"),
+            (held(Some("x"), Some("pool"), None), "a, which is held by x"),
             (
-                held(Some("x"), Some("other")),
-                "a, which is held by x of pool other",
+                held(Some("x"), Some("other"), Some(at)),
+                "a, which is held by x of pool other until 2026-11-22T05:00:00Z",
             ),
-            (held(None, None), "a, which is held"),
-            (Standing::Referenced { by }, "a, which is used by x of pool other"),
-            (Standing::Deleting, "a, which is being deleted"),
-            (Standing::Unnamed, "a, which is not in the inventory"),
-            (Standing::Missing, "a, which is missing"),
+            (
+                held(Some("x"), Some("pool"), Some(Until::Look)),
+                "a, which is held by x whose lease has ended; pool repair --yes moves it on",
+            ),
+            (held(None, None, None), "a, which is held"),
+            (Standing::Referenced { by }, "a, which is used by x"),
+            (
+                Standing::Unusable(Unusable::Deleting),
+                "a, which is being deleted",
+            ),
+            (
+                Standing::Unusable(Unusable::Unnamed),
+                "a, which is not in the inventory",
+            ),
+            (Standing::Unusable(Unusable::Missing), "a, which is missing"),
         ] {
             assert_eq!(standing.described("a", "pool"), expected);
         }
@@ -413,15 +470,22 @@ mod tests {
     #[test]
     fn why_the_first_of_the_broken_are_so() {
         let pool = PoolName::new("d", "pool");
-        let broken = |name: &str, why: String| (name.to_owned(), Standing::Unfit(Unfit::Broken(why)));
+        let broken = |name: &str, why: String| {
+            let unfit = Unusable::Unfit(Unfit::Broken(why));
+            (name.to_owned(), Standing::Unusable(unfit))
+        };
         let entries = ["a", "b", "c", "d"].map(|name| broken(name, format!("not {name}")));
+        let mut entries: Vec<_> = entries.into();
+        let cordoned = Unusable::Cordoned("fan is broken".to_owned());
+        entries.push(("e".to_owned(), Standing::Unusable(cordoned)));
         let exhausted = LeaseRefusal::Exhausted {
             pool: pool.clone(),
-            entries: entries.into(),
+            entries,
         };
         assert_eq!(
             exhausted.to_string(),
-            "pool d/pool has no free entry of 4: 4 broken: a (not a), b (not b), c (not c), d"
+            "pool d/pool has no free entry of 5: 4 broken: a (not a), b (not b), c (not c), d; \
+             1 cordoned: e (fan is broken)"
         );
         let long = none_free(&pool, &[broken("a", "ä".repeat(33_000))]);
         assert_eq!(

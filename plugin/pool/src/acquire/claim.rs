@@ -6,15 +6,18 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kcp_api::{ClusterClaim, metadata::Object as _};
 use kcp_client::{Created, Error, Written};
+use serde_json::Value;
 
 use crate::{
     acquire::{
         answer::{ClaimAfterTimeout, LeaseAnswer, LeaseOutcome, LeaseRefusal},
         wait::{Progress, Timeout},
     },
-    objects::{cluster_pool::Claim, entry::Holder},
-    store::{Customizations as _, Store},
+    hive::HiveMode,
+    objects::Holder,
+    store::{LeaseStore as _, Store},
 };
 
 /// How often a claim is created, or read back, whose answers get lost.
@@ -23,68 +26,121 @@ const MAX_ATTEMPTS: usize = 5;
 /// Before it is read back.
 const REST: Duration = Duration::from_millis(200);
 
-/// Asks Hive for a cluster of the pool, and waits for it. If none arrives in time, the claim is deleted, unless the
-/// caller keeps it or did not create it.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest<'r> {
+    pub holder: Holder<'r>,
+    pub timeout: Timeout,
+    /// Whether a claim of ours that gets no cluster is kept.
+    pub keep: bool,
+    /// How long Hive keeps the cluster, as a Go duration.
+    pub lifetime: Option<&'r str>,
+    /// Who may use the cluster.
+    pub subjects: &'r [Value],
+    pub hive: HiveMode,
+}
+
+/// Asks Hive for a cluster of the pool, and waits for it. If it gets none, for whatever reason, the claim is deleted,
+/// unless the caller keeps it or did not create it.
 ///
 /// # Errors
 /// If the API server cannot be asked.
 pub async fn claim(
     store: &Store<'_>,
-    holder: Holder<'_>,
-    timeout: Timeout,
-    keep: bool,
+    request: &ClaimRequest<'_>,
     progress: &impl Progress,
 ) -> Result<LeaseAnswer, Error> {
+    let holder = request.holder;
     let name = holder.cluster_deployment;
     let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
     let refused = |refusal| Ok(answer(LeaseOutcome::Refused(refusal)));
-    let pool = store.pool(holder.pool).await?;
-    if !pool.is_run_by_hive() {
+    let conclusion = store
+        .hive(request.hive)
+        .await?
+        .of(&store.pool(holder.pool).await?);
+    if !conclusion.runs {
         return refused(LeaseRefusal::NotRunByHive {
             pool: holder.pool.to_owned(),
+            because: conclusion.because,
         });
     }
-    let (mut claim, is_ours) = made(store, holder).await?;
+    let (claim, is_ours) = made(store, request).await?;
     if claim.spec.cluster_pool_name != holder.pool {
         return refused(LeaseRefusal::ClaimOfOtherPool {
             claim: name.to_owned(),
             pool: claim.spec.cluster_pool_name,
         });
     }
+    let uid = claim.uid().to_owned();
+    let waited = wait(store, claim, request, progress).await;
+    if let Ok(Waited::Given {
+        customization,
+        cluster,
+    }) = waited
+    {
+        let name = name.to_owned();
+        let outcome = LeaseOutcome::Claimed { name, customization };
+        return Ok(LeaseAnswer {
+            cluster_deployment: cluster,
+            ..answer(outcome)
+        });
+    }
+    let after = match (request.keep, is_ours) {
+        (true, _) => ClaimAfterTimeout::Kept,
+        (false, false) => ClaimAfterTimeout::Foreign,
+        (false, true) => ClaimAfterTimeout::Deleted,
+    };
+    if after == ClaimAfterTimeout::Deleted
+        && let Some(claim) = store.claim(name).await?.filter(|claim| claim.uid() == uid)
+    {
+        delete(store, &claim).await?;
+    }
+    match waited? {
+        Waited::Over(refusal) => refused(refusal),
+        Waited::TimedOut { why, waited } => {
+            let pending = LeaseRefusal::ClaimPending { why, claim: after };
+            Ok(answer(LeaseOutcome::Refused(pending)).timed_out(waited))
+        }
+        Waited::Given { .. } => refused(LeaseRefusal::ClaimDeleted {
+            claim: name.to_owned(),
+        }),
+    }
+}
+
+/// The end of a wait.
+enum Waited {
+    Given {
+        customization: Option<String>,
+        cluster: String,
+    },
+    /// It will not get a cluster, or not keep it.
+    Over(LeaseRefusal),
+    TimedOut {
+        why: String,
+        waited: Duration,
+    },
+}
+
+async fn wait(
+    store: &Store<'_>,
+    mut claim: ClusterClaim,
+    request: &ClaimRequest<'_>,
+    progress: &impl Progress,
+) -> Result<Waited, Error> {
+    let (name, timeout) = (request.holder.cluster_deployment, request.timeout);
     let random = RandomState::new();
     let mut polls = 0_u64;
     let mut reported = String::new();
     loop {
-        let why = match poll(store, &claim, holder).await {
-            Ok(Observation::Given {
-                customization,
-                cluster,
-            }) => {
-                return Ok(LeaseAnswer {
-                    cluster_deployment: cluster,
-                    ..answer(LeaseOutcome::Claimed {
-                        name: name.to_owned(),
-                        customization,
-                    })
-                });
-            }
-            Ok(Observation::Over(refusal)) => return refused(refusal),
+        let why = match poll(store, &claim, request.holder).await {
+            Ok(Observation::Ended(waited)) => return Ok(waited),
             Ok(Observation::Pending(why)) => why,
             Err(error) if error.may_pass() => error.to_string(),
             Err(error) => return Err(error),
         };
         let now = Timestamp::now();
         let Some(pause) = timeout.until_next(now, random.hash_one(polls)) else {
-            let after = if keep {
-                ClaimAfterTimeout::Kept
-            } else if is_ours {
-                delete(store, &claim).await?;
-                ClaimAfterTimeout::Deleted
-            } else {
-                ClaimAfterTimeout::Foreign
-            };
-            let pending = LeaseRefusal::ClaimPending { why, claim: after };
-            return Ok(answer(LeaseOutcome::Refused(pending)).timed_out(timeout.waited(now)));
+            let waited = timeout.waited(now);
+            return Ok(Waited::TimedOut { why, waited });
         };
         if why != reported {
             progress.waiting(&why);
@@ -93,11 +149,11 @@ pub async fn claim(
         polls += 1;
         tokio::time::sleep(pause).await;
         match store.claim(name).await {
-            Ok(Some(found)) if found.metadata.uid == claim.metadata.uid => claim = found,
+            Ok(Some(found)) if found.uid() == claim.uid() => claim = found,
             Ok(_) => {
-                return refused(LeaseRefusal::ClaimDeleted {
+                return Ok(Waited::Over(LeaseRefusal::ClaimDeleted {
                     claim: name.to_owned(),
-                });
+                }));
             }
             // The next poll reports it.
             Err(error) if error.may_pass() => {}
@@ -108,25 +164,25 @@ pub async fn claim(
 
 /// The state of a claim.
 enum Observation {
-    Given {
-        customization: Option<String>,
-        cluster: String,
-    },
+    Ended(Waited),
     Pending(String),
-    /// It will not get a cluster, or not keep it.
-    Over(LeaseRefusal),
 }
 
 /// Everyone who may write claims can write any cluster's name into one, so the claim that the cluster names decides.
-async fn poll(store: &Store<'_>, claim: &Claim, holder: Holder<'_>) -> Result<Observation, Error> {
-    let name = &claim.metadata.name;
-    if claim.metadata.is_deleting() {
-        return Ok(Observation::Over(LeaseRefusal::ClaimDeleting {
-            claim: name.clone(),
-        }));
+async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<Observation, Error> {
+    let name = claim.name();
+    if claim.is_deleting() {
+        return Ok(Observation::Ended(Waited::Over(LeaseRefusal::ClaimDeleting {
+            claim: name.to_owned(),
+        })));
     }
-    let pending = || Observation::Pending(format!("ClusterClaim {name} is pending: {}", claim.pending()));
-    let Some(cluster) = claim.cluster() else {
+    let pending = || {
+        Observation::Pending(format!(
+            "ClusterClaim {name} is pending: {}",
+            claim.pending().unwrap_or("Hive has not processed it yet")
+        ))
+    };
+    let Some(cluster) = claim.cluster_deployment() else {
         return Ok(pending());
     };
     // Its namespace has its name.
@@ -138,26 +194,32 @@ async fn poll(store: &Store<'_>, claim: &Claim, holder: Holder<'_>) -> Result<Ob
             "ClusterClaim {name} names ClusterDeployment {cluster}, which does not name the claim"
         )));
     }
-    if deployment.metadata.is_deleting() {
-        return Ok(Observation::Over(LeaseRefusal::ClaimedClusterDeleting {
-            claim: name.clone(),
-            cluster_deployment: cluster.to_owned(),
-        }));
+    if deployment.is_deleting() {
+        return Ok(Observation::Ended(Waited::Over(
+            LeaseRefusal::ClaimedClusterDeleting {
+                claim: name.to_owned(),
+                cluster_deployment: cluster.to_owned(),
+            },
+        )));
     }
-    Ok(Observation::Given {
+    Ok(Observation::Ended(Waited::Given {
         customization: deployment.customization().map(str::to_owned),
         cluster: cluster.to_owned(),
-    })
+    }))
 }
 
 /// The claim of this name, and whether this command created it.
-async fn made(store: &Store<'_>, holder: Holder<'_>) -> Result<(Claim, bool), Error> {
+async fn made(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result<(ClusterClaim, bool), Error> {
+    let holder = request.holder;
     let mut unanswered = None;
     for attempt in 0..MAX_ATTEMPTS {
         if let Some(claim) = store.claim(holder.cluster_deployment).await? {
             return Ok((claim, attempt > 0));
         }
-        if let Created::Unknown(error) = store.create_claim(holder).await? {
+        if let Created::Unknown(error) = store
+            .create_claim(holder, request.lifetime, request.subjects)
+            .await?
+        {
             unanswered = Some(error);
             store.rest(REST).await;
         }
@@ -172,7 +234,7 @@ async fn made(store: &Store<'_>, holder: Holder<'_>) -> Result<(Claim, bool), Er
 ///
 /// # Errors
 /// If the API server cannot be asked.
-pub async fn delete(store: &Store<'_>, claim: &Claim) -> Result<(), Error> {
+pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error> {
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
         match store.delete_claim(claim).await? {

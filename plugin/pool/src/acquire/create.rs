@@ -1,68 +1,74 @@
 //! A lease and its cluster, in pools that Hive does not run: created as Hive would create it.
 
-use kcp_client::Error;
+use kcp_api::metadata::Object as _;
 
 use crate::{
     acquire::{
         LeaseRequest, acquire,
         answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        template,
     },
     creation::{
         Parts,
-        make::{Obstacle, make, unusable, while_creating},
+        intent::{announce, forget},
+        make::{Obstacle, foreign_namespace, make, unusable},
     },
     install_config::InstallConfig,
-    inventory::capacity::Capacity,
-    lease::{LeaseError, renewal::hold},
-    objects::{
-        entry::Holder,
-        record::{LeaseClaim, Record},
+    lease::{
+        LeaseError,
+        attempt::Leased,
+        renewal::LeaseName,
+        rule::{GRACE, Rule, Step},
+        usage::Seen,
     },
-    store::{Customizations as _, Records as _, Store},
+    objects::{Holder, entry::Reserved as _, record::LeaseRecord},
+    store::{LeaseStore as _, Store},
 };
 
-/// Acquires a lease and creates its cluster. A second call continues where the first was interrupted.
+/// Acquires a lease and creates its cluster, without an install-config from the pool's own template. A second call continues where the first was interrupted.
 ///
 /// # Errors
 /// If nothing could be decided. Objects that were created stay, and the next call continues with them.
-pub async fn create(
+pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
+    let holder = request.holder;
+    let refused = |refusal| LeaseAnswer::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
+    let pool = store.pool(holder.pool).await?;
+    let conclusion = store.hive(request.hive).await?.of(&pool);
+    if conclusion.runs {
+        return Ok(refused(LeaseRefusal::RunByHive {
+            pool: holder.pool.to_owned(),
+            because: conclusion.because,
+        }));
+    }
+    let template = template(store, &pool, request.install_config.is_some()).await?;
+    let Some(install_config) = request.install_config.or(template.as_ref()) else {
+        return Ok(refused(LeaseRefusal::Creation(Obstacle::NoInstallConfig {
+            pool: holder.pool.to_owned(),
+        })));
+    };
+    // What would stop the creation is found before an entry is leased.
+    let foreign = foreign_namespace(store, holder.cluster_deployment);
+    let obstacle = match unusable(holder) {
+        Some(why) => Some(why),
+        None => match foreign.await? {
+            Some(why) => Some(why),
+            None => announce(store, holder).await?.err(),
+        },
+    };
+    if let Some(why) = obstacle {
+        return Ok(refused(LeaseRefusal::Creation(why)));
+    }
+    let created = with_intent(store, request, install_config).await;
+    forget(store, holder).await;
+    created
+}
+
+async fn with_intent(
     store: &Store<'_>,
     request: LeaseRequest<'_>,
     install_config: &InstallConfig,
 ) -> Result<LeaseAnswer, LeaseError> {
-    let holder = request.claim.holder;
-    let name = holder.cluster_deployment;
-    let refused = |refusal| {
-        Ok(LeaseAnswer::new(
-            store.namespace(),
-            holder,
-            LeaseOutcome::Refused(refusal),
-        ))
-    };
-    if let Some(why) = unusable(holder) {
-        return refused(LeaseRefusal::Creation(why));
-    }
-    let pool = store.pool(holder.pool).await?;
-    if pool.is_run_by_hive() {
-        return refused(LeaseRefusal::CreationInHivePool {
-            pool: holder.pool.to_owned(),
-        });
-    }
-    let deployments = store.deployments().await?;
-    let has_cluster = deployments.of_holder(holder).next().is_some();
-    if !has_cluster && let Err(full) = Capacity::of(&pool, deployments.of_pool(holder.pool)).room() {
-        let pool = holder.pool.to_owned();
-        return refused(LeaseRefusal::Creation(Obstacle::PoolFull { pool, full }));
-    }
-    let held = record_of_lease(store, holder).await?;
-    let passing = LeaseClaim {
-        duration: while_creating(held.as_ref(), has_cluster),
-        // A lease with an end of its own gets no cluster after that end.
-        is_creating: request.claim.duration.is_none(),
-        ..request.claim
-    };
     let wanted = LeaseRequest {
-        claim: passing,
         install_config: Some(install_config),
         ..request
     };
@@ -70,77 +76,75 @@ pub async fn create(
     let LeaseOutcome::Leased(lease) = &answer.outcome else {
         return Ok(answer);
     };
-    let Some(patched) = &lease.leased.patched else {
-        return Ok(answer);
+    let outcome = match create_for(store, request.holder, &lease.leased).await? {
+        Ok(record) => LeaseOutcome::Leased(Lease {
+            leased: Leased {
+                record,
+                ..lease.leased.clone()
+            },
+            has_cluster: true,
+        }),
+        Err(why) => LeaseOutcome::Refused(LeaseRefusal::Unfinished {
+            customization: lease.leased.customization.clone(),
+            cluster_deployment: request.holder.cluster_deployment.to_owned(),
+            why,
+        }),
     };
-    let customization = &lease.leased.customization;
-    let entry = store.get(customization).await?;
-    let Some(entry) = entry.filter(|entry| entry.is_held_by(holder)) else {
-        return refused(LeaseRefusal::Creation(Obstacle::LeaseLost {
-            customization: customization.clone(),
-        }));
-    };
-    let parts = Parts {
-        pool: &pool,
-        entry: &entry,
-        holder,
-        install_config: &patched.install_config,
-    };
-    let made = make(store, parts, passing)
-        .await
-        .map_err(|source| LeaseError::Unfinished {
-            customization: customization.clone(),
-            cluster_deployment: name.to_owned(),
-            source: source.into(),
-        })?;
-    let cluster = match made {
-        Ok(cluster) => cluster,
-        Err(why) => {
-            return refused(LeaseRefusal::Unfinished {
-                customization: customization.clone(),
-                cluster_deployment: name.to_owned(),
-                why,
-            });
-        }
-    };
-    let claim = LeaseClaim {
-        cluster_deployment_uid: Some(&cluster.metadata.uid),
-        ..request.claim
-    };
-    if !hold(store, customization, claim).await? {
-        return refused(LeaseRefusal::LostWhileCreating {
-            customization: customization.clone(),
-            cluster_deployment: name.to_owned(),
-        });
-    }
-    let lease = Lease {
-        duration: request.claim.duration,
-        has_cluster: true,
-        ..lease.clone()
-    };
-    Ok(LeaseAnswer {
-        outcome: LeaseOutcome::Leased(lease),
-        ..answer
-    })
+    Ok(LeaseAnswer { outcome, ..answer })
 }
 
-/// The record of a lease that the holder already has.
-async fn record_of_lease(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Record>, Error> {
-    let records = store.records().await?;
-    for record in records
-        .into_iter()
-        .filter(|record| record.names(holder) && !record.is_revoked())
-    {
-        let Some(customization) = record.customization() else {
-            continue;
-        };
-        if store
-            .get(customization)
-            .await?
-            .is_some_and(|entry| entry.is_held_by(holder))
-        {
-            return Ok(Some(record));
-        }
-    }
-    Ok(None)
+/// Creates the cluster of a lease, and records that it exists.
+async fn create_for(
+    store: &Store<'_>,
+    holder: Holder<'_>,
+    leased: &Leased,
+) -> Result<Result<LeaseRecord, Obstacle>, LeaseError> {
+    let customization = &leased.customization;
+    let lost = || Obstacle::LeaseLost {
+        customization: customization.clone(),
+    };
+    let name = LeaseName {
+        holder,
+        id: Some(&leased.record.id),
+    };
+    let unfinished = |source: kcp_client::Error| LeaseError::Unfinished {
+        customization: customization.clone(),
+        cluster_deployment: holder.cluster_deployment.to_owned(),
+        source: source.into(),
+    };
+    let entry = store.get(customization).await.map_err(unfinished)?;
+    let (Some(entry), Some(patched)) = (entry.filter(|entry| name.of(entry).is_some()), &leased.patched)
+    else {
+        return Ok(Err(lost()));
+    };
+    let parts = Parts {
+        pool: &store.pool(holder.pool).await?,
+        entry: &entry,
+        holder,
+        lease_id: &leased.record.id,
+        install_config: &patched.install_config,
+    };
+    let cluster = match make(store, parts).await.map_err(unfinished)? {
+        Ok(cluster) => cluster,
+        Err(why) => return Ok(Err(why)),
+    };
+    // That the cluster exists is written once. If the entry changes at the same time, the next look writes it.
+    let entry = store.get(customization).await.map_err(unfinished)?;
+    let Some((entry, record)) = entry.and_then(|entry| name.of(&entry).map(|record| (entry, record))) else {
+        return Ok(Err(Obstacle::LostWhileCreating {
+            customization: customization.clone(),
+            name: cluster.name().to_owned(),
+        }));
+    };
+    let now = store.now();
+    let rule = Rule { now, grace: GRACE };
+    let Step::Write(after) = rule.step(&record, Seen::Used(&cluster)) else {
+        return Ok(Ok(record));
+    };
+    let patch = entry.lease(holder.pool, &after, now.latest);
+    store
+        .write_status(customization, &patch)
+        .await
+        .map_err(unfinished)?;
+    Ok(Ok(after))
 }

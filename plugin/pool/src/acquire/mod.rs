@@ -9,94 +9,183 @@ pub mod claim;
 pub mod create;
 pub mod wait;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use jiff::Timestamp;
+use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_client::Error;
 
 use crate::{
     acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
-    install_config::InstallConfig,
+    hive::{Hive, HiveMode},
+    install_config::{InstallConfig, InstallConfigError, patches::patched},
     inventory::capacity::{Capacity, Findings, inventory_patch},
-    lease::{Attempt, AttemptOutcome, AttemptRequest, LeaseError, attempt::attempt},
-    objects::{
-        cluster_deployment::Deployments,
-        cluster_pool::{Pool, PoolName},
-        entry::Holder,
-        record::LeaseClaim,
+    lease::{
+        LeaseError, Ttl,
+        attempt::{Attempt, AttemptOutcome, AttemptRequest, attempt},
+        usage::Clusters,
     },
-    store::Store,
+    objects::{ClusterName, Holder, PoolName},
+    store::{LeaseStore as _, Store},
 };
 
 /// How long a lease waits for the write of its pool's conditions.
 const FOR_THE_POOL: Duration = Duration::from_secs(2);
 
+/// Which entries of the inventory may be leased.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection<'s> {
+    /// This one only.
+    pub customization: Option<&'s str>,
+    /// Those with these labels; a selector as the API server takes it.
+    pub labels: Option<&'s str>,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'w> {
-    /// The holder and the duration. [`acquire`] finds out whether the ClusterDeployment exists.
-    pub claim: LeaseClaim<'w>,
+    pub holder: Holder<'w>,
+    /// None: a new lease has the default, and a lease that exists keeps its end.
+    pub ttl: Option<Ttl>,
+    /// Where the holder's cluster will be. None: it creates none.
+    pub cluster: Option<&'w ClusterName>,
     pub install_config: Option<&'w InstallConfig>,
     /// Whether a lease under this name that exists already belongs to another process.
     pub is_new: bool,
+    pub selection: Selection<'w>,
+    pub hive: HiveMode,
 }
 
 /// Acquires a lease, if an entry is free now.
 pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
-    let holder = request.claim.holder;
-    let pool = store.pool(holder.pool).await?;
-    let deployments = match store.deployments().await {
-        // Clusters are in their own namespaces, and a client may have rights in the pool's namespace only.
-        Err(error @ Error::Forbidden { .. }) => Err(error),
-        deployments => Ok(deployments?),
+    let holder = request.holder;
+    let reads = async {
+        tokio::join!(
+            store.pool(holder.pool),
+            store.hive(request.hive),
+            store.user(),
+            store.clusters()
+        )
     };
-    let seen = deployments.as_ref().ok();
+    let (pool, hive, user, clusters) = Box::pin(reads).await;
+    let (pool, hive, clusters) = (pool?, hive?, clusters?);
     let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
-    if let Some(refusal) = refusal(store, &pool, seen, holder).await? {
+    let names = selected(store, &pool, request.selection).await?;
+    if let Some(refusal) = refusal(&pool, hive, &clusters, &names, request) {
         return Ok(answer(LeaseOutcome::Refused(refusal)));
     }
-    let references = seen.map(Deployments::by_customization);
-    let cluster = seen.and_then(|deployments| deployments.proof_of_existence(holder));
-    let attempted = AttemptRequest {
-        names: &pool.inventory(),
-        references: references.as_ref(),
-        claim: LeaseClaim {
-            cluster_deployment_uid: cluster.map(|cluster| cluster.metadata.uid.as_str()),
-            ..request.claim
-        },
-        install_config: request.install_config,
-        is_new: request.is_new,
-        is_run_by_hive: pool.is_run_by_hive(),
+    let template = template(store, &pool, request.install_config.is_some()).await?;
+    let install_config = match customized(store, &pool, request.install_config.or(template.as_ref())).await? {
+        Ok(install_config) => install_config,
+        Err(refusal) => return Ok(answer(LeaseOutcome::Refused(refusal))),
     };
-    let Attempt { outcome, entries } = attempt(store, attempted).await?;
-    if let (Some(deployments), false) = (seen, pool.is_run_by_hive()) {
+    let attempted = AttemptRequest {
+        names: &names,
+        clusters: &clusters,
+        holder,
+        ttl: request.ttl,
+        cluster: request.cluster,
+        user: user.as_deref(),
+        install_config: install_config.as_ref(),
+        is_new: request.is_new,
+    };
+    let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
+    if let Some(deployments) = clusters.known() {
         let capacity = Capacity::of(&pool, deployments.of_pool(holder.pool));
         let findings = Findings {
             entries: &entries,
             broken: &outcome.broken(),
         };
-        if let Some(patch) = inventory_patch(&pool, findings, &capacity, Timestamp::now()) {
+        if let Some(patch) = inventory_patch(&pool, findings, &capacity, store.now().latest) {
             // The client may not have the right, and other clients write the same: this neither fails a lease nor
             // delays it.
             let written = store.write_pool_status(holder.pool, &patch);
             drop(tokio::time::timeout(FOR_THE_POOL, written).await);
         }
     }
+    let has_patches = |leased: &str| {
+        let entry = entries.iter().find(|entry| entry.name() == leased);
+        entry.is_some_and(|entry| entry.spec.get("installConfigPatches").is_some())
+    };
+    let are_patches_unchecked = match &outcome {
+        AttemptOutcome::Leased(leased) => install_config.is_none() && has_patches(&leased.customization),
+        _ => false,
+    };
     Ok(LeaseAnswer {
-        clusters_unread: deployments.err(),
-        ..answer(outcome_of(outcome, store.namespace(), request.claim))
+        clusters_unread: match clusters {
+            Clusters::All(_) => None,
+            Clusters::Unknown(error) => Some(error),
+        },
+        are_patches_unchecked,
+        ..answer(outcome_of(outcome, store.namespace(), holder))
     })
 }
 
-fn outcome_of(outcome: AttemptOutcome, namespace: &str, claim: LeaseClaim<'_>) -> LeaseOutcome {
+/// The entries of the inventory that may be leased.
+async fn selected<'p>(
+    store: &Store<'_>,
+    pool: &'p ClusterPool,
+    selection: Selection<'_>,
+) -> Result<Vec<&'p str>, Error> {
+    let mut names = pool.inventory();
+    if let Some(only) = selection.customization {
+        names.retain(|name| *name == only);
+    }
+    if let Some(labels) = selection.labels {
+        let labelled: BTreeSet<String> = store.labelled_entries(labels).await?.into_iter().collect();
+        names.retain(|name| labelled.contains(*name));
+    }
+    Ok(names)
+}
+
+/// The pool's own install-config, if the caller has none: a customization whose patches do not apply to it is not
+/// leased. None if it cannot be read.
+async fn template(
+    store: &Store<'_>,
+    pool: &ClusterPool,
+    is_given: bool,
+) -> Result<Option<InstallConfig>, Error> {
+    let template = pool.spec.install_config_secret_template_ref.as_ref();
+    let Some(template) = template.filter(|_| !is_given) else {
+        return Ok(None);
+    };
+    match InstallConfig::of_secret(store.connection(), &template.name).await {
+        Ok(template) => Ok(Some(template)),
+        Err(InstallConfigError::Secret(error)) if error.may_pass() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The install-config with the patches of the customization that the pool applies to all of its clusters.
+async fn customized(
+    store: &Store<'_>,
+    pool: &ClusterPool,
+    install_config: Option<&InstallConfig>,
+) -> Result<Result<Option<InstallConfig>, LeaseRefusal>, Error> {
+    let (Some(install_config), Some(reference)) = (install_config, &pool.spec.customization_ref) else {
+        return Ok(Ok(install_config.cloned()));
+    };
+    let unfit = |why: String| LeaseRefusal::PoolUnfit {
+        pool: pool.name().to_owned(),
+        customization: reference.name.clone(),
+        why,
+    };
+    let Some(of_pool) = store.get(&reference.name).await? else {
+        return Ok(Err(unfit("it does not exist".to_owned())));
+    };
+    Ok(match patched(install_config, &of_pool.spec) {
+        Ok(patched) => Ok(Some(patched.install_config)),
+        Err(why) => Err(unfit(why.to_string())),
+    })
+}
+
+fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> LeaseOutcome {
     let Holder {
         pool,
         cluster_deployment,
-    } = claim.holder;
+    } = holder;
     let cluster_deployment = cluster_deployment.to_owned();
     match outcome {
         AttemptOutcome::Leased(leased) => LeaseOutcome::Leased(Lease {
-            leased,
-            duration: claim.duration,
+            leased: *leased,
             has_cluster: false,
         }),
         AttemptOutcome::Exhausted(entries) => LeaseOutcome::Refused(LeaseRefusal::Exhausted {
@@ -125,41 +214,36 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, claim: LeaseClaim<'_>) -
 }
 
 /// Why no entry of the pool can be leased at all.
-async fn refusal(
-    store: &Store<'_>,
-    pool: &Pool,
-    deployments: Option<&Deployments>,
-    holder: Holder<'_>,
-) -> Result<Option<LeaseRefusal>, Error> {
-    let name = holder.pool.to_owned();
-    let cluster_deployment = holder.cluster_deployment.to_owned();
+fn refusal(
+    pool: &ClusterPool,
+    hive: Hive,
+    clusters: &Clusters,
+    names: &[&str],
+    request: LeaseRequest<'_>,
+) -> Option<LeaseRefusal> {
+    let name = pool.name().to_owned();
     if pool.inventory().is_empty() {
-        return Ok(Some(LeaseRefusal::NoInventory { pool: name }));
+        return Some(LeaseRefusal::NoInventory { pool: name });
+    }
+    if names.is_empty() {
+        return Some(LeaseRefusal::NoneSelected { pool: name });
     }
     if pool.is_deleting() {
-        return Ok(Some(LeaseRefusal::PoolDeleting { pool: name }));
+        return Some(LeaseRefusal::PoolDeleting { pool: name });
     }
-    let own = deployments.and_then(|deployments| deployments.of_holder(holder).next());
-    if own.is_some_and(|own| own.metadata.is_deleting()) {
-        return Ok(Some(LeaseRefusal::ClusterDeleting {
-            cluster_deployment,
+    let conclusion = hive.of(pool);
+    if conclusion.runs {
+        return Some(LeaseRefusal::RunByHive {
             pool: name,
-        }));
+            because: conclusion.because,
+        });
     }
-    if pool.is_run_by_hive() {
-        let is_made_for_it = match deployments {
-            Some(deployments) => deployments.contains(&cluster_deployment, &name),
-            None => store
-                .deployment(&cluster_deployment)
-                .await?
-                .contains(&cluster_deployment, &name),
-        };
-        if !is_made_for_it {
-            return Ok(Some(LeaseRefusal::RunByHive {
-                cluster_deployment,
-                pool: name,
-            }));
-        }
-    }
-    Ok(None)
+    let own = clusters
+        .known()
+        .and_then(|deployments| deployments.of_holder(request.holder).next());
+    own.filter(|own| own.is_deleting())
+        .map(|own| LeaseRefusal::ClusterDeleting {
+            cluster_deployment: own.name().to_owned(),
+            pool: name,
+        })
 }

@@ -126,7 +126,7 @@ mod tests {
     use crate::{
         acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
         lease::LeaseError,
-        objects::{cluster_pool::PoolName, entry::Holder},
+        objects::{Holder, PoolName},
     };
 
     struct Silent;

@@ -3,6 +3,11 @@
 
 use std::{fmt, time::Duration};
 
+use kcp_api::{
+    ClusterDeployment,
+    metadata::Object as _,
+    names::label::{CLUSTER_POOL_NAMESPACE, POOL_LEASE as LABEL},
+};
 use kcp_client::{Created, Error, Written};
 use kcp_rules::syntax::is_dns1123_label;
 use serde_json::{Map, Value, json};
@@ -11,13 +16,12 @@ use crate::{
     creation::Parts,
     install_config::patches::Unfit,
     inventory::capacity::Full,
-    lease::renewal::hold,
-    objects::{
-        cluster_deployment::ClusterDeployment,
-        entry::Holder,
-        record::{LABEL, LeaseClaim, Record},
+    lease::{
+        LeaseError, Ttl,
+        renewal::{LeaseName, renew},
     },
-    store::{Customizations as _, Made, Store},
+    objects::Holder,
+    store::{LeaseStore as _, Made, Store},
 };
 
 /// The most characters of a label's value.
@@ -29,8 +33,8 @@ const MAX_ATTEMPTS: usize = 5;
 /// Before it is created again.
 const REST: Duration = Duration::from_millis(200);
 
-/// How long a lease lasts while its cluster is being created: if the client is killed, the lease expires.
-const WHILE_CREATING: Duration = Duration::from_secs(600);
+/// How long a lease lasts at least when its cluster is created.
+const WHILE_CREATING: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// Why a cluster is not created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +43,17 @@ pub enum Obstacle {
         pool: String,
         full: Full,
     },
+    /// As many as may be are being created.
+    TooManyAtOnce {
+        pool: String,
+    },
     /// The customization's patches cannot be applied to the install-config.
     Unfit(Unfit),
     NotYaml,
+    /// Neither the caller nor the pool has one that can be read.
+    NoInstallConfig {
+        pool: String,
+    },
     /// The namespace exists and is not ours.
     ForeignNamespace {
         name: String,
@@ -69,16 +81,36 @@ pub enum Obstacle {
     LeaseLost {
         customization: String,
     },
+    /// The same, after the ClusterDeployment was created.
+    LostWhileCreating {
+        customization: String,
+        name: String,
+    },
 }
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PoolFull { pool, full } => write!(f, "pool {pool} is full: {full}"),
+            Self::TooManyAtOnce { pool } => {
+                write!(
+                    f,
+                    "64 clusters of pool {pool} are being created: try again when some are"
+                )
+            }
             Self::Unfit(why) => why.fmt(f),
+            Self::NoInstallConfig { pool } => write!(
+                f,
+                "no install-config: give --install-config, or set installConfigSecretTemplateRef of pool {pool} to a \
+                 Secret that you may read"
+            ),
             Self::NotYaml => f.write_str("the patched install-config cannot be written as YAML"),
             Self::ForeignNamespace { name } => {
-                write!(f, "namespace {name} exists, and was not created for a lease")
+                write!(
+                    f,
+                    "namespace {name} exists, and was not created for a lease; to use it: kubectl label namespace {name} \
+                     {LABEL}=true"
+                )
             }
             Self::ForeignCluster { name } => {
                 write!(
@@ -102,19 +134,12 @@ impl fmt::Display for Obstacle {
                 )
             }
             Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
+            Self::LostWhileCreating { customization, name } => write!(
+                f,
+                "the lease on {customization} was lost while cluster {name} was created with it: delete ClusterDeployment \
+                 {name}"
+            ),
         }
-    }
-}
-
-/// How long this record's lease lasts while its cluster is being created: at least as long as the record says. A
-/// lease without an end stays so, unless its cluster is gone: then a repair frees it anyway.
-pub fn while_creating(record: Option<&Record>, has_cluster: bool) -> Option<Duration> {
-    let Some(record) = record else {
-        return Some(WHILE_CREATING);
-    };
-    match record.duration() {
-        None if has_cluster || record.cluster_deployment_uid().is_none() => None,
-        duration => Some(duration.unwrap_or_default().max(WHILE_CREATING)),
     }
 }
 
@@ -131,16 +156,23 @@ pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
     })
 }
 
-/// Creates what is missing and returns the cluster, or why it is not created. Renews the lease as claimed right
-/// before the ClusterDeployment. Updates what an earlier lease has left, unless a cluster uses it.
+/// Why the cluster's namespace cannot be used: it exists, and has not the label of those for leases.
+///
+/// # Errors
+/// If the API server cannot be asked.
+pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<Obstacle>, Error> {
+    let labels = store.labels_of_namespace(name).await?;
+    let is_foreign = labels.is_some_and(|labels| !labels.contains_key(LABEL));
+    let name = name.to_owned();
+    Ok(is_foreign.then_some(Obstacle::ForeignNamespace { name }))
+}
+
+/// Creates what is missing and returns the cluster, or why it is not created. Renews the lease right before the
+/// ClusterDeployment. Updates what an earlier lease has left, unless a cluster uses it.
 ///
 /// # Errors
 /// If the API server cannot be asked, or refuses.
-pub async fn make(
-    store: &Store<'_>,
-    parts: Parts<'_>,
-    claim: LeaseClaim<'_>,
-) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
     let Ok(objects) = parts.objects() else {
         return Ok(Err(Obstacle::NotYaml));
     };
@@ -149,10 +181,8 @@ pub async fn make(
         return Ok(own(store, parts, cluster));
     }
     ensure(store, Made::Namespace, &objects.namespace).await?;
-    if !store.has_label(name, LABEL).await? {
-        return Ok(Err(Obstacle::ForeignNamespace {
-            name: name.to_owned(),
-        }));
+    if let Some(why) = foreign_namespace(store, name).await? {
+        return Ok(Err(why));
     }
     for (made, object, field) in [
         (Made::Secret(name), &objects.install_config, "data"),
@@ -163,7 +193,12 @@ pub async fn make(
         }
     }
     let customization = parts.entry.name();
-    if !hold(store, customization, claim).await? {
+    let lease = LeaseName {
+        holder: parts.holder,
+        id: Some(parts.lease_id),
+    };
+    let renewed = renew(store, customization, lease, WHILE_CREATING).await;
+    if renewed.map_err(LeaseError::into_cause)?.is_none() {
         return Ok(Err(Obstacle::LeaseLost {
             customization: customization.to_owned(),
         }));
@@ -189,7 +224,7 @@ fn own(
     if !is_own {
         return Err(Obstacle::ForeignCluster { name });
     }
-    if cluster.metadata.is_deleting() {
+    if cluster.is_deleting() {
         return Err(Obstacle::ClusterDeleted { name });
     }
     Ok(cluster)
@@ -263,8 +298,11 @@ pub fn compare(found: &Value, wanted: &Value, field: &str) -> Before {
     if has == wants {
         return Before::UpToDate;
     }
-    let labels = found.pointer("/metadata/labels");
-    if labels.and_then(|labels| labels.get(LABEL)).is_none() {
+    let label = |object: &Value, name: &str| object.pointer("/metadata/labels")?.get(name).cloned();
+    // Another pool's lease may have the same name.
+    let pool = |object| label(object, CLUSTER_POOL_NAMESPACE);
+    let is_another_pools = pool(found).is_some_and(|of| Some(of) != pool(wanted));
+    if label(found, LABEL).is_none() || is_another_pools {
         return Before::Foreign;
     }
     Before::Outdated(json!({
@@ -291,59 +329,45 @@ fn replacing(has: &Value, wants: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, Mutex},
-        time::Duration,
-    };
+    use std::sync::{Arc, Mutex};
 
     use kcp_client::{Connection, canned::failure};
     use serde_json::{Value, json};
 
-    use super::{Before, Obstacle, compare, make, unusable, while_creating};
+    use super::{Before, Obstacle, compare, make, unusable};
     use crate::{
         creation::Parts,
         install_config::InstallConfig,
-        objects::{entry::Holder, record::LeaseClaim},
+        objects::{Holder, record::LeaseRecord},
         store::Store,
-        testing::objects::{NOW, entry, pool, record, seen},
+        testing::objects::{NOW, lease, leased, pool, read},
     };
 
-    /// Why no cluster is created for `us` on a server with this record of `a` and this Secret in its namespace, and
-    /// the kinds that were created or changed.
-    fn not_made(record: &Value, secret: &Value) -> (Option<Obstacle>, Vec<String>) {
+    /// Why no cluster is created for `us` on a server where entry `a` has this lease, with this Secret in its
+    /// namespace, and the kinds that were created or changed.
+    fn not_made(record: &LeaseRecord, secret: &Value) -> (Option<Obstacle>, Vec<String>) {
         let pool = pool(&json!({}));
-        let held = serde_json::from_value(entry("False", Some("us"), NOW)).unwrap();
+        let entry = leased(record);
+        let held = read(&leased(&lease("us", Some(NOW))));
         let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
-        let holder = Holder {
-            pool: "pool",
-            cluster_deployment: "us",
-        };
         let parts = Parts {
             pool: &pool,
             entry: &held,
-            holder,
+            holder: Holder {
+                pool: "pool",
+                cluster_deployment: "us",
+            },
+            lease_id: "k4x7",
             install_config: &install_config,
-        };
-        let claim = LeaseClaim {
-            holder,
-            duration: Some(Duration::from_secs(600)),
-            cluster_deployment_uid: None,
-            is_creating: true,
         };
         let written = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&written);
-        let copy = parts.objects().unwrap().customization;
-        let (record, secret) = (record.clone(), secret.clone());
+        let (copy, secret) = (parts.objects().unwrap().customization, secret.clone());
         let answers = move |method: &http::Method, path: &str| {
             let path = path.split('?').next().unwrap_or_default();
             let in_path = |part: &str| path.split('/').any(|found| found == part);
             if *method != http::Method::GET {
-                let kinds = [
-                    "clusterdeployments",
-                    "secrets",
-                    "leases",
-                    "clusterdeploymentcustomizations",
-                ];
+                let kinds = ["clusterdeployments", "secrets", "clusterdeploymentcustomizations"];
                 let kind = kinds
                     .into_iter()
                     .find(|kind| in_path(kind))
@@ -364,7 +388,7 @@ mod tests {
                     (code, gone)
                 }
                 _ if in_path("secrets") => (200, secret.clone()),
-                _ if in_path("leases") => (200, record.clone()),
+                _ if in_path("clusterdeploymentcustomizations") && in_path("d") => (200, entry.clone()),
                 _ if in_path("clusterdeploymentcustomizations") => (200, copy.clone()),
                 _ => (
                     200,
@@ -375,7 +399,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let made = runtime.unwrap().block_on(async {
             let connection = Connection::canned(answers);
-            make(&Store::new(&connection, "m"), parts, claim).await.unwrap()
+            make(&Store::new(&connection, "m"), parts).await.unwrap()
         });
         let written = written.lock().unwrap().clone();
         (made.err(), written)
@@ -386,44 +410,32 @@ mod tests {
         // base64 of `metadata:\n  name: foo\n`
         let data = json!({"install-config.yaml": "bWV0YWRhdGE6CiAgbmFtZTogZm9vCg=="});
         let secret = |data: &Value| json!({"metadata": {"resourceVersion": "7"}, "data": data});
-        let before = ["POST namespaces", "POST secrets"];
-        let copied = [&before[..], &["POST clusterdeploymentcustomizations"]].concat();
-        let lost = Obstacle::LeaseLost {
+        let before = ["POST namespaces", "POST secrets"].map(str::to_owned);
+        let copied = [&before[..], &["POST clusterdeploymentcustomizations".to_owned()]].concat();
+        let lost = || Obstacle::LeaseLost {
             customization: "a".to_owned(),
         };
-        assert_eq!(
-            not_made(&record("them", NOW, None), &secret(&data)),
-            (Some(lost), copied.into_iter().map(str::to_owned).collect())
-        );
+        let them = lease("them", Some(NOW));
+        assert_eq!(not_made(&them, &secret(&data)), (Some(lost()), copied.clone()));
+        // A later lease under the same name.
+        let later = LeaseRecord {
+            id: "later".to_owned(),
+            ..lease("us", Some(NOW))
+        };
+        assert_eq!(not_made(&later, &secret(&data)), (Some(lost()), copied));
         let foreign = Obstacle::ForeignObject {
             kind: "Secret",
-            name: "us-install-config".to_owned(),
+            name: "us-a-install-config".to_owned(),
         };
+        let other = secret(&json!({"install-config.yaml": ""}));
+        let ours = lease("us", Some(NOW));
+        assert_eq!(not_made(&ours, &other), (Some(foreign.clone()), before.to_vec()));
+        let mut of_another_pool = other;
+        of_another_pool["metadata"]["labels"] = json!({"kubectl-kcp.dev/pool-lease": "true", "hive.openshift.io/clusterpool-namespace": "elsewhere"});
         assert_eq!(
-            not_made(
-                &record("us", NOW, None),
-                &secret(&json!({"install-config.yaml": ""}))
-            ),
-            (Some(foreign), before.map(str::to_owned).to_vec())
+            not_made(&ours, &of_another_pool),
+            (Some(foreign), before.to_vec())
         );
-    }
-
-    #[test]
-    fn no_lease_is_shortened() {
-        let of = |seconds: Option<u32>| Some(record("us", NOW, seconds));
-        let gone = Some(seen(record("us", NOW, None), "gone"));
-        for (case, record, has_cluster, expected) in [
-            ("a new lease", None, false, Some(600)),
-            ("a short one", of(Some(60)), false, Some(600)),
-            ("a long one", of(Some(7200)), false, Some(7200)),
-            ("one without an end", of(None), false, None),
-            ("its cluster is gone", gone.clone(), false, Some(600)),
-            ("its cluster is there", gone, true, None),
-        ] {
-            let record = record.map(|record: Value| serde_json::from_value(record).unwrap());
-            let duration = while_creating(record.as_ref(), has_cluster);
-            assert_eq!(duration, expected.map(Duration::from_secs), "{case}");
-        }
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! The objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for [`make`],
 //! which writes them for `pool lease --create` and `pool repair --recreate`.
+//!
+//! - [`intent`]: which clusters are being created, so that a pool never gets more than it may have
 
+pub mod intent;
 pub mod make;
 
 use k8s_openapi::ByteString;
+use kcp_api::{
+    ClusterPool,
+    metadata::Object as _,
+    names::{annotation, finalizer, label},
+};
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 use serde_json::{Map, Value, json};
 
 use crate::{
     install_config::{self, InstallConfig},
-    objects::{
-        cluster_deployment::LEASE_FINALIZER,
-        cluster_pool::Pool,
-        entry::{Entry, Holder},
-        record::LABEL,
-    },
+    objects::{Holder, entry::Entry},
 };
 
 /// Fields that a pool's spec and its clusters' have in common.
@@ -39,9 +42,11 @@ pub struct Creation {
 
 #[derive(Clone, Copy)]
 pub struct Parts<'p> {
-    pub pool: &'p Pool,
+    pub pool: &'p ClusterPool,
     pub entry: &'p Entry,
     pub holder: Holder<'p>,
+    /// Of the lease.
+    pub lease_id: &'p str,
     /// With the patches applied.
     pub install_config: &'p InstallConfig,
 }
@@ -53,7 +58,8 @@ impl Parts<'_> {
     /// If the install-config cannot be written as YAML.
     pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
-        let secret = format!("{name}-install-config");
+        // Two pools that lease under one name never share a Secret.
+        let secret = format!("{name}-{}-install-config", self.entry.name());
         let metadata = |object: &str| json!({"name": object, "namespace": name, "labels": self.labels()});
         Ok(Creation {
             namespace: json!({
@@ -81,7 +87,7 @@ impl Parts<'_> {
                     "namespace": name,
                     "labels": self.with_pools("labels", self.labels()),
                     "annotations": self.with_pools("annotations", self.annotations()),
-                    "finalizers": [LEASE_FINALIZER],
+                    "finalizers": [finalizer::POOL_LEASE],
                 },
                 "spec": self.deployment_spec(&secret),
             }),
@@ -90,25 +96,21 @@ impl Parts<'_> {
 
     fn labels(&self) -> Map<String, Value> {
         [
-            (LABEL, "true"),
-            (
-                "hive.openshift.io/clusterpool-namespace",
-                &self.pool.metadata.namespace,
-            ),
-            ("hive.openshift.io/clusterpool-name", self.pool.name()),
+            (label::POOL_LEASE, "true"),
+            (label::CLUSTER_POOL_NAMESPACE, self.pool.namespace()),
+            (label::CLUSTER_POOL_NAME, self.pool.name()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect()
     }
 
-    /// The pool's version, if it is known.
+    /// The lease's id, and the pool's version, if it is known.
     fn annotations(&self) -> Map<String, Value> {
-        let version = pool_version(&self.pool.spec);
-        version
-            .into_iter()
-            .map(|version| (ANNOTATION.to_owned(), version.into()))
-            .collect()
+        let version = pool_version(&self.pool.spec).map(|version| (ANNOTATION, version));
+        let id = (annotation::LEASE_ID, self.lease_id.to_owned());
+        let all = version.into_iter().chain([id]);
+        all.map(|(name, value)| (name.to_owned(), value.into())).collect()
     }
 
     /// The pool's labels or annotations for its clusters, and ours over them.
@@ -145,7 +147,7 @@ impl Parts<'_> {
         spec.insert(
             "clusterPoolRef".to_owned(),
             json!({
-                "namespace": self.pool.metadata.namespace,
+                "namespace": self.pool.namespace(),
                 "poolName": self.pool.name(),
                 "clusterDeploymentCustomization": {"name": self.entry.name()},
             }),
@@ -159,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     use super::Parts;
-    use crate::{install_config::InstallConfig, objects::entry::Holder, testing::objects::pool};
+    use crate::{install_config::InstallConfig, objects::Holder, testing::objects::pool};
 
     #[test]
     fn the_objects_of_a_cluster() {
@@ -182,6 +184,7 @@ mod tests {
                 pool: "pool",
                 cluster_deployment: "paris",
             },
+            lease_id: "k4x7",
             install_config: &install_config,
         };
         let objects = parts.objects().unwrap();

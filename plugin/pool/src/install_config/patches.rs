@@ -46,17 +46,12 @@ pub enum Unfit {
     Broken(String),
     /// A patch that only Hive's library applies, with another result than it describes.
     StrictlyBroken(String),
-    /// Its name is too long for a record.
-    Unrecordable,
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(why) | Self::StrictlyBroken(why) => f.write_str(why),
-            Self::Unrecordable => {
-                f.write_str("its name is too long for its Lease: at most 244 characters fit")
-            }
         }
     }
 }

@@ -5,12 +5,9 @@ use std::{collections::BTreeSet, fmt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::objects::{
-    cluster_deployment::ClusterDeployment,
-    cluster_pool::Pool,
-    entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry},
-    metadata::Condition,
-};
+use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::Desired, metadata::Object as _};
+
+use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, Reserved as _};
 
 /// A pool's limits, and the clusters that count against them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +21,7 @@ pub struct Capacity {
     /// The number of customizations in the inventory.
     pub inventory: Option<usize>,
     pub clusters: usize,
+    /// Not being deleted.
     pub unclaimed: usize,
     /// Unclaimed, installed and not being deleted.
     pub ready: usize,
@@ -47,7 +45,7 @@ pub struct Shortage {
 
 impl Capacity {
     /// Counts the clusters of a pool.
-    pub fn of<'d>(pool: &Pool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
+    pub fn of<'d>(pool: &ClusterPool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
         let limit = |given: Option<i32>| given.map(|limit| usize::try_from(limit).unwrap_or(0));
         let mut capacity = Self {
             size: usize::try_from(pool.spec.size).unwrap_or(0),
@@ -58,11 +56,11 @@ impl Capacity {
         };
         for cluster in clusters {
             capacity.clusters += 1;
-            capacity.unclaimed += usize::from(cluster.claim().is_none());
+            capacity.unclaimed += usize::from(cluster.claim().is_none() && !cluster.is_deleting());
             // As Hive counts: a cluster that is deleted during its installation is being deleted.
-            if cluster.metadata.is_deleting() {
+            if cluster.is_deleting() {
                 capacity.deleting += 1;
-            } else if !cluster.is_installed {
+            } else if !cluster.spec.installed {
                 capacity.installing += 1;
             } else if cluster.claim().is_none() {
                 capacity.ready += 1;
@@ -150,21 +148,21 @@ pub struct Findings<'f> {
 /// The patch of the pool's status that reports its inventory; none if the status is up to date. The server refuses it
 /// if the pool has changed.
 pub fn inventory_patch(
-    pool: &Pool,
+    pool: &ClusterPool,
     findings: Findings<'_>,
     capacity: &Capacity,
     now: Timestamp,
 ) -> Option<Value> {
     let faults = faults(pool, findings);
     let shortage = capacity.shortage().map(|shortage| shortage.to_string());
-    let valid = Condition {
-        kind: VALID,
+    let valid = Desired {
+        type_: VALID,
         status: if faults.is_some() { "False" } else { "True" },
         reason: if faults.is_some() { "Invalid" } else { "Valid" },
         message: faults.as_deref().unwrap_or_default(),
     };
-    let sufficient = Condition {
-        kind: SUFFICIENT,
+    let sufficient = Desired {
+        type_: SUFFICIENT,
         status: if shortage.is_some() { "False" } else { "True" },
         reason: if shortage.is_some() {
             "SizeAboveInventory"
@@ -174,7 +172,7 @@ pub fn inventory_patch(
         message: shortage.as_deref().unwrap_or_default(),
     };
     let status = &pool.status;
-    let says_so = status.conditions.says(valid) && status.conditions.says(sufficient);
+    let says_so = status.conditions.matches(valid) && status.conditions.matches(sufficient);
     if says_so && status.size.is_some() && status.ready.is_some() {
         return None;
     }
@@ -183,7 +181,7 @@ pub fn inventory_patch(
         there.unwrap_or_else(|| i32::try_from(counted).unwrap_or(i32::MAX))
     };
     Some(json!({
-        "metadata": { "resourceVersion": pool.metadata.resource_version },
+        "metadata": { "resourceVersion": pool.resource_version() },
         "status": {
             "conditions": conditions.into_value(),
             "size": count(status.size, capacity.unclaimed),
@@ -193,7 +191,7 @@ pub fn inventory_patch(
 }
 
 /// What is wrong with the inventory, in Hive's format; none if nothing is.
-fn faults(pool: &Pool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
+fn faults(pool: &ClusterPool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
     let named = |is: &dyn Fn(Option<&Entry>) -> bool| {
@@ -224,11 +222,12 @@ fn is_broken_by(entry: &Entry, reason: &str) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
+    use kcp_api::ClusterPool;
     use serde_json::{Value, json};
 
     use super::{Capacity, Findings, Full, inventory_patch};
     use crate::{
-        objects::{cluster_pool::Pool, entry::Entry},
+        objects::entry::Entry,
         testing::objects::{cluster, pool, pool_object},
     };
 
@@ -358,19 +357,19 @@ mod tests {
             .unwrap()
     }
 
-    fn sized_pool(size: i32, status: &Value) -> Pool {
+    fn sized_pool(size: i32, status: &Value) -> ClusterPool {
         let names: Vec<_> = ["d", "c", "b", "a"].map(|name| json!({ "name": name })).into();
         let mut object = pool_object("pool", &json!({"inventory": names, "size": size}));
         object["status"] = status.clone();
         serde_json::from_value(object).unwrap()
     }
 
-    fn said(pool: &Pool, entries: &[Entry]) -> Option<Value> {
+    fn said(pool: &ClusterPool, entries: &[Entry]) -> Option<Value> {
         said_after(pool, entries, &[])
     }
 
     /// After a lease that found these entries broken.
-    fn said_after(pool: &Pool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
+    fn said_after(pool: &ClusterPool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
         let capacity = Capacity::of(pool, std::iter::empty());
         let findings = Findings {
             entries,

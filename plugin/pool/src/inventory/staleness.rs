@@ -2,7 +2,7 @@
 
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 
-use crate::objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool};
+use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
@@ -25,11 +25,11 @@ pub struct Freshness<'p> {
 }
 
 impl<'p> Freshness<'p> {
-    pub fn of(pool: &'p Pool) -> Self {
+    pub fn of(pool: &'p ClusterPool, is_run_by_hive: bool) -> Self {
         Self {
             version: pool_version(&pool.spec),
             inventory: pool.inventory(),
-            is_run_by_hive: pool.is_run_by_hive(),
+            is_run_by_hive,
         }
     }
 
@@ -43,9 +43,9 @@ impl<'p> Freshness<'p> {
         if !is_replaceable(cluster) {
             return None;
         }
-        let made_from = cluster.metadata.annotations.get(ANNOTATION);
+        let made_from = cluster.annotation(ANNOTATION);
         let is_of_another = match (&self.version, made_from) {
-            (Some(now), made_from) => made_from != Some(now),
+            (Some(now), made_from) => made_from != Some(now.as_str()),
             // Hive writes a version on its clusters on every platform. Without Hive, only we could have, and we do
             // not know this platform's.
             (None, None) => self.is_run_by_hive,
@@ -53,7 +53,7 @@ impl<'p> Freshness<'p> {
         };
         if is_of_another {
             return Some(Stale::Version {
-                made_from: made_from.cloned(),
+                made_from: made_from.map(str::to_owned),
             });
         }
         let customization = cluster.customization()?;
@@ -71,7 +71,7 @@ impl<'p> Freshness<'p> {
 
 /// Whether Hive replaces it once it is stale: not if it is claimed or being deleted.
 pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
-    cluster.claim().is_none() && !cluster.metadata.is_deleting()
+    cluster.claim().is_none() && !cluster.is_deleting()
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
             })
         };
         let pool = pool(&spec());
-        let freshness = Freshness::of(&pool);
+        let freshness = Freshness::of(&pool, false);
         assert_eq!(freshness.version(), Some(VERSION));
         for (case, cluster, expected) in [
             ("fresh", fresh, None),
@@ -144,8 +144,6 @@ mod tests {
     #[test]
     fn where_the_version_cannot_be_told_hive_alone_makes_unmarked_clusters_stale() {
         let by_hand = pool(&json!({"platform": {"vsphere": {}}, "inventory": [{"name": "one"}]}));
-        let mut by_hive = by_hand.clone();
-        by_hive.metadata.finalizers = vec!["hive.openshift.io/clusters".to_owned()];
         let unmarked = cluster("a", "pool", Some("one"));
         let mut marked = unmarked.clone();
         marked["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": "0"});
@@ -158,15 +156,15 @@ mod tests {
                 customization: "two".to_owned(),
             })
         };
-        for (case, pool, cluster, stale, is_unknown) in [
-            ("marked, by hand", &by_hand, &marked, None, true),
-            ("unmarked, by hand", &by_hand, &unmarked, None, true),
-            ("claimed, by hand", &by_hand, &claimed, None, false),
-            ("dropped, by hand", &by_hand, &dropped, is_dropped(), false),
-            ("marked, by Hive", &by_hive, &marked, None, true),
-            ("unmarked, by Hive", &by_hive, &unmarked, no_version(), false),
+        for (case, is_run_by_hive, cluster, stale, is_unknown) in [
+            ("marked, by hand", false, &marked, None, true),
+            ("unmarked, by hand", false, &unmarked, None, true),
+            ("claimed, by hand", false, &claimed, None, false),
+            ("dropped, by hand", false, &dropped, is_dropped(), false),
+            ("marked, by Hive", true, &marked, None, true),
+            ("unmarked, by Hive", true, &unmarked, no_version(), false),
         ] {
-            let freshness = Freshness::of(pool);
+            let freshness = Freshness::of(&by_hand, is_run_by_hive);
             let cluster = serde_json::from_value(cluster.clone()).unwrap();
             assert_eq!(freshness.version(), None);
             assert_eq!(freshness.stale(&cluster), stale, "{case}");

@@ -1,4 +1,4 @@
-//! Random names, with the letters that Kubernetes uses for generated names.
+//! Random names and ids, with the letters that Kubernetes uses for generated names.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -29,6 +29,11 @@ pub fn parse_prefix(text: &str) -> Result<String, String> {
 pub fn generate(prefix: &str) -> String {
     // The standard library's hash keys are random.
     name(prefix, RandomState::new().hash_one(prefix))
+}
+
+/// The id of a new lease, different each time: 27^16.
+pub fn lease_id() -> String {
+    generate(&generate(""))
 }
 
 fn name(prefix: &str, random: u64) -> String {

@@ -1,297 +1,362 @@
 //! Renews leases: once, or while a command runs.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::{fmt, time::Duration};
 
-use kcp_client::{Error, Written};
+use jiff::{SignedDuration, Timestamp};
+use kcp_api::metadata::Object as _;
+use kcp_client::Error;
 
 use crate::{
-    lease::record_keeping::{delete_ours, write_once, write_unchanged},
-    objects::record::{LeaseClaim, Record},
-    store::{Customizations, Records, Store},
+    lease::{
+        LeaseError, Ttl,
+        access::LeaseStore,
+        write::{Sent, send},
+    },
+    objects::{
+        Holder,
+        entry::{Entry, Reservation, Reserved as _},
+        record::LeaseRecord,
+    },
 };
 
+/// How often an entry is read and decided again that other clients change.
+const MAX_ATTEMPTS: usize = 8;
+
+/// A lease of a holder: the current one of this name, or the one with this id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseName<'l> {
+    pub holder: Holder<'l>,
+    pub id: Option<&'l str>,
+}
+
+impl LeaseName<'_> {
+    /// The record of the lease, if the entry has it.
+    pub fn of(&self, entry: &Entry) -> Option<LeaseRecord> {
+        match entry.reservation() {
+            Reservation::Leased(record)
+                if entry.names(self.holder) && self.id.is_none_or(|id| id == record.id) =>
+            {
+                Some(record)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Renews a lease once: it ends at the later of its deadline and now plus the ttl. None if the holder has lost it.
+///
+/// # Errors
+/// If the API server cannot be asked, or the entry changes faster than it can be written.
+pub async fn renew(
+    store: &impl LeaseStore,
+    customization: &str,
+    lease: LeaseName<'_>,
+    ttl: Ttl,
+) -> Result<Option<LeaseRecord>, LeaseError> {
+    for _ in 0..MAX_ATTEMPTS {
+        let entry = store.get(customization).await?;
+        let Some((entry, record)) = entry.and_then(|entry| lease.of(&entry).map(|record| (entry, record)))
+        else {
+            return Ok(None);
+        };
+        let now = store.now();
+        let deadline = match (record.deadline, ttl.deadline(now)) {
+            (Some(before), Some(after)) => Some(before.max(after)),
+            _ => None,
+        };
+        let after = LeaseRecord {
+            deadline,
+            ..record.confirmed()
+        };
+        let patch = entry.lease(lease.holder.pool, &after, now.latest);
+        match send(store, &entry, &patch).await? {
+            Sent::Stored => return Ok(Some(after)),
+            Sent::Passed(current) => {
+                let found = current.and_then(|current| lease.of(&current));
+                if found
+                    .is_some_and(|found| found.renewals == after.renewals && found.deadline == after.deadline)
+                {
+                    return Ok(Some(after));
+                }
+            }
+            Sent::Refused(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::Contended {
+        goal: format!("renew the lease on {customization}"),
+        attempts: MAX_ATTEMPTS,
+    }
+    .into())
+}
+
+/// The names of the entries that the lease has, sorted.
+///
+/// # Errors
+/// If the API server cannot be asked.
+pub async fn held_by(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Vec<String>, Error> {
+    let entries = store.list().await?;
+    let held = entries.iter().filter(|entry| lease.of(entry).is_some());
+    let mut held: Vec<_> = held.map(|entry| entry.name().to_owned()).collect();
+    held.sort();
+    Ok(held)
+}
+
 /// A lease that is renewed while a command runs.
-#[derive(Clone, Copy)]
-pub struct RenewedLease<'k> {
-    pub store: &'k Store<'k>,
+pub struct RenewedLease<'k, S> {
+    pub store: &'k S,
     pub customization: &'k str,
-    pub claim: LeaseClaim<'k>,
+    pub lease: LeaseName<'k>,
     pub heartbeat: Heartbeat,
 }
 
 /// Why a lease is lost.
 #[derive(Debug)]
 pub enum Lost {
-    NotNamed,
-    Revoked,
-    /// Another client wrote the record.
-    Overwritten,
-    NotRenewed {
-        since: Duration,
-    },
-    Unreachable(Error),
+    /// Another lease has the entry, or none.
+    Gone,
+    /// It could not be renewed in time.
+    NotRenewed,
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotNamed => f.write_str("the customization no longer names this holder"),
-            Self::Revoked => f.write_str("it was revoked"),
-            Self::Overwritten => f.write_str("conflict: another client changed its Lease"),
-            Self::NotRenewed { since } => write!(f, "it could not be renewed for {} s", since.as_secs()),
-            Self::Unreachable(error) => error.fmt(f),
+            Self::Gone => f.write_str("the customization no longer names this lease"),
+            Self::NotRenewed => f.write_str("it could not be renewed in time"),
         }
     }
 }
 
-enum Renewal {
-    Renewed,
-    /// Another client wrote the record at the same time.
-    Changed,
-    Lost(Lost),
-}
-
-impl RenewedLease<'_> {
-    /// Renews a lease that took long to acquire, before a command depends on it. Returns when the current term began.
-    ///
-    /// # Errors
-    /// Why the lease is lost.
-    pub async fn begin(self, taken: Instant) -> Result<Instant, Lost> {
-        let started = Instant::now();
-        if !self.heartbeat.until_renewal(taken.elapsed(), false).is_zero() {
-            return Ok(taken);
-        }
-        match self.renew().await {
-            Ok(Renewal::Renewed) => Ok(started),
-            Ok(Renewal::Lost(why)) => Err(why),
-            Ok(Renewal::Changed) => Err(Lost::Overwritten),
-            Err(error) => Err(Lost::Unreachable(error)),
-        }
-    }
-
-    /// Renews the lease, acquired at `taken` or later, until it is lost; returns why. Calls `failed_renewal` after
-    /// each renewal that fails.
-    pub async fn renew_until_lost(self, taken: Instant, failed_renewal: impl Fn(&Error)) -> Lost {
-        let mut last = taken;
-        let mut failed = false;
+impl<S: LeaseStore> RenewedLease<'_, S> {
+    /// Looks after the lease, which ends at this deadline, until it is lost; returns why. Calls `failed` after each
+    /// look that fails.
+    pub async fn keep(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> Lost {
         loop {
-            tokio::time::sleep(self.heartbeat.until_renewal(last.elapsed(), failed)).await;
-            let started = Instant::now();
-            let left = self.heartbeat.left(last.elapsed());
-            match tokio::time::timeout(left, self.renew()).await {
-                Ok(Ok(Renewal::Renewed)) => {
-                    last = started;
-                    failed = false;
+            let left = self.left(deadline);
+            if left.is_zero() {
+                return Lost::NotRenewed;
+            }
+            tokio::time::sleep(self.heartbeat.until_look(left)).await;
+            let left = self.left(deadline);
+            let look = async {
+                if self.heartbeat.is_due(left) {
+                    return Ok(self.renew().await?.map(|record| record.deadline));
                 }
-                Ok(Ok(Renewal::Lost(why))) => return why,
-                Ok(Err(error)) => {
-                    failed_renewal(&error);
-                    failed = true;
-                }
-                Ok(Ok(Renewal::Changed)) | Err(_) => failed = true,
-            }
-            if self.heartbeat.left(last.elapsed()).is_zero() {
-                return Lost::NotRenewed {
-                    since: last.elapsed(),
-                };
+                let entry = self.store.get(self.customization).await?;
+                Ok(entry
+                    .and_then(|entry| self.lease.of(&entry))
+                    .map(|record| record.deadline))
+            };
+            match tokio::time::timeout(left, look).await {
+                Ok(Ok(Some(end))) => deadline = end.unwrap_or(deadline),
+                Ok(Ok(None)) => return Lost::Gone,
+                Ok(Err(error)) => failed(&error),
+                Err(_) => {}
             }
         }
     }
 
-    /// Renews the lease once, if the holder still has it.
-    async fn renew(&self) -> Result<Renewal, Error> {
-        let customization = self.customization;
-        let entry = self.store.get(customization).await?;
-        if !entry.is_some_and(|entry| entry.is_held_by(self.claim.holder)) {
-            return Ok(Renewal::Lost(Lost::NotNamed));
-        }
-        let record = self.store.record(customization).await?;
-        if record.as_ref().is_some_and(Record::is_revoked) {
-            return Ok(Renewal::Lost(Lost::Revoked));
-        }
-        let written = write_once(self.store, customization, record.as_ref(), self.claim).await?;
-        match written {
-            Written::Stored => Ok(Renewal::Renewed),
-            Written::Changed => Ok(Renewal::Changed),
-            Written::Unknown(error) => Err(error),
-        }
+    async fn renew(&self) -> Result<Option<LeaseRecord>, Error> {
+        let renewed = renew(
+            self.store,
+            self.customization,
+            self.lease,
+            Ttl::For(self.heartbeat.ttl),
+        )
+        .await;
+        renewed.map_err(LeaseError::into_cause)
     }
-}
 
-/// How often a record is read again that other clients change.
-const MAX_ATTEMPTS: usize = 5;
-
-/// Renews a lease once; false if the holder has lost it. A record of another holder stays.
-///
-/// # Errors
-/// If the API server cannot be asked, or the record changes faster than it can be written.
-pub async fn hold<S: Customizations + Records>(
-    store: &S,
-    customization: &str,
-    claim: LeaseClaim<'_>,
-) -> Result<bool, Error> {
-    let holder = claim.holder;
-    for _ in 0..MAX_ATTEMPTS {
-        let record = store.record(customization).await?;
-        let Some(record) = record.filter(|record| record.names(holder) && !record.is_revoked()) else {
-            return Ok(false);
-        };
-        if write_unchanged(store, customization, Some(&record), claim).await? {
-            let entry = store.get(customization).await?;
-            let is_held = entry.is_some_and(|entry| entry.is_held_by(holder));
-            if !is_held {
-                delete_ours(store, customization, holder).await?;
-            }
-            return Ok(is_held);
-        }
+    /// How long the command may still run before it has to be ended.
+    fn left(&self, deadline: Timestamp) -> Duration {
+        let left = deadline.duration_since(self.store.now().latest) - self.heartbeat.grace();
+        Duration::try_from(left.max(SignedDuration::ZERO)).unwrap_or_default()
     }
-    Err(Error::Contended {
-        goal: format!("renew the lease on {customization}"),
-        attempts: MAX_ATTEMPTS,
-    })
 }
 
 /// The longest time that a command gets to end by itself.
 const MAX_GRACE: Duration = Duration::from_secs(10);
 
-/// The longest time between two renewals that fail.
-const MAX_RETRY: Duration = Duration::from_secs(5);
+/// The longest time between two looks at a lease.
+const MAX_BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
-/// When a lease with this ttl is renewed.
+/// When a lease with this ttl is looked at and renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub ttl: Duration,
 }
 
 impl Heartbeat {
-    /// How long until the next renewal. Two renewals may fail before the lease is lost.
-    pub fn until_renewal(&self, since_last: Duration, failed: bool) -> Duration {
-        let third = self.ttl / 3;
-        if failed {
-            (third / 4).min(MAX_RETRY)
-        } else {
-            third.saturating_sub(since_last)
-        }
+    /// How long until the next look, if the command may run for so long.
+    pub fn until_look(&self, left: Duration) -> Duration {
+        (self.ttl / 6).min(MAX_BETWEEN_LOOKS).min(left)
     }
 
-    /// How long until the lease counts as lost: early enough for the command to end before another client can have
-    /// the entry.
-    pub fn left(&self, since_last: Duration) -> Duration {
-        self.ttl.saturating_sub(self.grace()).saturating_sub(since_last)
+    /// Whether the lease has to be renewed: a third of it is over.
+    pub fn is_due(&self, left: Duration) -> bool {
+        left + Duration::from_secs(self.grace().as_secs().unsigned_abs()) <= self.ttl * 2 / 3
     }
 
     /// How long a command has to end by itself after the lease is lost.
-    pub fn grace(&self) -> Duration {
-        (self.ttl / 3).min(MAX_GRACE)
+    pub fn grace(&self) -> SignedDuration {
+        let grace = (self.ttl / 3).min(MAX_GRACE);
+        SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{cell::RefCell, time::Duration};
 
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
-    use super::{Heartbeat, hold};
+    use super::{Heartbeat, LeaseName, Lost, RenewedLease, renew};
     use crate::{
-        objects::{
-            entry::Holder,
-            record::{LeaseClaim, first},
+        lease::Ttl,
+        objects::Holder,
+        testing::{
+            fake::{Fake, Fault},
+            objects::{lease, leased},
         },
-        store::Customizations as _,
-        testing::fake::{Fake, Fault, reserved},
     };
 
-    fn claim(name: &str, seconds: u64) -> LeaseClaim<'_> {
-        LeaseClaim {
-            holder: Holder {
-                pool: "pool",
-                cluster_deployment: name,
-            },
-            duration: Some(Duration::from_secs(seconds)),
-            cluster_deployment_uid: None,
-            is_creating: false,
-        }
+    const PARIS: Holder<'_> = Holder {
+        pool: "pool",
+        cluster_deployment: "paris",
+    };
+
+    const HOUR: Ttl = Ttl::For(Duration::from_secs(3600));
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build();
+        runtime.unwrap().block_on(future)
     }
 
-    /// Entry `a` of this holder, with the record of that one.
-    fn held(entry: Option<&str>, record: Option<&str>, faults: &[Option<Fault>]) -> Fake {
-        let fake = Fake::free(&["a"]).with_record_faults(faults);
-        if let Some(holder) = entry {
-            fake.put("a", &reserved(holder));
-        }
-        if let Some(holder) = record {
-            let before = fake.now() - Duration::from_secs(30);
-            fake.put_record(first("a", claim(holder, 60), before));
-        }
+    /// Entry `a` with this status, and these faults of its writes.
+    fn fake(entry: &Value, faults: &[Option<Fault>]) -> Fake {
+        let fake = Fake::free(&["a"]).with_faults(faults);
+        fake.put("a", &entry["status"]);
         fake
     }
 
-    /// Whether the lease is held, and the record afterwards.
-    fn renewed(fake: &Fake) -> (bool, Option<(String, u64)>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let is_held = runtime.block_on(hold(fake, "a", claim("us", 600))).unwrap();
-        let told = fake.recorded("a").map(|record| {
-            let holder = record.cluster_deployment().unwrap().to_owned();
-            (holder, record.duration().unwrap().as_secs())
-        });
-        (is_held, told)
+    fn by_paris(deadline: Option<&str>) -> Value {
+        leased(&lease("paris", deadline))
+    }
+
+    fn renewed(fake: &Fake, id: Option<&str>, ttl: Ttl) -> Option<String> {
+        let lease = LeaseName { holder: PARIS, id };
+        let record = block_on(renew(fake, "a", lease, ttl)).unwrap()?;
+        assert_eq!(record, fake.record("a"));
+        Some(record.deadline.map_or("never".to_owned(), |at| at.to_string()))
     }
 
     #[test]
-    fn a_lease_is_renewed_by_the_one_who_has_it_alone() {
-        let of = |holder: &str, seconds| Some((holder.to_owned(), seconds));
-        let (us, them) = (Some("us"), Some("them"));
-        for (case, entry, record, expected) in [
-            ("ours", us, us, (true, of("us", 600))),
-            ("freed, and taken by another", them, them, (false, of("them", 60))),
-            ("another is about to take it", None, them, (false, of("them", 60))),
-            ("freed", None, None, (false, None)),
-            ("freed, and the record left", None, us, (false, None)),
-            ("its record is gone", us, None, (false, None)),
+    fn a_lease_is_extended_by_its_holder_alone() {
+        // The fake's time is 05:00:00.
+        let (short, long) = (Some("2026-11-21T05:10:00Z"), Some("2026-11-22T05:00:00Z"));
+        for (deadline, id, ttl, expected) in [
+            (short, None, HOUR, Some("2026-11-21T06:00:00Z")),
+            (short, Some("k4x7"), HOUR, Some("2026-11-21T06:00:00Z")),
+            (short, Some("k4x8"), HOUR, None),
+            (long, None, HOUR, Some("2026-11-22T05:00:00Z")),
+            (short, None, Ttl::Never, Some("never")),
+            (None, None, HOUR, Some("never")),
         ] {
-            assert_eq!(renewed(&held(entry, record, &[])), expected, "{case}");
+            let fake = fake(&by_paris(deadline), &[]);
+            assert_eq!(
+                renewed(&fake, id, ttl).as_deref(),
+                expected,
+                "{deadline:?} {id:?} {ttl:?}"
+            );
         }
-        for fault in [Fault::AnswerLost, Fault::RequestLost] {
-            let fake = held(us, us, &[Some(fault)]);
-            assert_eq!(renewed(&fake), (true, of("us", 600)), "{fault:?}");
+        let of_rome = fake(&leased(&lease("rome", short)), &[]);
+        assert_eq!(renewed(&of_rome, None, HOUR), None);
+        let free = Fake::free(&["a"]);
+        assert_eq!(renewed(&free, None, HOUR), None);
+        for fault in [Fault::AnswerLost, Fault::RequestLost, Fault::Touched] {
+            let fake = fake(&by_paris(short), &[Some(fault)]);
+            assert_eq!(
+                renewed(&fake, None, HOUR).as_deref(),
+                Some("2026-11-21T06:00:00Z"),
+                "{fault:?}"
+            );
         }
-    }
-
-    #[test]
-    fn a_lease_that_is_being_taken_away_is_not_renewed() {
-        let fake = held(Some("us"), None, &[]);
-        let mut revoked: Value = first("a", claim("us", 60), fake.now());
-        revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = json!("2026-11-21T05:00:00.000000Z");
-        fake.put_record(revoked);
-        assert_eq!(renewed(&fake), (false, Some(("us".to_owned(), 60))));
     }
 
     #[test]
     fn the_rhythm() {
         let seconds = Duration::from_secs;
-        for (ttl, since_last, renewal, retry, left, grace) in [
-            (60, 0, 20, 5, 50, 10),
-            (300, 0, 100, 5, 290, 10),
-            (60, 15, 5, 5, 35, 10),
-            (60, 49, 0, 5, 1, 10),
-            (60, 50, 0, 5, 0, 10),
-            (12, 0, 4, 1, 8, 4),
-            (12, 9, 0, 1, 0, 4),
+        for (ttl, left, look, is_due, grace) in [
+            (60, 50, 10, false, 10),
+            (60, 30, 10, true, 10),
+            (900, 880, 10, false, 10),
+            (900, 590, 10, true, 10),
+            (900, 3, 3, true, 10),
+            (3, 2, 0, false, 1),
+            (3, 1, 0, true, 1),
         ] {
             let heartbeat = Heartbeat { ttl: seconds(ttl) };
-            let since_last = seconds(since_last);
+            let left = seconds(left);
             let found = (
-                heartbeat.until_renewal(since_last, false),
-                heartbeat.until_renewal(since_last, true),
-                heartbeat.left(since_last),
-                heartbeat.grace(),
+                heartbeat.until_look(left).as_secs(),
+                heartbeat.is_due(left),
+                heartbeat.grace().as_secs(),
             );
-            let expected = (seconds(renewal), seconds(retry), seconds(left), seconds(grace));
-            assert_eq!(found, expected, "{ttl} {since_last:?}");
+            assert_eq!(found, (look, is_due, grace), "{ttl} {left:?}");
         }
+    }
+
+    /// Keeps a lease of 15 minutes. Returns why it is lost, and after how many seconds.
+    fn kept(fake: &Fake) -> (Lost, u64) {
+        let kept = RenewedLease {
+            store: fake,
+            customization: "a",
+            lease: LeaseName {
+                holder: PARIS,
+                id: Some("k4x7"),
+            },
+            heartbeat: Heartbeat {
+                ttl: Duration::from_secs(900),
+            },
+        };
+        let failures = RefCell::new(0);
+        block_on(async {
+            let begin = tokio::time::Instant::now();
+            let deadline = fake.record("a").deadline.unwrap();
+            let lost = kept.keep(deadline, |_| *failures.borrow_mut() += 1).await;
+            (lost, begin.elapsed().as_secs())
+        })
+    }
+
+    #[test]
+    fn a_loss_is_noticed_within_ten_seconds() {
+        let fake = fake(&by_paris(Some("2026-11-21T05:15:00Z")), &[]);
+        fake.after(
+            Duration::from_secs(21),
+            "a",
+            &leased(&lease("rome", None))["status"],
+        );
+        let (lost, seconds) = kept(&fake);
+        assert!(matches!(lost, Lost::Gone), "{lost:?}");
+        assert_eq!(seconds, 30);
+    }
+
+    #[test]
+    fn an_outage_is_survived_until_the_command_has_to_end() {
+        let fake = fake(&by_paris(Some("2026-11-21T05:15:00Z")), &[]);
+        fake.outage(Duration::from_secs(60), Duration::from_secs(500));
+        fake.after(
+            Duration::from_secs(1_000),
+            "a",
+            &leased(&lease("rome", None))["status"],
+        );
+        assert!(matches!(kept(&fake), (Lost::Gone, 1_000..=1_010)));
+        let fake = super::tests::fake(&by_paris(Some("2026-11-21T05:15:00Z")), &[]);
+        fake.outage(Duration::from_secs(60), Duration::from_secs(9_000));
+        // The deadline is at 900 s, and the command has 10 s to end.
+        assert!(matches!(kept(&fake), (Lost::NotRenewed, 890)));
     }
 }

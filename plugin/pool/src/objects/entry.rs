@@ -1,11 +1,19 @@
-//! An entry of an inventory: a ClusterDeploymentCustomization, and the patches that reserve and release it.
+//! An entry of an inventory: a ClusterDeploymentCustomization, what its status says of a lease, and the patches of the
+//! status. Each patch is one write, which the server refuses if the entry has changed. Pure.
 
-use jiff::{SignedDuration, Timestamp};
-use kcp_rules::api::hive::LocalReference;
-use serde::Deserialize;
+use jiff::Timestamp;
+pub use kcp_api::ClusterDeploymentCustomization as Entry;
+use kcp_api::{
+    hive::conditions::{Conditions, Desired},
+    metadata::Object as _,
+    names::annotation,
+};
 use serde_json::{Value, json};
 
-use crate::objects::metadata::{Condition, Conditions, Metadata};
+use crate::objects::{
+    Holder,
+    record::{CONDITION, LeaseRecord, Unreadable},
+};
 
 /// The condition that says whether an entry is free.
 pub const AVAILABLE: &str = "Available";
@@ -15,36 +23,21 @@ pub const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 /// The reason for patches that cannot be applied.
 pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
-/// Hive's reason and message while a cluster is being installed with the patches.
-const INSTALLATION_PENDING: (&str, &str) = ("InstallationPending", "Patches applied; cluster is installing");
+/// Hive's reason while a cluster is being installed with the patches.
+pub const INSTALLATION_PENDING: &str = "InstallationPending";
 /// The longest message of a condition, in bytes: the server's error counts bytes, although the schema counts
 /// characters.
 const MAX_MESSAGE: usize = 32_768;
 
-/// Who holds a lease. Two callers with the same name are the same holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder<'h> {
-    /// The pool's name. A customization serves only pools of its own namespace.
-    pub pool: &'h str,
-    pub cluster_deployment: &'h str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Entry {
-    pub metadata: Metadata,
-    /// As the server has it: a copy keeps unknown fields.
-    #[serde(default)]
-    pub spec: Value,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    cluster_deployment_ref: Option<LocalReference>,
-    cluster_pool_ref: Option<LocalReference>,
-    conditions: Conditions,
+/// What an entry's status says of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reservation {
+    Free,
+    Leased(LeaseRecord),
+    /// Taken, without a record for its holder: by Hive, by hand, or before a restore.
+    Unrecorded,
+    /// Taken, by a lease that never ends.
+    Unreadable(Unreadable),
 }
 
 /// How the last use of an entry went.
@@ -56,58 +49,86 @@ pub enum LastResult {
     Failed(Timestamp),
 }
 
-impl Entry {
-    pub fn name(&self) -> &str {
-        &self.metadata.name
-    }
-
-    pub fn cluster_deployment(&self) -> Option<&str> {
-        name(self.status.cluster_deployment_ref.as_ref())
-    }
-
-    pub fn pool(&self) -> Option<&str> {
-        name(self.status.cluster_pool_ref.as_ref())
-    }
-
-    pub fn is_deleting(&self) -> bool {
-        self.metadata.is_deleting()
-    }
+/// The reservation of a customization.
+pub trait Reserved {
+    fn conditions(&self) -> &Conditions;
 
     /// Absent and `Unknown` count as available, as for Hive.
-    pub fn is_reserved(&self) -> bool {
-        self.status.conditions.status(AVAILABLE) == Some("False")
+    fn is_reserved(&self) -> bool {
+        self.conditions().status(AVAILABLE) == Some("False")
     }
 
     /// Since when it is reserved, or available.
-    pub fn since(&self) -> Option<Timestamp> {
-        self.status.conditions.since(AVAILABLE)
+    fn since(&self) -> Option<Timestamp> {
+        self.conditions().last_transition_time(AVAILABLE)
     }
 
-    pub fn conditions(&self) -> &Conditions {
+    fn reservation(&self) -> Reservation;
+
+    /// Whether it names the holder. The condition may be missing: Hive writes it separately.
+    fn names(&self, holder: Holder<'_>) -> bool;
+
+    /// Why it is not leased to new holders.
+    fn cordoned(&self) -> Option<&str>;
+
+    fn last_result(&self, now: Timestamp) -> LastResult;
+
+    /// Reserves the entry: the condition, both references and the record. The texts are Hive's: Hive overwrites others.
+    fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
+
+    /// [`Self::lease`] for an entry whose patches apply to the holder's install-config: removes the condition that
+    /// they do not. An entry without that condition keeps its `ApplySucceeded`: this crate does not follow the
+    /// installation, and a cluster that is being installed would count as failed in the order of choice.
+    fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
+
+    /// Reserves the entry without a record, as Hive does.
+    fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value;
+
+    /// Frees the entry. In a merge patch, null removes a field.
+    fn free(&self, now: Timestamp) -> Value;
+
+    /// Says that the entry's patches cannot be applied.
+    fn broken(&self, why: &str, now: Timestamp) -> Value;
+
+    /// Says that the holder's cluster was installed with the patches.
+    fn succeeded(&self, now: Timestamp) -> Value;
+
+    /// Whether the condition already has this message.
+    fn says_broken(&self, why: &str) -> bool;
+}
+
+impl Reserved for Entry {
+    fn conditions(&self) -> &Conditions {
         &self.status.conditions
     }
 
-    /// Whether both references name the holder. The condition may be missing: Hive writes it separately.
-    pub fn names(&self, holder: Holder<'_>) -> bool {
-        self.cluster_deployment() == Some(holder.cluster_deployment) && self.pool() == Some(holder.pool)
+    fn reservation(&self) -> Reservation {
+        let holder = self.cluster_deployment();
+        let is_taken = self.is_reserved() || holder.is_some() || self.cluster_pool().is_some();
+        match self.conditions().message(CONDITION).map(LeaseRecord::parse) {
+            Some(Err(why)) => Reservation::Unreadable(why),
+            // Hive may have revoked the lease, and leaves the condition.
+            Some(Ok(record)) if holder == Some(&record.holder) => Reservation::Leased(record),
+            _ if is_taken => Reservation::Unrecorded,
+            _ => Reservation::Free,
+        }
     }
 
-    /// Whether nothing has changed between two reads. A write with this resourceVersion may still be stored.
-    pub fn is_unchanged_since(&self, earlier: &Self) -> bool {
-        self.metadata.resource_version == earlier.metadata.resource_version
+    fn names(&self, holder: Holder<'_>) -> bool {
+        self.cluster_deployment() == Some(holder.cluster_deployment)
+            && self.cluster_pool() == Some(holder.pool)
     }
 
-    /// Whether the holder's lease is complete.
-    pub fn is_held_by(&self, holder: Holder<'_>) -> bool {
-        self.is_reserved() && self.names(holder)
+    fn cordoned(&self) -> Option<&str> {
+        self.annotation(annotation::CORDONED)
     }
 
-    pub fn last_result(&self, now: Timestamp) -> LastResult {
+    fn last_result(&self, now: Timestamp) -> LastResult {
         let conditions = self.conditions();
         if !conditions.has(APPLY_SUCCEEDED) {
             return LastResult::Succeeded(now);
         }
-        let time = conditions.since(APPLY_SUCCEEDED).unwrap_or(now);
+        let time = conditions.last_transition_time(APPLY_SUCCEEDED).unwrap_or(now);
         if conditions.status(APPLY_SUCCEEDED) == Some("True") {
             LastResult::Succeeded(time)
         } else {
@@ -115,112 +136,108 @@ impl Entry {
         }
     }
 
-    /// Reserves the entry: the condition and both references in one write, which the server refuses if the entry has
-    /// changed. The texts are Hive's: Hive overwrites others.
-    pub fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value {
-        self.reserved(holder, self.with_available("False", "Reserved", "reserved", now))
+    fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
+        leased(self, &reserved(self, now), pool, record, now)
     }
 
-    /// Reserves an entry whose patches apply to the holder's install-config, and removes the condition that they do
-    /// not. An entry without that condition keeps its ApplySucceeded: this crate does not follow the installation,
-    /// and a cluster that is being installed would count as failed in the order of choice.
-    pub fn reserve_patched(&self, holder: Holder<'_>, now: Timestamp) -> Value {
-        let reserved = self.with_available("False", "Reserved", "reserved", now);
-        if self.conditions().reason(APPLY_SUCCEEDED) != Some(BROKEN_BY_SYNTAX) {
-            return self.reserved(holder, reserved);
+    fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
+        let mut conditions = reserved(self, now);
+        if self.conditions().reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX) {
+            let pending = Desired {
+                type_: APPLY_SUCCEEDED,
+                status: "False",
+                reason: INSTALLATION_PENDING,
+                message: "Patches applied; cluster is installing",
+            };
+            conditions = conditions.with(pending, now);
         }
-        let (reason, message) = INSTALLATION_PENDING;
-        let pending = Condition {
-            kind: APPLY_SUCCEEDED,
-            status: "False",
-            reason,
-            message,
+        leased(self, &conditions, pool, record, now)
+    }
+
+    fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value {
+        status(self, reserved(self, now), Some(holder))
+    }
+
+    fn free(&self, now: Timestamp) -> Value {
+        let available = Desired {
+            type_: AVAILABLE,
+            status: "True",
+            reason: "Available",
+            message: "available",
         };
-        self.reserved(holder, reserved.with(pending, now))
+        let conditions = self.conditions().without(CONDITION).with(available, now);
+        status(self, conditions, None)
     }
 
-    fn reserved(&self, holder: Holder<'_>, conditions: Conditions) -> Value {
-        json!({
-            "metadata": { "resourceVersion": self.metadata.resource_version },
-            "status": {
-                "conditions": conditions.into_value(),
-                "clusterDeploymentRef": { "name": holder.cluster_deployment },
-                "clusterPoolRef": { "name": holder.pool },
-            },
-        })
-    }
-
-    /// Writes a lease again that the holder has. The server ignores a patch that changes nothing and keeps the
-    /// resourceVersion, so the condition gets a new time: now, or one second earlier.
-    pub fn reserve_again(&self, holder: Holder<'_>, now: Timestamp) -> Value {
-        let has_it = self.since().map(Timestamp::as_second) == Some(now.as_second());
-        let second = SignedDuration::from_secs(i64::from(has_it));
-        let mut undated = self.clone();
-        undated.status.conditions = self.status.conditions.undated(AVAILABLE);
-        undated.reserve(holder, now.checked_sub(second).unwrap_or(now))
-    }
-
-    /// Releases the entry. In a merge patch, null removes a field.
-    pub fn release(&self, now: Timestamp) -> Value {
-        json!({
-            "metadata": { "resourceVersion": self.metadata.resource_version },
-            "status": {
-                "conditions": self.with_available("True", "Available", "available", now).into_value(),
-                "clusterDeploymentRef": null,
-                "clusterPoolRef": null,
-            },
-        })
-    }
-
-    /// A patch that says that the entry's patches cannot be applied. The server refuses it if the entry has changed.
-    pub fn broken(&self, why: &str, now: Timestamp) -> Value {
-        let condition = Condition {
-            kind: APPLY_SUCCEEDED,
+    fn broken(&self, why: &str, now: Timestamp) -> Value {
+        let condition = Desired {
+            type_: APPLY_SUCCEEDED,
             status: "False",
             reason: BROKEN_BY_SYNTAX,
             message: within_limit(why),
         };
-        json!({
-            "metadata": { "resourceVersion": self.metadata.resource_version },
-            "status": { "conditions": self.status.conditions.with(condition, now).into_value() },
-        })
+        only_conditions(self, self.conditions().with(condition, now))
     }
 
-    /// A patch that says that the holder's cluster was installed with the patches. The server refuses it if the entry
-    /// has changed.
-    pub fn succeeded(&self, now: Timestamp) -> Value {
-        let condition = Condition {
-            kind: APPLY_SUCCEEDED,
+    fn succeeded(&self, now: Timestamp) -> Value {
+        let condition = Desired {
+            type_: APPLY_SUCCEEDED,
             status: "True",
             reason: "Succeeded",
             message: "Patches applied; cluster is installed",
         };
-        json!({
-            "metadata": { "resourceVersion": self.metadata.resource_version },
-            "status": { "conditions": self.status.conditions.with(condition, now).into_value() },
-        })
+        only_conditions(self, self.conditions().with(condition, now))
     }
 
-    pub fn says_succeeded(&self) -> bool {
-        self.conditions().status(APPLY_SUCCEEDED) == Some("True")
-    }
-
-    /// Whether the condition already has this message.
-    pub fn says_broken(&self, why: &str) -> bool {
+    fn says_broken(&self, why: &str) -> bool {
         let conditions = self.conditions();
         conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
             && conditions.message(APPLY_SUCCEEDED) == Some(within_limit(why))
     }
+}
 
-    fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Conditions {
-        let condition = Condition {
-            kind: AVAILABLE,
-            status,
-            reason,
-            message,
-        };
-        self.status.conditions.with(condition, now)
-    }
+fn reserved(entry: &Entry, now: Timestamp) -> Conditions {
+    let reserved = Desired {
+        type_: AVAILABLE,
+        status: "False",
+        reason: "Reserved",
+        message: "reserved",
+    };
+    entry.conditions().with(reserved, now)
+}
+
+fn leased(entry: &Entry, conditions: &Conditions, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
+    let message = record.message();
+    let recorded = Desired {
+        type_: CONDITION,
+        status: "True",
+        reason: record.state.reason(),
+        message: &message,
+    };
+    let holder = Holder {
+        pool,
+        cluster_deployment: &record.holder,
+    };
+    status(entry, conditions.with(recorded, now), Some(holder))
+}
+
+fn status(entry: &Entry, conditions: Conditions, holder: Option<Holder<'_>>) -> Value {
+    let name = |name: Option<&str>| name.map(|name| json!({ "name": name }));
+    json!({
+        "metadata": { "resourceVersion": entry.resource_version() },
+        "status": {
+            "conditions": conditions.into_value(),
+            "clusterDeploymentRef": name(holder.map(|holder| holder.cluster_deployment)),
+            "clusterPoolRef": name(holder.map(|holder| holder.pool)),
+        },
+    })
+}
+
+fn only_conditions(entry: &Entry, conditions: Conditions) -> Value {
+    json!({
+        "metadata": { "resourceVersion": entry.resource_version() },
+        "status": { "conditions": conditions.into_value() },
+    })
 }
 
 /// Shortens a message to what a condition may hold.
@@ -233,163 +250,148 @@ fn within_limit(message: &str) -> &str {
     end.and_then(|end| message.get(..end)).unwrap_or_default()
 }
 
-fn name(reference: Option<&LocalReference>) -> Option<&str> {
-    reference
-        .map(|reference| reference.name.as_str())
-        .filter(|name| !name.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Entry, Holder};
+    use super::{Entry, Reservation, Reserved as _, Unreadable};
+    use crate::testing::objects::{NOW, entry, lease, leased};
 
-    const HOLDER: Holder<'_> = Holder {
-        pool: "p",
-        cluster_deployment: "a",
-    };
-    const NOW: &str = "2026-11-21T05:00:00.75Z";
+    fn read(object: &Value) -> Entry {
+        serde_json::from_value(object.clone()).unwrap()
+    }
 
-    fn entry(status: &Value) -> Entry {
-        let object = json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": {}, "status": status});
-        serde_json::from_value(object).unwrap()
+    fn now() -> Timestamp {
+        NOW.parse().unwrap()
+    }
+
+    /// The entry after a patch, as the server stores it.
+    fn after(object: &Value, patch: &Value) -> Value {
+        assert_eq!(patch["metadata"]["resourceVersion"], "1");
+        let mut after = object.clone();
+        json_patch::merge(&mut after, patch);
+        after
     }
 
     #[test]
-    fn a_first_lease_writes_exactly_what_hive_writes() {
-        assert_eq!(
-            entry(&json!({})).reserve(HOLDER, NOW.parse().unwrap()),
-            json!({
-                "metadata": {"resourceVersion": "7"},
-                "status": {
-                    "conditions": [{"type": "Available", "status": "False", "reason": "Reserved",
-                        "message": "reserved", "lastTransitionTime": "2026-11-21T05:00:00Z"}],
-                    "clusterDeploymentRef": {"name": "a"},
-                    "clusterPoolRef": {"name": "p"},
-                }
-            })
-        );
-    }
-
-    #[test]
-    fn other_conditions_and_unknown_fields_stay() {
-        let status = json!({"conditions": [
-            {"type": "Other", "status": "True", "note": 1},
-            {"type": "Available", "status": "True", "reason": "Available", "message": "available",
-             "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 3},
-            {"type": "ApplySucceeded", "status": "True"},
-        ]});
-        let patch = entry(&status).reserve(HOLDER, NOW.parse().unwrap());
-        assert_eq!(
-            patch["status"]["conditions"],
-            json!([
-                {"type": "Other", "status": "True", "note": 1},
-                {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
-                 "lastTransitionTime": "2026-11-21T05:00:00Z", "observedGeneration": 3},
-                {"type": "ApplySucceeded", "status": "True"},
-            ])
-        );
-    }
-
-    #[test]
-    fn patches_that_apply_are_no_longer_broken_and_nothing_else_is_said_of_them() {
-        let now: Timestamp = NOW.parse().unwrap();
-        let said = |reason: &str, status: &str, message: &str| {
-            json!([{"type": "ApplySucceeded", "status": status, "reason": reason, "message": message,
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}])
-        };
-        let pending = said(
-            "InstallationPending",
-            "False",
-            "Patches applied; cluster is installing",
-        );
-        for (before, after) in [
+    fn what_a_status_says_of_a_lease() {
+        let record = lease("paris", Some(NOW));
+        let held = leased(&record);
+        let mut revoked = held.clone();
+        revoked["status"]["clusterDeploymentRef"] = Value::Null;
+        revoked["status"]["clusterPoolRef"] = Value::Null;
+        let mut revoked_and_available = revoked.clone();
+        revoked_and_available["status"]["conditions"][0]["status"] = "True".into();
+        let mut anothers = held.clone();
+        anothers["status"]["clusterDeploymentRef"]["name"] = "rome".into();
+        let mut marked_available = held.clone();
+        marked_available["status"]["conditions"][0]["status"] = "True".into();
+        let mut newer = held.clone();
+        newer["status"]["conditions"][1]["message"] = "v2 anything".into();
+        let mut broken = revoked_and_available.clone();
+        broken["status"]["conditions"][1]["message"] = "v1".into();
+        for (case, object, expected) in [
+            ("free", entry("True", None), Reservation::Free),
             (
-                said("BrokenBySyntax", "False", "it leads nowhere"),
-                pending.clone(),
+                "never used",
+                json!({"metadata": {"name": "a"}}),
+                Reservation::Free,
             ),
-            (pending.clone(), pending),
+            ("leased", held, Reservation::Leased(record.clone())),
+            ("its mark is lost", marked_available, Reservation::Leased(record)),
             (
-                said("BrokenByCloud", "False", "x"),
-                said("BrokenByCloud", "False", "x"),
+                "without a record",
+                entry("False", Some("paris")),
+                Reservation::Unrecorded,
             ),
-            (said("Succeeded", "True", "x"), said("Succeeded", "True", "x")),
-            (json!([]), json!([])),
+            ("without a holder", entry("False", None), Reservation::Unrecorded),
+            (
+                "references alone",
+                entry("True", Some("paris")),
+                Reservation::Unrecorded,
+            ),
+            ("revoked and reserved", revoked, Reservation::Unrecorded),
+            ("revoked", revoked_and_available, Reservation::Free),
+            ("reserved for another", anothers, Reservation::Unrecorded),
+            (
+                "newer",
+                newer,
+                Reservation::Unreadable(Unreadable::Version("v2".to_owned())),
+            ),
+            (
+                "unreadable, and marked available",
+                broken,
+                Reservation::Unreadable(Unreadable::Malformed),
+            ),
         ] {
-            let read = entry(&json!({ "conditions": before }));
-            let patch = read.reserve_patched(HOLDER, now);
-            let mut conditions = patch["status"]["conditions"].as_array().unwrap().clone();
-            conditions.retain(|condition| condition["type"] == "ApplySucceeded");
-            assert_eq!(json!(conditions), after, "{before}");
-            let patched = entry(&patch["status"]);
-            assert_eq!(patched.last_result(now), read.last_result(now), "{before}");
-            assert!(patched.is_held_by(HOLDER), "{before}");
+            assert_eq!(read(&object).reservation(), expected, "{case}");
         }
     }
 
     #[test]
-    fn a_release_removes_both_references() {
-        let status = json!({
-            "conditions": [{"type": "Available", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-            "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
+    fn a_lease_is_one_write_that_keeps_other_conditions() {
+        let mut object = entry("True", None);
+        let other = json!({"type": "Other", "status": "True", "note": 1});
+        object["status"]["conditions"]
+            .as_array_mut()
+            .unwrap()
+            .push(other.clone());
+        object["status"]["unknown"] = 1.into();
+        let record = lease("paris", Some("2026-11-22T04:00:00Z"));
+        let held = after(&object, &read(&object).lease("pool", &record, now()));
+        let expected = json!({
+            "conditions": [
+                {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved", "lastTransitionTime": NOW},
+                other,
+                {"type": "kubectl-kcp.dev/Lease", "status": "True", "reason": "Held", "message": record.message(),
+                 "lastTransitionTime": NOW},
+            ],
+            "clusterDeploymentRef": {"name": "paris"}, "clusterPoolRef": {"name": "pool"}, "unknown": 1,
         });
-        assert_eq!(
-            entry(&status).release(NOW.parse().unwrap())["status"],
-            json!({
-                "conditions": [{"type": "Available", "status": "True", "reason": "Available",
-                    "message": "available", "lastTransitionTime": "2026-11-21T05:00:00Z"}],
-                "clusterDeploymentRef": null,
-                "clusterPoolRef": null,
-            })
-        );
+        assert_eq!(held["status"], expected);
+        assert_eq!(read(&held).reservation(), Reservation::Leased(record));
+        let freed = after(&held, &read(&held).free(now()));
+        assert_eq!(read(&freed).reservation(), Reservation::Free);
+        let kinds: Vec<_> = freed["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["type"])
+            .collect();
+        assert_eq!(kinds, ["Available", "Other"]);
+        assert_eq!(freed["status"]["unknown"], 1);
     }
 
     #[test]
-    fn a_lease_that_is_taken_anew_gets_another_time() {
-        for (time, expected) in [
-            ("2026-01-01T00:00:00Z", "2026-11-21T05:00:00Z"),
-            ("2026-11-21T05:00:00Z", "2026-11-21T04:59:59Z"),
-            ("2026-11-21T04:59:59Z", "2026-11-21T05:00:00Z"),
+    fn what_was_broken_is_pending_once_its_patches_apply() {
+        let record = lease("paris", None);
+        for (before, expected) in [
+            ("BrokenBySyntax", "InstallationPending"),
+            ("BrokenByCloud", "BrokenByCloud"),
         ] {
-            let status = json!({
-                "conditions": [
-                    {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
-                     "lastTransitionTime": time, "observedGeneration": 3},
-                    {"type": "Other", "status": "True", "lastTransitionTime": time},
-                ],
-                "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
-            });
-            let patch = entry(&status).reserve_again(HOLDER, NOW.parse().unwrap());
-            let mut anew = status.clone();
-            anew["conditions"][0]["lastTransitionTime"] = expected.into();
-            assert_eq!(
-                patch,
-                json!({"metadata": {"resourceVersion": "7"}, "status": anew})
-            );
+            let mut object = entry("True", None);
+            let condition = json!({"type": "ApplySucceeded", "status": "False", "reason": before});
+            object["status"]["conditions"]
+                .as_array_mut()
+                .unwrap()
+                .push(condition);
+            let patch = read(&object).lease_patched("pool", &record, now());
+            assert_eq!(patch["status"]["conditions"][1]["reason"], expected);
         }
+        let fresh = read(&entry("True", None)).lease_patched("pool", &record, now());
+        assert_eq!(fresh["status"]["conditions"].as_array().unwrap().len(), 2);
     }
 
     #[test]
-    fn a_message_is_as_long_as_the_server_takes() {
-        // Of two bytes each, after one.
-        let why = format!("a{}", "ä".repeat(33_000));
-        let free = entry(&json!({}));
-        let broken = free.broken(&why, NOW.parse().unwrap());
-        let message = broken["status"]["conditions"][0]["message"].as_str().unwrap();
-        assert_eq!(message, format!("a{}", "ä".repeat(16_383)));
-        assert!(!free.says_broken(&why) && entry(&broken["status"]).says_broken(&why));
-    }
-
-    #[test]
-    fn the_time_of_a_status_that_does_not_change_stays() {
-        let status = json!({"conditions": [
-            {"type": "Available", "status": "False", "reason": "X", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-        let patch = entry(&status).reserve(HOLDER, NOW.parse().unwrap());
+    fn a_message_is_as_long_as_a_condition_allows() {
+        let why = "ä".repeat(33_000);
+        let object = entry("True", None);
+        let told = after(&object, &read(&object).broken(&why, now()));
         assert_eq!(
-            patch["status"]["conditions"][0]["lastTransitionTime"],
-            "2026-01-01T00:00:00Z"
+            told["status"]["conditions"][1]["message"].as_str().unwrap().len(),
+            32_768
         );
+        assert!(read(&told).says_broken(&why) && !read(&told).says_broken("x"));
     }
 }

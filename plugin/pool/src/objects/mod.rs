@@ -1,8 +1,53 @@
-//! Pools, their entries, their holders and their clusters as the API server stores them, and the patches that change
-//! them.
+//! The names of leases, and what the API server stores of them: entries, their records, and clusters. The kinds
+//! themselves are decoded by `kcp-api`.
 
 pub mod cluster_deployment;
-pub mod cluster_pool;
 pub mod entry;
-pub mod metadata;
 pub mod record;
+
+use std::fmt;
+
+/// Who holds a lease. Two callers with the same name are the same holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder<'h> {
+    /// The pool's name. A customization serves only pools of its own namespace.
+    pub pool: &'h str,
+    pub cluster_deployment: &'h str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl PoolName {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// The namespace and the name of a ClusterDeployment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ClusterName {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

@@ -1,254 +1,366 @@
-//! The record of a lease: a `coordination.k8s.io` Lease beside the customization. The status of the customization
-//! decides who holds it; the record is the evidence that allows a repair to free it.
+//! The record of a lease: the message of a condition of our own on the customization. Pure.
+//!
+//! The grammar is strict: a message that is not exactly what this file would write cannot be parsed, and a lease whose
+//! record cannot be parsed never ends. Hive keeps the condition's message byte for byte, but not its times.
+//!
+//! ```text
+//! v1 state=held uid=- holder=paris id=k4x7... renewals=0 acquired=2026-11-22T10:00:00Z deadline=2026-11-23T10:00:00Z
+//!    cluster=paris/paris user=jane
+//! ```
+//!
+//! One line, single spaces, all fields in this order. `-` stands for none: no uid (unless the state is `in-use`), no
+//! deadline (the lease never ends), no cluster (the lease ends at once), an unknown user. Bytes outside `!` to `~`, and
+//! `%`, are written as `%XX`; a value that is `-` itself as `%2D`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::fmt::{self, Write as _};
 
-use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use jiff::Timestamp;
 
-use crate::objects::{entry::Holder, metadata::Metadata};
+use crate::objects::ClusterName;
 
-/// Followed by the customization's name.
-const PREFIX: &str = "kcp-pool-";
+/// The type of the condition.
+pub const CONDITION: &str = "kubectl-kcp.dev/Lease";
 
-/// The longest name of a Lease, in bytes: a DNS subdomain.
-const MAX_NAME: usize = 253;
+const VERSION: &str = "v1";
 
-/// Marks our Leases, so that they can be listed.
-pub const LABEL: &str = "kubectl-kcp.dev/pool-lease";
-/// The pool. An annotation, because a label's value has at most 63 characters.
-const POOL_ANNOTATION: &str = "kubectl-kcp.dev/cluster-pool";
-/// The UID of the holder's ClusterDeployment, once it was seen.
-const UID_ANNOTATION: &str = "kubectl-kcp.dev/cluster-deployment-uid";
-/// When the lease was revoked. Written before the entry is freed, so that its holder stops renewing.
-const REVOKED_ANNOTATION: &str = "kubectl-kcp.dev/revoked";
-/// Set while the holder's ClusterDeployment is being created: until then the lease has an end that the holder did not
-/// ask for.
-const CREATING_ANNOTATION: &str = "kubectl-kcp.dev/creating";
+/// The longest name of a user that is kept, in characters.
+const MAX_USER: usize = 200;
 
-const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-kcp");
-
-/// For how long a record may belong to a client that is about to write the entry's status too. A write takes less
-/// time; a client that was killed between the two writes blocks the entry for no longer than this.
-const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
-
-/// A Lease that records who holds a customization.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Record {
-    pub metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
+/// Where a lease is in its life. A free entry has no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No cluster was seen.
+    Held,
+    /// A cluster with this uid uses the entry. The lease does not end.
+    InUse { uid: String },
+    /// No cluster uses the entry any more, or the lease has ended and may have had one. It ends at the deadline.
+    Gone,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    holder_identity: Option<String>,
-    /// In seconds.
-    lease_duration_seconds: Option<u32>,
-    acquire_time: Option<Timestamp>,
-    renew_time: Option<Timestamp>,
-    lease_transitions: Option<i32>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    pub state: State,
+    /// The name of the ClusterDeployment that holds the entry.
+    pub holder: String,
+    /// Differs between two leases of one name.
+    pub id: String,
+    /// How often the holder has confirmed the lease: each confirmation changes the entry's resourceVersion, so that a
+    /// write that was decided before cannot be stored any more.
+    pub renewals: u32,
+    pub acquired: Timestamp,
+    /// None: it never ends.
+    pub deadline: Option<Timestamp>,
+    /// Where the holder's cluster is, unless it names a pool. None: the holder creates no cluster.
+    pub cluster: Option<ClusterName>,
+    /// None if the server did not say.
+    pub user: Option<String>,
 }
 
-/// What a holder writes into its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseClaim<'c> {
-    pub holder: Holder<'c>,
-    /// None: until it is released.
-    pub duration: Option<Duration>,
-    /// None if the holder's ClusterDeployment does not exist.
-    pub cluster_deployment_uid: Option<&'c str>,
-    /// Whether the ClusterDeployment is being created. Once it exists, the lease has no end.
-    pub is_creating: bool,
+/// Why a record cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Another version of the grammar.
+    Version(String),
+    Malformed,
 }
 
-pub fn name_of(customization: &str) -> String {
-    format!("{PREFIX}{customization}")
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(
+                f,
+                "its lease record has version {version}, which this program does not know"
+            ),
+            Self::Malformed => f.write_str("its lease record cannot be parsed"),
+        }
+    }
 }
 
-/// Whether a record can be created: the prefix makes the longest customization names too long.
-pub fn can_be_made(customization: &str) -> bool {
-    name_of(customization).len() <= MAX_NAME
-}
-
-/// The record of a customization that has none yet.
-pub fn first(customization: &str, claim: LeaseClaim<'_>, now: Timestamp) -> Value {
-    let creating = claim.creating().map(|value| (CREATING_ANNOTATION, value));
-    let uid = claim.cluster_deployment_uid.map(|uid| (UID_ANNOTATION, uid));
-    let annotations = [(POOL_ANNOTATION, claim.holder.pool)];
-    let annotations: BTreeMap<_, _> = annotations.into_iter().chain(uid).chain(creating).collect();
-    json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name_of(customization), "labels": labels(), "annotations": annotations},
-        "spec": claim.spec(now, 0, now),
-    })
-}
-
-fn labels() -> Value {
-    json!({ MANAGED_BY.0: MANAGED_BY.1, LABEL: "true" })
-}
-
-impl LeaseClaim<'_> {
-    fn creating(&self) -> Option<&'static str> {
-        self.is_creating.then_some("true")
+impl State {
+    /// In a record, and in JSON.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::InUse { .. } => "in-use",
+            Self::Gone => "gone",
+        }
     }
 
-    fn spec(&self, acquired: Timestamp, transitions: i32, now: Timestamp) -> Value {
-        let seconds = self.duration.map(whole_seconds);
-        json!({
-            "holderIdentity": self.holder.cluster_deployment,
-            "leaseDurationSeconds": seconds,
-            "acquireTime": micros(acquired),
-            "renewTime": micros(now),
-            "leaseTransitions": transitions,
+    /// Of the condition: `-`, `.` and `/` are not allowed there.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Held => "Held",
+            Self::InUse { .. } => "InUse",
+            Self::Gone => "Gone",
+        }
+    }
+}
+
+impl LeaseRecord {
+    /// Parses a condition's message.
+    ///
+    /// # Errors
+    /// If it is not exactly what [`Self::message`] writes.
+    pub fn parse(message: &str) -> Result<Self, Unreadable> {
+        let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
+        let is_version = |version: &str| {
+            version
+                .strip_prefix('v')
+                .is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        if version != VERSION {
+            return Err(if is_version(version) {
+                Unreadable::Version(version.to_owned())
+            } else {
+                Unreadable::Malformed
+            });
+        }
+        Self::of_fields(fields)
+            .filter(|record| record.message() == message)
+            .ok_or(Unreadable::Malformed)
+    }
+
+    fn of_fields(fields: &str) -> Option<Self> {
+        let mut fields = fields.split(' ');
+        let mut next = |name: &str| {
+            let field = fields.next()?;
+            decoded(field.strip_prefix(name)?.strip_prefix('=')?)
+        };
+        let (state, uid) = (next("state")??, next("uid")?);
+        let state = match (state.as_str(), uid) {
+            ("held", None) => State::Held,
+            ("in-use", Some(uid)) => State::InUse { uid },
+            ("gone", None) => State::Gone,
+            _ => return None,
+        };
+        Some(Self {
+            state,
+            holder: next("holder")??,
+            id: next("id")??,
+            renewals: next("renewals")??.parse().ok()?,
+            acquired: next("acquired")??.parse().ok()?,
+            deadline: match next("deadline")? {
+                Some(time) => Some(time.parse().ok()?),
+                None => None,
+            },
+            cluster: match next("cluster")? {
+                Some(cluster) => {
+                    let (namespace, name) = cluster.split_once('/')?;
+                    Some(ClusterName::new(namespace, name))
+                }
+                None => None,
+            },
+            user: next("user")?,
         })
     }
-}
 
-/// The API takes whole seconds, at least one, in 31 bits. Rounded up: a lease must not end early.
-pub fn whole_seconds(duration: Duration) -> u32 {
-    const MAX: u32 = i32::MAX.unsigned_abs();
-    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    u32::try_from(whole).unwrap_or(MAX).clamp(1, MAX)
-}
-
-impl Record {
-    pub fn customization(&self) -> Option<&str> {
-        self.metadata.name.strip_prefix(PREFIX)
-    }
-
-    pub fn cluster_deployment(&self) -> Option<&str> {
-        self.spec
-            .holder_identity
+    /// The condition's message.
+    pub fn message(&self) -> String {
+        let uid = match &self.state {
+            State::InUse { uid } => Some(uid.as_str()),
+            State::Held | State::Gone => None,
+        };
+        let renewals = self.renewals.to_string();
+        let acquired = seconds(self.acquired);
+        let deadline = self.deadline.map(seconds);
+        let cluster = self.cluster.as_ref().map(ToString::to_string);
+        let user = self
+            .user
             .as_deref()
-            .filter(|name| !name.is_empty())
+            .map(|user| user.chars().take(MAX_USER).collect::<String>());
+        let fields = [
+            ("state", Some(self.state.as_str())),
+            ("uid", uid),
+            ("holder", Some(&self.holder)),
+            ("id", Some(&self.id)),
+            ("renewals", Some(&renewals)),
+            ("acquired", Some(&acquired)),
+            ("deadline", deadline.as_deref()),
+            ("cluster", cluster.as_deref()),
+            ("user", user.as_deref()),
+        ];
+        let mut message = VERSION.to_owned();
+        for (name, value) in fields {
+            message.push(' ');
+            message.push_str(name);
+            message.push('=');
+            encode(value, &mut message);
+        }
+        message
     }
 
-    /// The pool that the lease is for.
-    pub fn pool(&self) -> Option<&str> {
-        self.metadata.annotations.get(POOL_ANNOTATION).map(String::as_str)
+    /// A time as a record has it: in whole seconds, rounded up, because a lease must not end early.
+    pub fn whole_second(time: Timestamp) -> Timestamp {
+        let whole = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+        Timestamp::from_second(whole).unwrap_or(time)
     }
 
-    pub fn names(&self, holder: Holder<'_>) -> bool {
-        self.cluster_deployment() == Some(holder.cluster_deployment) && self.pool() == Some(holder.pool)
-    }
-
-    /// None until the ClusterDeployment was seen.
-    pub fn cluster_deployment_uid(&self) -> Option<&str> {
-        self.metadata.annotations.get(UID_ANNOTATION).map(String::as_str)
-    }
-
-    pub fn acquired(&self) -> Option<Timestamp> {
-        self.spec.acquire_time
-    }
-
-    pub fn renewed(&self) -> Option<Timestamp> {
-        self.spec.renew_time
-    }
-
-    /// How long it lasts from each renewal; none if it has no end.
-    pub fn duration(&self) -> Option<Duration> {
-        self.spec
-            .lease_duration_seconds
-            .map(|seconds| Duration::from_secs(seconds.into()))
-    }
-
-    /// When it ends unless it is renewed.
-    pub fn expires(&self) -> Option<Timestamp> {
-        self.renewed()?.checked_add(self.duration()?).ok()
-    }
-
-    pub fn is_revoked(&self) -> bool {
-        self.metadata.annotations.contains_key(REVOKED_ANNOTATION)
-    }
-
-    /// Whether the holder's ClusterDeployment was being created at the last write.
-    pub fn is_creating(&self) -> bool {
-        self.metadata.annotations.contains_key(CREATING_ANNOTATION)
-    }
-
-    /// Whether another client may be about to reserve the entry: it has just written this record. A time further
-    /// ahead of ours comes from a wrong clock.
-    pub fn is_being_reserved_by_another(&self, holder: Holder<'_>, now: Timestamp) -> bool {
-        let is_recent = |renewed: Timestamp| now.duration_since(renewed).abs() < BETWEEN_WRITES;
-        !self.names(holder) && !self.is_revoked() && self.renewed().is_some_and(is_recent)
-    }
-
-    /// A merge patch that makes this record the claim's. The server refuses it if the record has changed. Null
-    /// removes a field.
-    pub fn claimed(&self, claim: LeaseClaim<'_>, now: Timestamp) -> Value {
-        let is_ours = self.names(claim.holder) && !self.is_revoked();
-        let ours = Some(self).filter(|_| is_ours);
-        let uid = claim
-            .cluster_deployment_uid
-            .or_else(|| ours?.cluster_deployment_uid());
-        let acquired = ours.and_then(Self::acquired).unwrap_or(now);
-        let transitions = self
-            .spec
-            .lease_transitions
-            .unwrap_or(0)
-            .saturating_add(i32::from(!is_ours));
-        json!({
-            "metadata": {
-                "resourceVersion": self.metadata.resource_version,
-                "labels": labels(),
-                "annotations": {
-                    POOL_ANNOTATION: claim.holder.pool,
-                    UID_ANNOTATION: uid,
-                    REVOKED_ANNOTATION: null,
-                    CREATING_ANNOTATION: claim.creating(),
-                },
-            },
-            "spec": claim.spec(acquired, transitions, now),
-        })
-    }
-
-    /// A merge patch that revokes the lease, under the record's resourceVersion.
-    pub fn revoked(&self, now: Timestamp) -> Value {
-        json!({"metadata": {
-            "resourceVersion": self.metadata.resource_version,
-            "annotations": {REVOKED_ANNOTATION: micros(now)},
-        }})
-    }
-
-    /// A merge patch that restores this record over the one that replaced it, under that one's resourceVersion.
-    pub fn in_place_of(&self, other: &Self) -> Value {
-        let transitions = other.spec.lease_transitions.unwrap_or(0).saturating_add(1);
-        json!({
-            "metadata": {
-                "resourceVersion": other.metadata.resource_version,
-                "annotations": {
-                    POOL_ANNOTATION: self.pool(),
-                    UID_ANNOTATION: self.cluster_deployment_uid(),
-                    REVOKED_ANNOTATION: self.metadata.annotations.get(REVOKED_ANNOTATION),
-                },
-            },
-            "spec": {
-                "holderIdentity": self.spec.holder_identity,
-                "leaseDurationSeconds": self.spec.lease_duration_seconds,
-                "acquireTime": self.spec.acquire_time.map(micros),
-                "renewTime": self.spec.renew_time.map(micros),
-                "leaseTransitions": transitions,
-            },
-        })
-    }
-
-    /// A merge patch that records the holder's ClusterDeployment, under the record's resourceVersion.
-    pub fn with_uid(&self, uid: &str) -> Value {
-        json!({"metadata": {
-            "resourceVersion": self.metadata.resource_version,
-            "annotations": {UID_ANNOTATION: uid},
-        }})
+    /// The same after one more confirmation by the holder.
+    pub fn confirmed(&self) -> Self {
+        Self {
+            renewals: self.renewals.wrapping_add(1),
+            ..self.clone()
+        }
     }
 }
 
-/// Kubernetes' `MicroTime`: always six digits.
-fn micros(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+fn seconds(time: Timestamp) -> String {
+    LeaseRecord::whole_second(time).to_string()
+}
+
+fn encode(value: Option<&str>, message: &mut String) {
+    match value {
+        None => message.push('-'),
+        Some("-") => message.push_str("%2D"),
+        Some(value) => {
+            for byte in value.bytes() {
+                match byte {
+                    b'%' => message.push_str("%25"),
+                    b'!'..=b'~' => message.push(byte.into()),
+                    // Writing to a String cannot fail.
+                    _ => drop(write!(message, "%{byte:02X}")),
+                }
+            }
+        }
+    }
+}
+
+/// None for what is not a value, `Some(None)` for `-`.
+#[expect(clippy::option_option, reason = "no value and a value of none are different")]
+fn decoded(text: &str) -> Option<Option<String>> {
+    if text == "-" {
+        return Some(None);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok().map(Some)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::{LeaseRecord, State, Unreadable};
+    use crate::{objects::ClusterName, testing::objects::lease};
+
+    const MESSAGE: &str = "v1 state=held uid=- holder=paris id=k4x7 renewals=0 acquired=2026-11-21T04:00:00Z \
+                           deadline=2026-11-22T04:00:00Z cluster=paris/paris user=jane";
+
+    #[test]
+    fn a_record_is_one_line() {
+        let mut record = lease("paris", Some("2026-11-22T04:00:00Z"));
+        assert_eq!(record.message(), MESSAGE);
+        assert_eq!(LeaseRecord::parse(MESSAGE).as_ref(), Ok(&record));
+        record.state = State::InUse {
+            uid: "u-1".to_owned(),
+        };
+        record.deadline = None;
+        record.cluster = None;
+        record.user = Some("CN=Jane Doe, 100% -".to_owned());
+        let message = "v1 state=in-use uid=u-1 holder=paris id=k4x7 renewals=0 acquired=2026-11-21T04:00:00Z \
+                       deadline=- cluster=- user=CN=Jane%20Doe,%20100%25%20-";
+        assert_eq!(record.message(), message);
+        assert_eq!(LeaseRecord::parse(message).as_ref(), Ok(&record));
+        record.user = Some("-".to_owned());
+        assert_eq!(LeaseRecord::parse(&record.message()).as_ref(), Ok(&record));
+    }
+
+    #[test]
+    fn rejects_what_it_would_not_write() {
+        for (from, to) in [
+            ("v1 ", ""),
+            ("v1", "V1"),
+            ("v1", "v01x"),
+            ("uid=-", "uid=u"),
+            ("state=held", "state=in-use"),
+            ("state=held", "state=lost"),
+            ("uid=- ", ""),
+            (" holder=paris", "  holder=paris"),
+            ("renewals=0", "renewals=00"),
+            ("renewals=0", "renewals=-1"),
+            ("04:00:00Z deadline", "04:00:00+00:00 deadline"),
+            ("04:00:00Z deadline", "04:00:00.5Z deadline"),
+            ("deadline=2026", "deadline=soon"),
+            ("cluster=paris/paris", "cluster=paris"),
+            ("user=jane", "user=jane "),
+            ("user=jane", "user=jane more=1"),
+            ("user=jane", "user=%6aane"),
+            ("user=jane", "user=%4"),
+            ("user=jane", "user=%FF"),
+        ] {
+            let message = MESSAGE.replacen(from, to, 1);
+            assert_ne!(message, MESSAGE, "{from}");
+            assert_eq!(
+                LeaseRecord::parse(&message),
+                Err(Unreadable::Malformed),
+                "{message}"
+            );
+        }
+        for version in ["v2", "v10"] {
+            let message = MESSAGE.replacen("v1", version, 1);
+            let newer = Unreadable::Version(version.to_owned());
+            assert_eq!(LeaseRecord::parse(&message), Err(newer));
+        }
+    }
+
+    fn record() -> impl Strategy<Value = LeaseRecord> {
+        let state = prop_oneof![
+            Just(State::Held),
+            "[ -~]{1,9}".prop_map(|uid| State::InUse { uid }),
+            Just(State::Gone),
+        ];
+        let time = (0_i64..4_000_000_000).prop_map(|second| Timestamp::from_second(second).unwrap());
+        let cluster =
+            ("[a-z-]{1,9}", "[a-z.-]{1,9}").prop_map(|(namespace, name)| ClusterName { namespace, name });
+        (
+            (state, "[a-z-]{1,20}", "[a-z0-9]{1,12}", any::<u32>()),
+            (
+                time.clone(),
+                proptest::option::of(time),
+                proptest::option::of(cluster),
+            ),
+            proptest::option::of("\\PC{1,40}"),
+        )
+            .prop_map(
+                |((state, holder, id, renewals), (acquired, deadline, cluster), user)| LeaseRecord {
+                    state,
+                    holder,
+                    id,
+                    renewals,
+                    acquired,
+                    deadline,
+                    cluster,
+                    user,
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(record in record()) {
+            let message = record.message();
+            prop_assert!(message.is_ascii());
+            prop_assert_eq!(LeaseRecord::parse(&message), Ok(record));
+        }
+
+        #[test]
+        fn any_text_is_a_record_or_is_not(text in "\\PC{0,200}", at in 0_usize..160, with in "\\PC{0,3}") {
+            let _ = LeaseRecord::parse(&text);
+            if let (Some(before), Some(after)) = (MESSAGE.get(..at), MESSAGE.get(at + 1..))
+                && let Ok(read) = LeaseRecord::parse(&format!("{before}{with}{after}"))
+            {
+                prop_assert_eq!(read.message(), format!("{before}{with}{after}"));
+            }
+        }
+    }
+}

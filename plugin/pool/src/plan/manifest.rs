@@ -1,9 +1,8 @@
 //! The desired pool, from a manifest.
 
+use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_rules::api::hive::Inventory;
 use serde_json::Value;
-
-use crate::objects::cluster_pool::Pool;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
@@ -25,7 +24,7 @@ pub enum ManifestError {
 }
 
 /// The only pool of a manifest; `path` is for messages.
-pub fn pool(content: &[u8], path: &str) -> Result<Pool, ManifestError> {
+pub fn pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
     // The manifest may contain secrets: an error names the position only.
@@ -44,7 +43,7 @@ pub fn pool(content: &[u8], path: &str) -> Result<Pool, ManifestError> {
     let (Some(object), 1) = (pools.pop(), number) else {
         return Err(ManifestError::Number { path: path(), number });
     };
-    let pool: Pool =
+    let pool: ClusterPool =
         serde_json::from_value(object).map_err(|cause| ManifestError::Pool { path: path(), cause })?;
     if pool.name().is_empty() {
         return Err(ManifestError::Nameless { path: path() });
@@ -57,6 +56,8 @@ pub fn pool(content: &[u8], path: &str) -> Result<Pool, ManifestError> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::metadata::Object as _;
+
     use super::pool;
 
     const POOL: &str = "apiVersion: hive.openshift.io/v1\nkind: ClusterPool\nmetadata: {name: p}\nspec: {platform: \

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 use kcp_rules::pool_version::hashes_the_same;
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
         capacity::Capacity,
         staleness::{Freshness, Stale, is_replaceable},
     },
-    objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool, entry::Entry},
+    objects::entry::Entry,
     snapshot::Snapshot,
 };
 
@@ -92,15 +93,17 @@ impl PoolPlan {
 }
 
 /// The plan of a change to `after`.
-pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
+pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     let before = snapshot.pool(after.name());
-    let clusters: Vec<&ClusterDeployment> = snapshot.deployments.of_pool(after.name()).collect();
-    let versions = Versions::of(before, after);
+    let deployments = snapshot.deployments().into_iter();
+    let clusters: Vec<&ClusterDeployment> = deployments.flat_map(|all| all.of_pool(after.name())).collect();
+    let is_run_by_hive = before.is_some_and(|before| snapshot.hive.runs(before));
+    let versions = Versions::of(before, after, is_run_by_hive);
     PoolPlan {
         namespace: snapshot.namespace.clone(),
         name: after.name().to_owned(),
         is_new: before.is_none(),
-        is_run_by_hive: before.is_some_and(Pool::is_run_by_hive),
+        is_run_by_hive,
         version: versions.version(),
         stale: clusters
             .iter()
@@ -113,15 +116,9 @@ pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
 }
 
 /// The number of unclaimed clusters above the size.
-fn excess(pool: &Pool, clusters: &[&ClusterDeployment]) -> usize {
+fn excess(pool: &ClusterPool, clusters: &[&ClusterDeployment]) -> usize {
     let capacity = Capacity::of(pool, clusters.iter().copied());
-    let going = clusters
-        .iter()
-        .filter(|cluster| cluster.claim().is_none() && cluster.metadata.is_deleting());
-    capacity
-        .unclaimed
-        .saturating_sub(going.count())
-        .saturating_sub(capacity.size)
+    capacity.unclaimed.saturating_sub(capacity.size)
 }
 
 /// The versions before and after, computed once for all clusters.
@@ -132,8 +129,9 @@ struct Versions<'p> {
 }
 
 impl<'p> Versions<'p> {
-    fn of(before: Option<&'p Pool>, after: &'p Pool) -> Self {
-        let (old, new) = (before.map(Freshness::of), Freshness::of(after));
+    fn of(before: Option<&'p ClusterPool>, after: &'p ClusterPool, is_run_by_hive: bool) -> Self {
+        let of = |pool| Freshness::of(pool, is_run_by_hive);
+        let (old, new) = (before.map(of), of(after));
         let is_another = match (old.as_ref().and_then(Freshness::version), new.version()) {
             (Some(before), Some(after)) => before != after,
             _ => before.is_some_and(|before| !hashes_the_same(&before.spec, &after.spec)),
@@ -168,7 +166,7 @@ impl<'p> Versions<'p> {
             None => return None,
         };
         (!is_stale_already).then(|| StaleCluster {
-            namespace: cluster.metadata.namespace.clone(),
+            namespace: cluster.namespace().to_owned(),
             name: cluster.name().to_owned(),
             why,
         })
@@ -177,11 +175,11 @@ impl<'p> Versions<'p> {
 
 fn entries(
     snapshot: &Snapshot,
-    before: Option<&Pool>,
-    after: &Pool,
+    before: Option<&ClusterPool>,
+    after: &ClusterPool,
     clusters: &[&ClusterDeployment],
 ) -> Vec<EntryChange> {
-    let old = before.map(Pool::inventory).unwrap_or_default();
+    let old = before.map(ClusterPool::inventory).unwrap_or_default();
     let new = after.inventory();
     let added = new.iter().filter(|name| !old.contains(name));
     let dropped = old.iter().filter(|name| !new.contains(name));
@@ -198,7 +196,7 @@ fn entries(
     added.chain(dropped).collect()
 }
 
-fn of_added(snapshot: &Snapshot, pool: &Pool, name: &str) -> Effect {
+fn of_added(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> Effect {
     let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
@@ -210,10 +208,15 @@ fn of_added(snapshot: &Snapshot, pool: &Pool, name: &str) -> Effect {
     }
 }
 
-fn of_dropped(snapshot: &Snapshot, pool: &Pool, name: &str, clusters: &[&ClusterDeployment]) -> Effect {
+fn of_dropped(
+    snapshot: &Snapshot,
+    pool: &ClusterPool,
+    name: &str,
+    clusters: &[&ClusterDeployment],
+) -> Effect {
     let user = clusters
         .iter()
-        .find(|cluster| cluster.customization() == Some(name) && !cluster.metadata.is_deleting());
+        .find(|cluster| cluster.customization() == Some(name) && !cluster.is_deleting());
     if let Some(user) = user {
         let cluster = user.name().to_owned();
         return match user.claim() {
@@ -225,7 +228,7 @@ fn of_dropped(snapshot: &Snapshot, pool: &Pool, name: &str, clusters: &[&Cluster
         };
     }
     let entry = snapshot.entry(name);
-    let of_pool = entry.filter(|entry| entry.pool() == Some(pool.name()));
+    let of_pool = entry.filter(|entry| entry.cluster_pool() == Some(pool.name()));
     of_pool.and_then(held).unwrap_or(Effect::Unused)
 }
 
@@ -236,8 +239,8 @@ fn held(entry: &Entry) -> Option<Effect> {
 
 fn problems(
     snapshot: &Snapshot,
-    before: Option<&Pool>,
-    after: &Pool,
+    before: Option<&ClusterPool>,
+    after: &ClusterPool,
     clusters: &[&ClusterDeployment],
 ) -> Vec<String> {
     let capacity = Capacity::of(after, clusters.iter().copied());
@@ -257,7 +260,7 @@ fn problems(
             capacity.clusters
         ));
     }
-    if before.is_some_and(Pool::is_deleting) {
+    if before.is_some_and(ClusterPool::is_deleting) {
         problems.push("the pool is being deleted".to_owned());
     }
     let missing = after

@@ -4,35 +4,37 @@ use kcp_client::Error;
 use serde_json::json;
 
 use crate::{
-    objects::{
-        entry::Holder,
-        record::{LeaseClaim, first},
-    },
+    hive::HiveMode,
     release::{
         Released,
-        in_use::{Cluster, Users},
+        decision::{ReleaseRequest, Target},
         release_entries,
     },
-    store::Customizations as _,
-    testing::fake::{Fake, Fault, reserved},
+    testing::{
+        fake::{Fake, Fault, reserved},
+        objects::cluster,
+    },
 };
 
-const HOLDER: Holder<'_> = Holder {
-    pool: "pool",
-    cluster_deployment: "us",
-};
-
-fn release_but(fake: &Fake, users: &Users) -> Result<Released, Error> {
-    run(release_entries(fake, users, HOLDER, None))
-}
-
-fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(work)
+fn released(fake: &Fake, target: &Target) -> Result<Released, Error> {
+    let request = ReleaseRequest {
+        target,
+        cluster_deployment: "us",
+        id: None,
+        force: false,
+        delete_cluster: false,
+        hive: HiveMode::Auto,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(release_entries(fake, &request))
 }
 
 fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
-    release_but(fake, &Users::new()).map(|outcome| outcome.released)
+    released(fake, &Target::Pool("pool".to_owned())).map(|released| released.customizations)
 }
 
 fn held(faults: &[Option<Fault>]) -> Fake {
@@ -43,12 +45,12 @@ fn held(faults: &[Option<Fault>]) -> Fake {
 }
 
 #[test]
-fn gives_back_the_holders_own_only() {
+fn releases_the_holders_own_only() {
     let fake = held(&[]);
     assert_eq!(release_all(&fake).unwrap(), ["b"]);
     assert_eq!(*fake.writes.borrow(), ["b"]);
     assert_eq!(fake.holder("b"), None);
-    assert_eq!(fake.status("b")["conditions"][0]["status"], "True");
+    assert_eq!(fake.status("b")["conditions"].as_array().unwrap().len(), 1);
     assert_eq!(fake.holder("c").as_deref(), Some("them"));
 }
 
@@ -61,80 +63,38 @@ fn twice_is_once() {
 }
 
 #[test]
-fn gives_back_all_that_the_holder_has() {
+fn releases_all_that_the_holder_has_or_the_one_that_is_named() {
     let fake = held(&[]);
+    fake.put("d", &reserved("us"));
+    let one = released(&fake, &Target::Customization("d".to_owned())).unwrap();
+    assert_eq!(one.customizations, ["d"]);
+    assert_eq!(fake.held_by("us"), ["b"]);
     fake.put("d", &reserved("us"));
     assert_eq!(release_all(&fake).unwrap(), ["b", "d"]);
 }
 
 #[test]
-fn gives_back_the_one_that_is_meant() {
-    let fake = held(&[]);
-    fake.put("d", &reserved("us"));
-    let released = run(release_entries(&fake, &Users::new(), HOLDER, Some("d"))).unwrap();
-    assert_eq!(released.released, ["d"]);
-    assert_eq!(fake.held_by("us"), ["b"]);
-}
-
-/// As after a release that was killed before it came to the record.
-#[test]
-fn a_record_without_a_lease_goes_and_others_stay() {
-    let fake = held(&[]);
-    let claim = |holder| LeaseClaim {
-        holder,
-        duration: None,
-        cluster_deployment_uid: None,
-        is_creating: false,
-    };
-    let them = Holder {
-        cluster_deployment: "them",
-        ..HOLDER
-    };
-    fake.put_record(first("a", claim(HOLDER), fake.now()));
-    fake.put_record(first("c", claim(them), fake.now()));
-    release_all(&fake).unwrap();
-    assert_eq!(fake.record_holder("a"), None);
-    assert_eq!(fake.record_holder("c").as_deref(), Some("them"));
-}
-
-#[test]
-fn the_record_of_what_is_kept_stays() {
-    let fake = held(&[]);
-    let claim = LeaseClaim {
-        holder: HOLDER,
-        duration: None,
-        cluster_deployment_uid: None,
-        is_creating: false,
-    };
-    fake.put_record(first("b", claim, fake.now()));
-    let cluster = Cluster {
-        namespace: "us".to_owned(),
-        name: "us".to_owned(),
-        finalizers: Vec::new(),
-        is_ours: true,
-    };
-    release_but(&fake, &[("b".to_owned(), cluster)].into()).unwrap();
-    assert_eq!(fake.record_holder("b").as_deref(), Some("us"));
-}
-
-#[test]
-fn what_a_cluster_needs_is_kept() {
+fn keeps_what_a_cluster_uses() {
     let fake = held(&[Some(Fault::Touched)]);
     fake.put("d", &reserved("us"));
-    let cluster = Cluster {
-        namespace: "us".to_owned(),
-        name: "us".to_owned(),
-        finalizers: Vec::new(),
-        is_ours: false,
-    };
-    // The holder has nothing of `a`, whatever its cluster says.
-    let users = ["a", "b"].map(|name| (name.to_owned(), cluster.clone())).into();
-    let outcome = release_but(&fake, &users).unwrap();
-    assert_eq!(
-        (outcome.released, outcome.in_use),
-        (vec!["d".to_owned()], vec!["b".to_owned()])
-    );
+    fake.put_cluster(cluster("us", "pool", Some("b")));
+    let outcome = released(&fake, &Target::Pool("pool".to_owned())).unwrap();
+    assert_eq!(outcome.customizations, ["d"]);
+    assert_eq!(outcome.in_use[0].customization, "b");
     assert_eq!(fake.held_by("us"), ["b"]);
+}
+
+/// The account may not list clusters.
+#[test]
+fn keeps_what_a_cluster_may_use() {
+    let fake = held(&[]);
+    fake.forbid_clusters();
+    let outcome = released(&fake, &Target::Pool("pool".to_owned())).unwrap();
+    assert_eq!(
+        (outcome.customizations.len(), outcome.may_be_in_use),
+        (0, vec!["b".to_owned()])
+    );
+    assert!(fake.writes.borrow().is_empty());
 }
 
 #[test]
@@ -148,7 +108,7 @@ fn the_same_name_in_another_pool_is_another_holder() {
 }
 
 #[test]
-fn what_befalls_the_write() {
+fn a_write_with_a_fault_is_decided_again() {
     for (fault, released, writes) in [
         (Fault::Touched, &["b"][..], 2),
         (Fault::RequestLost, &["b"], 2),

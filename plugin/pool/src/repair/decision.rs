@@ -2,18 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use kcp_api::metadata::Object as _;
+
 use crate::{
+    lease::{
+        generated_name::lease_id,
+        rule::{Rule, Step},
+        usage::{Seen, users},
+    },
     objects::{
-        cluster_deployment::{ClusterDeployment, Life},
-        entry::Entry,
-        record::Record,
+        cluster_deployment::{ClusterDeployment, Deployments, Lifetime as _},
+        entry::{Entry, Reservation, Reserved as _},
+        record::{LeaseRecord, State},
     },
     repair::{
-        finding::{Cause, Finding, Mark, Remedy, Use, about_entry},
-        holder::{HolderState, holder_state, recorded},
-        leftovers::{copy_left, finalizer_left, record_left},
-        missing_cluster::{missing_cluster, within_capacity},
-        options::{Clock, Options},
+        finding::{Cause, Finding, Remedy, Subject, Unrecorded},
+        hive::of_hive,
+        leftovers::{copy_left, finalizer_left, old_record},
+        options::Options,
     },
     snapshot::Snapshot,
 };
@@ -22,57 +28,52 @@ use crate::{
 pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
-        .filter_map(|entry| of_entry(snapshot, entry, options).or_else(|| in_use(snapshot, entry, options)))
+        .filter_map(|entry| of_entry(snapshot, entry, options))
         .collect();
-    let entries = within_capacity(snapshot, entries);
-    let clusters = snapshot.deployments.of_namespace();
+    let clusters = snapshot
+        .deployments()
+        .into_iter()
+        .flat_map(Deployments::of_namespace);
     let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, options));
-    let records = snapshot.records.iter();
-    let records = records.filter_map(|record| record_left(snapshot, record, options));
     let copies = snapshot.copies.iter();
     let copies = copies.filter_map(|copy| copy_left(snapshot, &entries, copy, options));
-    let after: Vec<_> = clusters.chain(records).chain(copies).collect();
+    let old = snapshot
+        .old_records
+        .iter()
+        .filter_map(|lease| old_record(lease, options));
+    let after: Vec<_> = clusters.chain(copies).chain(old).collect();
     entries.into_iter().chain(after).collect()
 }
 
 /// What is wrong with an entry.
-fn of_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
-    let mut users: Vec<&ClusterDeployment> = snapshot
-        .deployments
-        .of_namespace()
-        .filter(|cluster| cluster.customization() == Some(entry.name()) && cluster.life() != Life::Over)
-        .collect();
+pub fn of_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
+    let users = users_of(snapshot, entry);
     if !is_wanted(snapshot, entry, &users, options) {
         return None;
     }
-    let state = holder_state(snapshot, entry, options.clock);
-    if matches!(
-        state,
-        Some(HolderState::Alive(_) | HolderState::Leasing | HolderState::Recent)
-    ) {
-        users.retain(|user| !is_handed_over(entry, user, options.clock));
+    if snapshot.is_run_by_hive(entry) {
+        return of_hive(snapshot, entry, &users);
     }
-    match (users.as_slice(), state) {
-        ([], None) => holder_unknown(entry, options),
-        ([], Some(state)) => without_user(snapshot, entry, state, options),
-        ([user], _) if is_named(entry, user) => {
-            let is_wrong = !entry.is_reserved() && is_settled(entry, user, options.clock);
-            is_wrong.then(|| reserved_again(entry, user, Cause::MarkedAvailable))
+    let found = match (entry.reservation(), users.as_slice()) {
+        (Reservation::Unreadable(why), _) => Some(unknown(entry, why.to_string(), options, &users)),
+        (Reservation::Unrecorded, []) if entry.cluster_deployment().is_none() => {
+            let why = "reserved, but names no ClusterDeployment".to_owned();
+            Some(unknown(entry, why, options, &users))
         }
-        ([user], None) => {
-            let cause = if entry.is_reserved() {
-                Cause::ReferencesMissing
-            } else {
-                Cause::MarkedAvailable
-            };
-            is_settled(entry, user, options.clock).then(|| reserved_again(entry, user, cause))
+        (_, [_, _, ..]) => Some(contested(entry, &users)),
+        (Reservation::Leased(record), [user]) if is_anothers(&record, user, snapshot, options) => {
+            Some(contested(entry, &users))
         }
-        ([user], Some(HolderState::Gone(_))) => {
-            let gone = entry.cluster_deployment()?.to_owned();
-            Some(reserved_again(entry, user, Cause::UsedByAnother { gone }))
-        }
-        (users, _) => Some(contested(entry, users)),
-    }
+        (reservation, users) => of_rule(snapshot, entry, &reservation, users.first().copied(), options),
+    };
+    found.or_else(|| in_use(snapshot, entry, &users, options))
+}
+
+fn users_of<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Vec<&'s ClusterDeployment> {
+    let deployments = snapshot.deployments().into_iter();
+    deployments
+        .flat_map(|deployments| users(deployments, entry))
+        .collect()
 }
 
 fn is_wanted(
@@ -81,111 +82,160 @@ fn is_wanted(
     users: &[&ClusterDeployment],
     options: &Options<'_>,
 ) -> bool {
-    match (options.pool, entry.pool()) {
+    match (options.pool, entry.cluster_pool()) {
         (None, _) => true,
-        (options, Some(pool)) => options == Some(pool),
-        (options, None) => {
-            let names_it = || {
-                snapshot
-                    .pools_naming(entry.name())
-                    .any(|pool| options == Some(pool.name()))
-            };
-            users.iter().any(|user| options == user.pool()) || names_it()
+        (asked, Some(pool)) => asked == Some(pool),
+        (asked, None) => {
+            let mut naming = snapshot.pools_naming(entry.name());
+            users.iter().any(|user| asked == user.pool()) || naming.any(|pool| asked == Some(pool.name()))
         }
     }
 }
 
-fn mark(entry: &Entry) -> Mark {
-    if entry.is_reserved() {
-        Mark::Reserved
-    } else {
-        Mark::Available
+fn rule(snapshot: &Snapshot, options: &Options<'_>) -> Rule {
+    Rule {
+        now: snapshot.now,
+        grace: options.grace,
     }
 }
 
-fn is_named(entry: &Entry, cluster: &ClusterDeployment) -> bool {
-    let is_of_its_pool = entry.pool().is_none_or(|pool| Some(pool) == cluster.pool());
-    entry.cluster_deployment() == Some(cluster.name()) && is_of_its_pool
+/// Whether a cluster uses the entry that is not its holder's, while the holder's lease lasts.
+fn is_anothers(
+    record: &LeaseRecord,
+    user: &ClusterDeployment,
+    snapshot: &Snapshot,
+    options: &Options<'_>,
+) -> bool {
+    let is_over = rule(snapshot, options).has_ended(record.deadline) || record.state == State::Gone;
+    user.name() != record.holder && !is_over && record.state == State::Held
 }
 
-/// Hive frees an entry shortly before its cluster is gone; this is not a fault.
-fn is_settled(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool {
-    user.life() == Life::Alive || clock.is_past_grace(entry.since())
-}
-
-/// Hive frees an entry and reserves it for the next cluster shortly before the last one is gone.
-fn is_handed_over(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool {
-    user.life() == Life::Deprovisioning && !is_named(entry, user) && !clock.is_past_grace(entry.since())
-}
-
-/// An entry that names a holder and that no cluster uses.
-fn without_user(
+/// What the rule writes, if that is a fault. That a cluster was seen is none.
+fn of_rule(
     snapshot: &Snapshot,
     entry: &Entry,
-    state: HolderState<'_>,
+    reservation: &Reservation,
+    user: Option<&ClusterDeployment>,
     options: &Options<'_>,
 ) -> Option<Finding> {
-    if let Some(missing) = missing_cluster(snapshot, entry, &state, options) {
-        return Some(missing);
+    let rule = rule(snapshot, options);
+    let seen = match user {
+        Some(user) => Seen::Used(user),
+        None => snapshot.clusters.seen(entry),
+    };
+    if let Some(user) = user
+        && (*reservation == Reservation::Free || Some(user.name()) != entry.cluster_deployment())
+    {
+        let cause = if entry.is_reserved() {
+            Unrecorded::UsedByAnother
+        } else {
+            Unrecorded::MarkedAvailable
+        };
+        let pool = user.pool().or(entry.cluster_pool())?.to_owned();
+        let record = rule.adopted(None, seen, lease_id())?;
+        return Some(recorded(entry, Cause::Unrecorded(cause), pool, record));
     }
-    let mark = mark(entry);
-    let is_in_inventory = entry.pool().is_none_or(|pool| {
-        snapshot
-            .pools_naming(entry.name())
-            .any(|naming| naming.name() == pool)
-    });
-    match state {
-        HolderState::Leasing | HolderState::Recent => None,
-        HolderState::Alive(cluster) => {
-            let pool = entry.pool().or_else(|| cluster.pool())?;
-            (mark == Mark::Available).then(|| Finding {
-                remedy: Remedy::Reserve {
-                    pool: pool.to_owned(),
-                    cluster_deployment: cluster.name().to_owned(),
-                },
-                ..about_entry(entry, Cause::MarkedAvailable, Remedy::Unknown)
-            })
+    let (pool, step) = rule.look(entry, seen, lease_id);
+    let is_mark_lost = !entry.is_reserved();
+    match (step, reservation) {
+        (Step::Free, Reservation::Leased(record)) => {
+            let cause = Cause::Ended { at: record.deadline };
+            Some(about(entry, cause, Remedy::Free))
         }
-        HolderState::Gone(proof) => {
-            let cause = Cause::HolderGone {
-                proof,
-                mark,
-                is_in_inventory,
-            };
-            Some(about_entry(entry, cause, Remedy::Free))
+        (Step::Write(record), Reservation::Leased(_)) if record.state == State::Gone => {
+            Some(missing(snapshot, entry, pool, record, options))
         }
-        HolderState::Unverifiable => {
-            let cause = Cause::Unverifiable {
-                mark,
-                is_in_inventory,
-            };
-            Some(about_entry(entry, cause, freeing(entry, options)))
+        (Step::Write(record), _) if matches!(record.state, State::InUse { .. }) => is_mark_lost.then(|| {
+            recorded(
+                entry,
+                Cause::Unrecorded(Unrecorded::MarkedAvailable),
+                pool,
+                record,
+            )
+        }),
+        (Step::Keep, Reservation::Leased(record)) if is_mark_lost => {
+            let cause = Cause::Unrecorded(Unrecorded::MarkLost);
+            Some(recorded(entry, cause, pool, record.clone()))
         }
+        (Step::Keep, Reservation::Leased(record)) if options.recreate && record.state == State::Gone => {
+            Some(missing(snapshot, entry, pool, record.clone(), options))
+        }
+        (Step::Write(record), Reservation::Unrecorded) => Some(recorded(
+            entry,
+            Cause::Unrecorded(Unrecorded::NoRecord),
+            pool,
+            record,
+        )),
+        _ => None,
     }
 }
 
-/// An entry that names no holder. Hive reserves an entry in two writes, the condition first.
-fn holder_unknown(entry: &Entry, options: &Options<'_>) -> Option<Finding> {
-    let is_taken = entry.is_reserved() || entry.pool().is_some();
-    let is_wrong = is_taken && options.clock.is_past_grace(entry.since());
-    let cause = Cause::HolderUnknown { mark: mark(entry) };
-    is_wrong.then(|| about_entry(entry, cause, freeing(entry, options)))
+/// The record of a living cluster that the entry's record does not name yet.
+pub fn sighting(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<(String, LeaseRecord)> {
+    let users = users_of(snapshot, entry);
+    let is_wrong = of_entry(snapshot, entry, options).is_some() || snapshot.is_run_by_hive(entry);
+    if is_wrong || !is_wanted(snapshot, entry, &users, options) {
+        return None;
+    }
+    let (pool, step) = rule(snapshot, options).look(entry, snapshot.clusters.seen(entry), lease_id);
+    match step {
+        Step::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
+        _ => None,
+    }
 }
 
-fn reserved_again(entry: &Entry, user: &ClusterDeployment, cause: Cause) -> Finding {
-    let pool = user.pool().unwrap_or_default().to_owned();
-    let cluster_deployment = user.name().to_owned();
+/// Whether the holder's cluster is installed with the entry, and the entry does not say so yet. Hive writes that itself.
+pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> bool {
+    const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
+    let users = users_of(snapshot, entry);
+    let is_meant = is_wanted(snapshot, entry, &users, options) && !snapshot.is_run_by_hive(entry);
+    let says_so = entry.conditions().status(SUCCEEDED) == Some("True");
+    let mut users = users.into_iter();
+    is_meant
+        && !says_so
+        && entry.is_reserved()
+        && users.any(|user| {
+            user.spec.installed && !user.is_deleting() && Some(user.name()) == entry.cluster_deployment()
+        })
+}
+
+/// A lease whose cluster is gone: it stays reserved for a while, or its cluster is created again.
+fn missing(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    pool: String,
+    record: LeaseRecord,
+    options: &Options<'_>,
+) -> Finding {
+    let is_listed = snapshot
+        .pool(&pool)
+        .is_some_and(|pool| !pool.is_deleting() && pool.inventory().contains(&entry.name()));
+    let cause = Cause::ClusterGone {
+        until: record.deadline,
+    };
+    if options.recreate && is_listed && !entry.is_deleting() && record.cluster.is_some() {
+        return about(entry, cause, Remedy::Recreate);
+    }
+    recorded(entry, cause, pool, record)
+}
+
+fn about(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
+    Finding {
+        subject: Subject::Entry {
+            name: entry.name().to_owned(),
+        },
+        pool: entry.cluster_pool().map(str::to_owned),
+        cluster_deployment: entry.cluster_deployment().map(str::to_owned),
+        cause,
+        remedy,
+    }
+}
+
+fn recorded(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord) -> Finding {
     Finding {
         pool: Some(pool.clone()),
-        cluster_deployment: Some(cluster_deployment.clone()),
-        ..about_entry(
-            entry,
-            cause,
-            Remedy::Reserve {
-                pool,
-                cluster_deployment,
-            },
-        )
+        cluster_deployment: Some(record.holder.clone()),
+        ..about(entry, cause, Remedy::Record { pool, record })
     }
 }
 
@@ -193,35 +243,51 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     let users = users.iter().map(|cluster| cluster.name());
     let by: BTreeSet<&str> = entry.cluster_deployment().into_iter().chain(users).collect();
     let by = by.into_iter().map(str::to_owned).collect();
-    about_entry(entry, Cause::Contested { by }, Remedy::Unknown)
+    about(entry, Cause::Contested { by }, Remedy::None)
 }
 
-/// The remedy of an entry whose holder cannot be verified.
-fn freeing(entry: &Entry, options: &Options<'_>) -> Remedy {
-    if options.names(entry) {
-        Remedy::Free
-    } else {
-        Remedy::FreeByName
-    }
+/// An entry of which nobody can know who has it. With --force it is freed, unless a cluster uses it.
+fn unknown(entry: &Entry, why: String, options: &Options<'_>, users: &[&ClusterDeployment]) -> Finding {
+    let remedy = match users {
+        [] if options.names(entry) => Remedy::Free,
+        [] => Remedy::Force,
+        _ => Remedy::None,
+    };
+    about(entry, Cause::Unknown { why }, remedy)
 }
 
-/// Why an entry that was named with --force and has no fault is not freed. A free entry needs no repair.
-pub fn in_use(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
-    let is_taken = entry.is_reserved() || entry.cluster_deployment().is_some();
-    if !options.names(entry) || !is_taken {
+/// An entry without a fault that was named with --force: freed if its lease never ends and no cluster uses it.
+fn in_use(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    users: &[&ClusterDeployment],
+    options: &Options<'_>,
+) -> Option<Finding> {
+    if !options.names(entry) || entry.reservation() == Reservation::Free {
         return None;
     }
-    let used = match holder_state(snapshot, entry, options.clock) {
-        Some(HolderState::Alive(cluster)) => Use::Cluster {
-            namespace: cluster.metadata.namespace.clone(),
-        },
-        Some(HolderState::Leasing) => Use::Lease {
-            until: recorded(snapshot, entry).and_then(Record::expires),
-        },
-        _ if !options.is_about(entry.pool()) => Use::OtherPool,
-        _ => Use::Recent,
-    };
-    Some(about_entry(entry, Cause::InUse(used), Remedy::Keep))
+    let used = |why: String| Some(about(entry, Cause::InUse { why }, Remedy::None));
+    if let Some(user) = users.first() {
+        return used(format!(
+            "whose ClusterDeployment exists, in namespace {}",
+            user.namespace()
+        ));
+    }
+    if snapshot.deployments().is_none() {
+        return used("and you may not list clusterdeployments.hive.openshift.io".to_owned());
+    }
+    if let Reservation::Leased(LeaseRecord {
+        deadline: Some(deadline),
+        ..
+    }) = entry.reservation()
+    {
+        return used(format!(
+            "whose lease ends at {}",
+            deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
+        ));
+    }
+    let why = "the lease never ends".to_owned();
+    Some(about(entry, Cause::Unknown { why }, Remedy::Free))
 }
 
 #[cfg(test)]

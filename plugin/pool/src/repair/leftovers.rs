@@ -1,60 +1,32 @@
-//! What ended leases have left: finalizers, records, and copies of customizations. Pure.
+//! What leases that are over have left: finalizers, copies of customizations, and the records of 0.1. Pure.
 
 use jiff::SignedDuration;
+use kcp_api::metadata::{Object as _, PartialObjectMetadata};
 
 use crate::{
     objects::{
-        cluster_deployment::{ClusterDeployment, Copy, LEASE_FINALIZER, Life},
-        entry::Entry,
-        record::Record,
+        cluster_deployment::{ClusterDeployment, Copy, Life, Lifetime as _, OfPool as _},
+        entry::{Entry, Reserved as _},
     },
     repair::{
         finding::{Cause, Finding, Remedy, Subject},
-        holder::recorded,
-        options::{Clock, Options},
+        options::Options,
     },
     snapshot::Snapshot,
 };
 
-/// A record that was written less than this ago may belong to a client whose status write is in flight: longer than a
-/// request takes, and as much as clocks may differ.
-const STATUS_WRITE: SignedDuration = SignedDuration::from_secs(60);
-
 /// A deleted ClusterDeployment that only our finalizer keeps.
 pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
-    let is_left = cluster.metadata.waits_only_for(LEASE_FINALIZER);
-    (is_left && options.is_about(Some(pool))).then(|| Finding {
+    (cluster.waits_only_for_us() && options.is_about(Some(pool))).then(|| Finding {
         subject: Subject::Cluster {
-            namespace: cluster.metadata.namespace.clone(),
+            namespace: cluster.namespace().to_owned(),
             name: cluster.name().to_owned(),
         },
         pool: Some(pool.to_owned()),
         cluster_deployment: Some(cluster.name().to_owned()),
-        cause: Cause::FinalizerLeft,
-        remedy: Remedy::RemoveFinalizer,
-    })
-}
-
-/// A record whose customization is gone, or does not name the record's holder.
-pub(super) fn record_left(snapshot: &Snapshot, record: &Record, options: &Options<'_>) -> Option<Finding> {
-    let customization = record.customization()?;
-    let is_of_entry = snapshot
-        .entry(customization)
-        .is_some_and(|entry| recorded(snapshot, entry).is_some());
-    let clock = Clock {
-        grace: options.clock.grace.max(STATUS_WRITE),
-        ..options.clock
-    };
-    let is_left = !is_of_entry && clock.is_past_grace(record.renewed());
-    (is_left && options.is_about(record.pool())).then(|| Finding {
-        subject: Subject::Record {
-            customization: customization.to_owned(),
-        },
-        pool: record.pool().map(str::to_owned),
-        cluster_deployment: record.cluster_deployment().map(str::to_owned),
-        cause: Cause::RecordLeft,
-        remedy: Remedy::Delete,
+        cause: Cause::Left("deleted, and waits only for the finalizer of its lease"),
+        remedy: Remedy::Remove,
     })
 }
 
@@ -66,33 +38,48 @@ pub(super) fn copy_left(
     copy: &Copy,
     options: &Options<'_>,
 ) -> Option<Finding> {
-    if copy.pool_namespace() != Some(snapshot.namespace.as_str()) || copy.metadata.is_deleting() {
+    if copy.pool_namespace() != Some(snapshot.namespace.as_str()) || copy.is_deleting() {
         return None;
     }
-    let name = copy.cluster_deployment();
-    let is_used = snapshot
-        .deployments
-        .iter()
-        .any(|cluster| cluster.metadata.namespace == copy.metadata.namespace && cluster.life() != Life::Over);
+    // The ClusterDeployment has the name of its namespace.
+    let name = copy.namespace();
+    let mut clusters = snapshot.deployments()?.iter();
+    let is_used = clusters.any(|cluster| cluster.namespace() == name && cluster.life() != Life::Over);
     let is_freed = |entry: &Entry| {
-        of_entries
-            .iter()
-            .any(|finding| finding.remedy == Remedy::Free && finding.is_about(entry.name()))
+        of_entries.iter().any(|finding| {
+            let is_it = matches!(&finding.subject, Subject::Entry { name } if name == entry.name());
+            is_it && finding.remedy == Remedy::Free
+        })
     };
     let is_held = snapshot.entries.iter().any(|entry| {
-        entry.cluster_deployment() == Some(name)
-            && (entry.pool() == copy.pool() || entry.name() == copy.metadata.name)
-            && !is_freed(entry)
+        let is_its = entry.cluster_pool() == copy.pool_name() || entry.name() == copy.name();
+        entry.cluster_deployment() == Some(name) && is_its && entry.is_reserved() && !is_freed(entry)
     });
-    let is_left = !is_used && !is_held && options.clock.is_past_grace(copy.metadata.creation_timestamp);
-    (is_left && options.is_about(copy.pool())).then(|| Finding {
+    let age = copy
+        .creation_timestamp()
+        .map(|created| snapshot.now.earliest.duration_since(created));
+    let is_old = age.is_none_or(|age: SignedDuration| age >= options.grace);
+    (!is_used && !is_held && is_old && options.is_about(copy.pool_name())).then(|| Finding {
         subject: Subject::Copy {
-            namespace: copy.metadata.namespace.clone(),
-            name: copy.metadata.name.clone(),
+            namespace: copy.namespace().to_owned(),
+            name: copy.name().to_owned(),
         },
-        pool: copy.pool().map(str::to_owned),
+        pool: copy.pool_name().map(str::to_owned),
         cluster_deployment: Some(name.to_owned()),
-        cause: Cause::CopyLeft,
-        remedy: Remedy::Delete,
+        cause: Cause::Left("the copy of a customization, in a namespace without a ClusterDeployment"),
+        remedy: Remedy::Remove,
+    })
+}
+
+/// A Lease in which 0.1 kept a record. Nothing reads it any more.
+pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -> Option<Finding> {
+    options.pool.is_none().then(|| Finding {
+        subject: Subject::OldRecord {
+            name: lease.name().to_owned(),
+        },
+        pool: None,
+        cluster_deployment: None,
+        cause: Cause::Left("a record of an earlier version of this program, which nothing reads; delete it"),
+        remedy: Remedy::None,
     })
 }

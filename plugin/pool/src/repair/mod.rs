@@ -1,45 +1,67 @@
-//! What has leaked, with the cause of each fault, and the writes that repair it.
+//! What is wrong with the leases of pools, and the writes that repair it.
 //!
 //! - [`options`]: the request
-//! - [`holder`]: whether a holder is gone
-//! - [`decision`], [`missing_cluster`], [`leftovers`] -> [`finding`]: what is wrong, and what repairs it
-//! - [`apply`], [`recreate`]: the writes, each after reading and deciding again
-//! - [`sightings`]: what a repair records of living clusters
+//! - [`decision`], [`hive`], [`leftovers`] -> [`finding`]: what is wrong, and what repairs it
+//! - [`apply`]: the writes of entries, each after reading and deciding again
 //! - [`report`]: what was found, and the result
 
 pub mod apply;
 pub mod decision;
 pub mod finding;
-pub mod holder;
+mod hive;
 mod leftovers;
-mod missing_cluster;
 pub mod options;
-mod recreate;
 pub mod report;
-mod sightings;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use kcp_client::{Connection, Error};
+use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object, names::finalizer};
+use kcp_client::{Connection, Error, Written};
 
 use crate::{
-    inventory::capacity::{Capacity, Findings, inventory_patch},
-    objects::{
-        cluster_deployment::{ClusterDeployment, Copy, LEASE_FINALIZER},
-        cluster_pool::Pool,
-        entry::Entry,
-        record::{LABEL, Record},
+    acquire::{
+        LeaseRequest, Selection,
+        answer::{LeaseOutcome, LeaseRefusal},
+        create::create,
     },
+    creation::make::Obstacle,
+    hive::HiveMode,
+    install_config::InstallConfig,
+    inventory::capacity::{Capacity, Findings, inventory_patch},
+    lease::{LeaseError, usage::Clusters},
+    objects::{
+        ClusterName,
+        cluster_deployment::{Copy, Deployments, OfPool as _},
+        entry::{Entry, Reservation, Reserved as _},
+    },
+    release::remove_finalizer,
     repair::{
-        apply::{apply, record_sighting},
-        decision::findings,
-        options::{Options, RepairRequest},
+        apply::{RepairOutcome, apply, record},
+        decision::{findings, is_installed, sighting},
+        finding::{Finding, Remedy, Subject},
+        options::Options,
         report::{Found, RepairRefusal},
-        sightings::{installed, sightings},
     },
     snapshot::Snapshot,
-    store::{CUSTOMIZATION, Customizations as _, LEASE, Store},
+    store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
+
+/// How often the deletion of a copy is asked for whose answers get lost.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Before it is asked for again.
+const REST: Duration = Duration::from_millis(200);
+
+/// What is asked of every namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct RepairRequest<'r> {
+    pub options: Options<'r>,
+    /// What missing clusters are created from; none to leave their customizations reserved for a while.
+    pub install_config: Option<&'r InstallConfig>,
+    /// Whether to write, or only to report.
+    pub is_applied: bool,
+    pub hive: HiveMode,
+}
 
 /// The namespaces that a repair of all namespaces has to read.
 ///
@@ -47,14 +69,19 @@ use crate::{
 /// If the API server cannot be asked.
 pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
     let store = Store::new(connection, field_manager);
-    let labelled = format!("{LABEL}=true");
     let traces = Traces {
         pools: store.pools(None, None).await?,
         entries: connection.list(&CUSTOMIZATION.at("v1"), None, None).await?,
-        records: connection.list(&LEASE.at("v1"), None, Some(&labelled)).await?,
         clusters: store.deployments().await?.iter().cloned().collect(),
     };
     Ok(traces.namespaces())
+}
+
+/// What a repair of one namespace could not do or see.
+#[derive(Debug, Default)]
+pub struct Unrepaired {
+    pub refusal: Option<RepairRefusal>,
+    pub clusters_unread: Option<Error>,
 }
 
 /// Repairs one namespace. `found` keeps the findings and results even if a later step fails.
@@ -65,25 +92,41 @@ pub async fn repair(
     store: &Store<'_>,
     request: RepairRequest<'_>,
     found: &mut Vec<Found>,
-) -> Result<Option<RepairRefusal>, Error> {
-    let options = request.at(store.now());
-    let snapshot = store.snapshot().await?;
+) -> Result<Unrepaired, Error> {
+    let options = &request.options;
+    let mut snapshot = store.snapshot(request.hive, options.pool).await?;
     if let Some(pool) = options.pool
         && snapshot.pool(pool).is_none()
     {
         // The server's own error says that there is none.
         store.pool(pool).await?;
     }
-    let missing = request.forced.iter().find(|name| snapshot.entry(name).is_none());
+    let missing = options.forced.iter().find(|name| snapshot.entry(name).is_none());
     if let Some(name) = missing {
-        return Ok(Some(RepairRefusal::NoSuchEntry { name: name.clone() }));
+        return Ok(Unrepaired {
+            refusal: Some(RepairRefusal::NoSuchEntry { name: name.clone() }),
+            ..Unrepaired::default()
+        });
     }
-    for finding in findings(&snapshot, &options) {
+    let mut unfreed = BTreeSet::new();
+    for finding in findings(&snapshot, options) {
         let result = if request.is_applied && finding.remedy.is_safe() {
-            Some(apply(store, &options, &finding).await)
+            let holds = finding
+                .cluster_deployment
+                .as_ref()
+                .is_some_and(|name| unfreed.contains(name));
+            Some(if finding.is_removed_after_its_entry() && holds {
+                Ok(RepairOutcome::Waits)
+            } else {
+                remedied(store, &mut snapshot, &request, &finding).await
+            })
         } else {
             None
         };
+        let is_done = matches!(result, Some(Ok(RepairOutcome::Repaired | RepairOutcome::Settled)));
+        if finding.remedy == Remedy::Free && !is_done {
+            unfreed.extend(finding.cluster_deployment.clone());
+        }
         found.push(Found {
             namespace: store.namespace().to_owned(),
             finding,
@@ -91,34 +134,121 @@ pub async fn repair(
         });
     }
     if request.is_applied {
-        for sighting in sightings(&snapshot, &options) {
-            record_sighting(store, &sighting).await?;
+        for entry in store.list().await? {
+            if let Some((pool, seen)) = sighting(&snapshot, &entry, options) {
+                record(store, &entry, &pool, &seen).await?;
+            } else if is_installed(&snapshot, &entry, options) {
+                // If it has changed, the next repair writes it.
+                store
+                    .write_status(entry.name(), &entry.succeeded(store.now().latest))
+                    .await?;
+            }
         }
-        for entry in installed(&snapshot, &options) {
-            // If it has changed, the next repair writes it.
-            store
-                .write_status(entry.name(), &entry.succeeded(store.now()))
-                .await?;
-        }
-        write_pool_conditions(store, &snapshot, &options).await;
+        write_pool_conditions(store, &snapshot, options).await;
     }
-    Ok(None)
+    Ok(Unrepaired {
+        refusal: None,
+        clusters_unread: match snapshot.clusters {
+            Clusters::Unknown(error) => Some(error),
+            Clusters::All(_) => None,
+        },
+    })
+}
+
+async fn remedied(
+    store: &Store<'_>,
+    snapshot: &mut Snapshot,
+    request: &RepairRequest<'_>,
+    finding: &Finding,
+) -> Result<RepairOutcome, Error> {
+    match &finding.subject {
+        Subject::Entry { name } if finding.remedy == Remedy::Recreate => {
+            recreated(store, request, name, finding).await
+        }
+        Subject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
+        Subject::Cluster { namespace, name } => {
+            let mut clusters = snapshot.deployments().into_iter().flat_map(Deployments::iter);
+            let Some(cluster) =
+                clusters.find(|cluster| cluster.name() == name && cluster.namespace() == namespace)
+            else {
+                return Ok(RepairOutcome::Settled);
+            };
+            remove_finalizer(store, cluster).await?;
+            Ok(RepairOutcome::Repaired)
+        }
+        Subject::Copy { namespace, name } => {
+            let is_it = |copy: &&Copy| copy.name() == name && copy.namespace() == namespace;
+            let Some(copy) = snapshot.copies.iter().find(is_it) else {
+                return Ok(RepairOutcome::Settled);
+            };
+            for _ in 0..MAX_ATTEMPTS {
+                match store.delete_customization(&copy.metadata).await? {
+                    Written::Stored => return Ok(RepairOutcome::Repaired),
+                    Written::Changed => break,
+                    // This version of the copy is deleted once, however often that is asked for.
+                    Written::Unknown(_) => store.rest(REST).await,
+                }
+            }
+            Ok(RepairOutcome::Contended)
+        }
+        Subject::OldRecord { .. } => Ok(RepairOutcome::Settled),
+    }
+}
+
+/// Creates the missing cluster of a lease again, as `lease --create` does.
+async fn recreated(
+    store: &Store<'_>,
+    request: &RepairRequest<'_>,
+    entry: &str,
+    finding: &Finding,
+) -> Result<RepairOutcome, Error> {
+    let (Some(holder), Some(install_config)) = (finding.holder(), request.install_config) else {
+        return Ok(RepairOutcome::Settled);
+    };
+    let cluster = ClusterName::new(holder.cluster_deployment, holder.cluster_deployment);
+    let lease = LeaseRequest {
+        holder,
+        ttl: None,
+        cluster: Some(&cluster),
+        install_config: Some(install_config),
+        is_new: false,
+        selection: Selection {
+            customization: Some(entry),
+            labels: None,
+        },
+        hive: request.hive,
+    };
+    let answer = create(store, lease).await.map_err(LeaseError::into_cause)?;
+    let obstacle = |why: &LeaseRefusal| match why {
+        LeaseRefusal::Creation(why) | LeaseRefusal::Unfinished { why, .. } => why.clone(),
+        LeaseRefusal::HeldUnfit { why, .. } => Obstacle::Unfit(why.clone()),
+        _ => Obstacle::LeaseLost {
+            customization: entry.to_owned(),
+        },
+    };
+    Ok(match &answer.outcome {
+        LeaseOutcome::Leased(_) | LeaseOutcome::Claimed { .. } => RepairOutcome::Repaired,
+        LeaseOutcome::Refused(why) => RepairOutcome::Blocked(obstacle(why)),
+    })
 }
 
 /// Writes the conditions of pools that Hive does not run. The repairs above do not change them, and an account that
 /// may not write them can still repair.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
-    let is_ours = |pool: &&Pool| {
+    let Some(deployments) = snapshot.deployments() else {
+        return;
+    };
+    let is_ours = |pool: &&ClusterPool| {
         let is_asked = options.pool.is_none_or(|asked| asked == pool.name());
-        is_asked && pool.spec.inventory.is_some() && !pool.is_run_by_hive() && !pool.is_deleting()
+        is_asked && pool.spec.inventory.is_some() && !snapshot.hive.runs(pool) && !pool.is_deleting()
     };
     for pool in snapshot.pools.iter().filter(is_ours) {
-        let capacity = Capacity::of(pool, snapshot.deployments.of_pool(pool.name()));
+        let capacity = Capacity::of(pool, deployments.of_pool(pool.name()));
         let findings = Findings {
             entries: &snapshot.entries,
             broken: &BTreeSet::new(),
         };
-        if let Some(patch) = inventory_patch(pool, findings, &capacity, store.now()) {
+        if let Some(patch) = inventory_patch(pool, findings, &capacity, store.now().latest) {
             drop(store.write_pool_status(pool.name(), &patch).await);
         }
     }
@@ -126,126 +256,80 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
 
 /// The objects of all namespaces that may belong to a lease.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Traces {
-    pub pools: Vec<Pool>,
+struct Traces {
+    pools: Vec<ClusterPool>,
     /// With copies in the namespaces of clusters.
-    pub entries: Vec<Entry>,
-    pub records: Vec<Record>,
-    pub clusters: Vec<ClusterDeployment>,
+    entries: Vec<Entry>,
+    clusters: Vec<ClusterDeployment>,
 }
 
 impl Traces {
     /// Namespaces with pools, or with leases whose pool may be gone.
-    pub(super) fn namespaces(self) -> BTreeSet<String> {
-        let pools = self.pools.into_iter().map(|pool| pool.metadata.namespace);
-        let records = self.records.into_iter().map(|record| record.metadata.namespace);
-        let entries = self.entries.into_iter().flat_map(|entry| {
-            let is_taken = entry.is_reserved() || entry.pool().is_some();
-            let copy = Copy {
-                metadata: entry.metadata,
-            };
-            let original = copy.pool_namespace().map(str::to_owned);
-            original
-                .into_iter()
-                .chain(is_taken.then_some(copy.metadata.namespace))
+    fn namespaces(self) -> BTreeSet<String> {
+        let pools = self.pools.iter().map(Object::namespace);
+        let entries = self.entries.iter().flat_map(|entry| {
+            let is_taken = entry.reservation() != Reservation::Free;
+            let own = is_taken.then(|| entry.namespace());
+            entry.pool_namespace().into_iter().chain(own)
         });
-        let clusters = self.clusters.into_iter().filter_map(|cluster| {
-            let is_ours = cluster.metadata.has_finalizer(LEASE_FINALIZER);
-            let reference = cluster.pool_reference.filter(|_| is_ours)?;
-            Some(reference.namespace)
+        let clusters = self.clusters.iter().filter_map(|cluster| {
+            let is_ours = cluster.has_finalizer(finalizer::POOL_LEASE);
+            let reference = cluster.spec.cluster_pool_ref.as_ref().filter(|_| is_ours)?;
+            Some(reference.namespace.as_str())
         });
-        pools
-            .chain(records)
-            .chain(entries)
-            .chain(clusters)
-            .filter(|namespace| !namespace.is_empty())
+        let all = pools.chain(entries).chain(clusters);
+        all.filter(|namespace| !namespace.is_empty())
+            .map(str::to_owned)
             .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::Traces;
-    use crate::testing::objects::{LONG_AGO, cluster, entry, pool_object, record};
-
-    fn read<T: serde::de::DeserializeOwned>(object: Value) -> Vec<T> {
-        vec![serde_json::from_value(object).unwrap()]
-    }
+    use crate::testing::objects::{cluster, entry, pool_object, read};
 
     #[test]
     fn each_trace_of_a_lease_leads_to_its_namespace() {
         let none = Traces::default;
-        let mut copy = entry("True", None, LONG_AGO);
+        let mut copy = entry("True", None);
         copy["metadata"]["namespace"] = "us".into();
         copy["metadata"]["labels"] = json!({"hive.openshift.io/clusterpool-namespace": "d"});
         let mut kept = cluster("us", "gone", Some("a"));
         kept["metadata"]["finalizers"] = json!(["kubectl-kcp.dev/pool-lease"]);
+        let of_pool = |object| Traces {
+            pools: vec![read(&object)],
+            ..none()
+        };
+        let of_entry = |object| Traces {
+            entries: vec![read(&object)],
+            ..none()
+        };
+        let of_cluster = |object| Traces {
+            clusters: vec![read(&object)],
+            ..none()
+        };
         for (case, traces, expected) in [
             ("nothing", none(), None),
-            (
-                "a pool",
-                Traces {
-                    pools: read(pool_object("pool", &json!({}))),
-                    ..none()
-                },
-                Some("d"),
-            ),
-            (
-                "a record",
-                Traces {
-                    records: read(record("us", LONG_AGO, None)),
-                    ..none()
-                },
-                Some("d"),
-            ),
+            ("a pool", of_pool(pool_object("pool", &json!({}))), Some("d")),
             (
                 "an entry of a pool",
-                Traces {
-                    entries: read(entry("True", Some("us"), LONG_AGO)),
-                    ..none()
-                },
+                of_entry(entry("True", Some("us"))),
                 Some("d"),
             ),
             (
-                "an entry that is reserved without a holder",
-                Traces {
-                    entries: read(entry("False", None, LONG_AGO)),
-                    ..none()
-                },
+                "reserved without a holder",
+                of_entry(entry("False", None)),
                 Some("d"),
             ),
-            (
-                "a free entry",
-                Traces {
-                    entries: read(entry("True", None, LONG_AGO)),
-                    ..none()
-                },
-                None,
-            ),
-            (
-                "a copy",
-                Traces {
-                    entries: read(copy),
-                    ..none()
-                },
-                Some("d"),
-            ),
-            (
-                "a cluster with our finalizer",
-                Traces {
-                    clusters: read(kept),
-                    ..none()
-                },
-                Some("d"),
-            ),
+            ("a free entry", of_entry(entry("True", None)), None),
+            ("a copy", of_entry(copy), Some("d")),
+            ("a cluster with our finalizer", of_cluster(kept), Some("d")),
             (
                 "a cluster without it",
-                Traces {
-                    clusters: read(cluster("us", "gone", Some("a"))),
-                    ..none()
-                },
+                of_cluster(cluster("us", "gone", Some("a"))),
                 None,
             ),
         ] {

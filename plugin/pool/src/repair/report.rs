@@ -25,6 +25,8 @@ pub struct RepairReport {
     pub failures: Vec<Failure>,
     /// Why nothing was done.
     pub refusal: Option<RepairRefusal>,
+    /// Why it is unknown which clusters use entries: nothing is freed then.
+    pub clusters_unread: Option<Error>,
 }
 
 /// Why a namespace was not repaired completely.
@@ -77,8 +79,6 @@ pub struct Count {
     pub blocked: usize,
     pub by_name: usize,
     pub by_hand: usize,
-    /// Named with --force, but may still be in use.
-    pub in_use: usize,
 }
 
 impl Found {
@@ -121,15 +121,13 @@ impl RepairReport {
             let of_sort = match found.finding.remedy {
                 _ if found.is_repaired() => &mut count.repaired,
                 _ if found.obstacle().is_some() => &mut count.blocked,
-                Remedy::Blocked(_) => &mut count.blocked,
-                Remedy::FreeByName => &mut count.by_name,
-                Remedy::Unknown => &mut count.by_hand,
-                Remedy::Keep => &mut count.in_use,
+                Remedy::Force => &mut count.by_name,
+                Remedy::None => &mut count.by_hand,
                 Remedy::Free
+                | Remedy::Record { .. }
                 | Remedy::Reserve { .. }
                 | Remedy::Recreate
-                | Remedy::RemoveFinalizer
-                | Remedy::Delete => &mut count.open,
+                | Remedy::Remove => &mut count.open,
             };
             *of_sort += 1;
         }

@@ -3,23 +3,27 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use kcp_api::{ClusterClaim, ClusterDeployment, ClusterPool, metadata::Object};
 use kcp_client::{Connection, Error};
 
 use crate::{
+    hive::{Conclusion, HiveMode},
     inventory::{
         capacity::Capacity,
         staleness::{Freshness, Stale},
     },
+    lease::{
+        rule::{GRACE, Rule},
+        usage::Seen,
+    },
     objects::{
-        cluster_deployment::{ClusterDeployment, Life},
-        cluster_pool::{Claim, Pool},
-        entry::{APPLY_SUCCEEDED, Entry},
-        record::Record,
+        entry::{APPLY_SUCCEEDED, Entry, Reservation, Reserved},
+        record::{LeaseRecord, State},
     },
     repair::{
         decision::findings,
         finding::{Finding, Subject},
-        options::{Clock, GRACE, Options},
+        options::Options,
     },
     snapshot::Snapshot,
     store::Store,
@@ -32,7 +36,7 @@ const READER: &str = "kubectl-kcp";
 pub struct PoolState {
     pub namespace: String,
     pub name: String,
-    pub is_run_by_hive: bool,
+    pub hive: Conclusion,
     pub is_deleting: bool,
     /// None if it is unknown.
     pub version: Option<String>,
@@ -44,6 +48,10 @@ pub struct PoolState {
     pub waiting: Vec<Waiting>,
     /// What repair would report about other objects than entries.
     pub left: Vec<Finding>,
+    /// Why the pool cannot make clusters, as Hive says.
+    pub stuck: Vec<String>,
+    /// What could not be seen, a sentence each.
+    pub unseen: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +64,10 @@ pub struct EntryUse {
     /// The pool that it is leased for.
     pub taken_for: Option<String>,
     pub since: Option<Timestamp>,
-    /// When its lease ends unless it is renewed.
-    pub expires: Option<Timestamp>,
+    /// The record of its lease.
+    pub lease: Option<LeaseRecord>,
+    /// Why it is not leased to new holders.
+    pub cordoned: Option<String>,
     pub last_result: Option<LastUse>,
     /// Other pools that list it too.
     pub shared_with: Vec<String>,
@@ -68,9 +78,18 @@ pub struct EntryUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryUseState {
     Free,
+    /// Leased, and no cluster was seen.
+    Held,
+    /// A cluster uses it.
+    InUse,
+    /// Its cluster is gone, and it stays reserved for a while.
+    Gone,
+    /// Its lease has ended; the next look moves it on.
+    Expired,
+    /// Reserved without a record: by Hive, or by hand.
     Reserved,
-    /// Marked available, but a cluster uses it, or its references name one.
-    Used,
+    /// Its record cannot be read.
+    Unreadable,
     Deleting,
     Missing,
 }
@@ -101,6 +120,8 @@ pub struct ClusterUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterUseState {
     Installing,
+    /// Hive has stopped installing it.
+    Failed,
     Installed,
     Deleting,
 }
@@ -114,7 +135,7 @@ pub struct Waiting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// In one word: missing, broken, shared, leaked, left, short.
+    /// In one word: missing, broken, shared, leaked, left, short, stuck, failed.
     pub kind: &'static str,
     /// `cdc/NAME`, or the pool.
     pub object: String,
@@ -125,8 +146,12 @@ impl EntryUseState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
+            Self::Held => "held",
+            Self::InUse => "in-use",
+            Self::Gone => "gone",
+            Self::Expired => "expired",
             Self::Reserved => "reserved",
-            Self::Used => "used",
+            Self::Unreadable => "unreadable",
             Self::Deleting => "deleting",
             Self::Missing => "missing",
         }
@@ -137,6 +162,7 @@ impl ClusterUseState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Installing => "installing",
+            Self::Failed => "failed",
             Self::Installed => "installed",
             Self::Deleting => "deleting",
         }
@@ -158,12 +184,13 @@ pub struct PoolSelection<'s> {
     pub pool: Option<&'s str>,
     /// A label selector, as the API server takes it.
     pub labels: Option<&'s str>,
+    pub hive: HiveMode,
 }
 
 /// The state of the selected pools.
 ///
 /// # Errors
-/// If the API server cannot be asked, or there is no such pool.
+/// If the API server cannot be asked, or there is no such pool or namespace.
 pub async fn pool_states(
     connection: &Connection,
     selection: PoolSelection<'_>,
@@ -173,9 +200,9 @@ pub async fn pool_states(
     // An entry is judged by all pools of its namespace: those without the labels are read too, and not shown.
     let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
         Some(labels) => {
-            let pools = store.pools(namespace, Some(labels)).await?.into_iter();
-            let key = |pool: Pool| (pool.metadata.namespace, pool.metadata.name);
-            Some(pools.map(key).collect())
+            let pools = store.pools(namespace, Some(labels)).await?;
+            let key = |pool: &ClusterPool| (pool.namespace().to_owned(), pool.name().to_owned());
+            Some(pools.iter().map(key).collect())
         }
         None => None,
     };
@@ -184,7 +211,7 @@ pub async fn pool_states(
         (None, Some(namespace)) => BTreeSet::from([namespace.to_owned()]),
         (None, None) => {
             let pools = store.pools(None, None).await?;
-            pools.into_iter().map(|pool| pool.metadata.namespace).collect()
+            pools.iter().map(|pool| pool.namespace().to_owned()).collect()
         }
     };
     let mut states = Vec::new();
@@ -192,11 +219,13 @@ pub async fn pool_states(
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, READER);
-        let snapshot = store.snapshot().await?;
-        let claims = store.claims().await?;
-        let clock = Clock {
-            now: Timestamp::now(),
-            grace: GRACE,
+        let mut snapshot = store.snapshot(selection.hive, selection.pool).await?;
+        let claims = match store.claims().await {
+            Err(error @ Error::Forbidden { .. }) => {
+                snapshot.unseen.push(error.to_string());
+                Vec::new()
+            }
+            claims => claims?,
         };
         if let Some(pool) = selection.pool
             && snapshot.pool(pool).is_none()
@@ -204,48 +233,57 @@ pub async fn pool_states(
             // The server's own error says that there is none.
             store.pool(pool).await?;
         }
-        let is_selected = |pool: &&Pool| {
-            let key = (pool.metadata.namespace.clone(), pool.metadata.name.clone());
+        if snapshot.pools.is_empty() {
+            store.namespace_exists().await?;
+        }
+        let is_selected = |pool: &&ClusterPool| {
+            let key = (pool.namespace().to_owned(), pool.name().to_owned());
             selection.pool.is_none_or(|name| name == pool.name())
                 && labelled.as_ref().is_none_or(|labelled| labelled.contains(&key))
         };
         let pools = snapshot.pools.iter().filter(is_selected);
-        states.extend(pools.map(|pool| pool_state(&snapshot, &claims, pool, clock)));
+        states.extend(pools.map(|pool| pool_state(&snapshot, &claims, pool)));
     }
     Ok(states)
 }
 
 /// The state of one pool.
-pub fn pool_state(snapshot: &Snapshot, claims: &[Claim], pool: &Pool, clock: Clock) -> PoolState {
+pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPool) -> PoolState {
     let options = Options {
         pool: Some(pool.name()),
-        clock,
+        grace: GRACE,
         forced: &[],
-        install_config: None,
+        recreate: false,
     };
     let found = findings(snapshot, &options);
-    let freshness = Freshness::of(pool);
-    let clusters = || snapshot.deployments.of_pool(pool.name());
+    let hive = snapshot.hive.of(pool);
+    let freshness = Freshness::of(pool, hive.runs);
+    let clusters = || {
+        snapshot
+            .deployments()
+            .into_iter()
+            .flat_map(|all| all.of_pool(pool.name()))
+    };
     let inventory = pool.inventory();
     let held = snapshot.entries.iter().filter(|entry| {
-        let is_of_pool = entry.pool() == Some(pool.name());
+        let is_of_pool = entry.cluster_pool() == Some(pool.name());
         is_of_pool && !inventory.contains(&entry.name())
     });
     let names = inventory.iter().copied();
-    let names = names.chain(held.map(Entry::name));
+    let names = names.chain(held.map(Object::name));
     let mut waiting: Vec<_> = claims
         .iter()
-        .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster().is_none())
+        .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster_deployment().is_none())
         .map(|claim| Waiting {
-            name: claim.metadata.name.clone(),
-            since: claim.metadata.creation_timestamp,
+            name: claim.name().to_owned(),
+            since: claim.creation_timestamp(),
         })
         .collect();
     waiting.sort_by(|a, b| (a.since, &a.name).cmp(&(b.since, &b.name)));
     PoolState {
         namespace: snapshot.namespace.clone(),
         name: pool.name().to_owned(),
-        is_run_by_hive: pool.is_run_by_hive(),
+        hive,
         is_deleting: pool.is_deleting(),
         version: freshness.version().map(str::to_owned),
         capacity: Capacity::of(pool, clusters()),
@@ -261,57 +299,88 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[Claim], pool: &Pool, clock: Clo
             .filter(|finding| !matches!(finding.subject, Subject::Entry { .. }))
             .cloned()
             .collect(),
+        stuck: stuck(pool),
+        unseen: snapshot.unseen.clone(),
     }
 }
 
-fn entry_use(snapshot: &Snapshot, pool: &Pool, name: &str, found: &[Finding]) -> EntryUse {
+/// Why a pool cannot make clusters, by the conditions that Hive writes.
+fn stuck(pool: &ClusterPool) -> Vec<String> {
+    let conditions = &pool.status.conditions;
+    let is_wrong = |(condition, wrong): &(&str, &str)| conditions.status(condition) == Some(wrong);
+    let wrong = [("MissingDependencies", "True"), ("CapacityAvailable", "False")]
+        .into_iter()
+        .filter(is_wrong);
+    wrong
+        .map(|(condition, status)| {
+            let message = conditions.message(condition).unwrap_or_default();
+            format!("{condition} is {status}: {message}")
+        })
+        .collect()
+}
+
+fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Finding]) -> EntryUse {
     let entry = snapshot.entry(name);
-    let user = snapshot
-        .deployments
-        .of_namespace()
-        .find(|cluster| cluster.customization() == Some(name) && cluster.life() != Life::Over);
-    let of_user = || user.map(ClusterDeployment::name);
+    let seen = entry.map_or(Seen::Unknown, |entry| snapshot.clusters.seen(entry));
+    let of_user = match seen {
+        Seen::Used(user) => Some(user.name()),
+        Seen::Unused | Seen::Unknown => None,
+    };
     let is_it = |finding: &&Finding| matches!(&finding.subject, Subject::Entry { name: of } if of == name);
     let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
+    let reservation = entry.map(Reserved::reservation);
     EntryUse {
         name: name.to_owned(),
-        state: state(entry, user),
+        state: state(snapshot, entry, reservation.as_ref(), seen),
         is_in_inventory: pool.inventory().contains(&name),
         holder: entry
             .and_then(Entry::cluster_deployment)
-            .or_else(of_user)
+            .or(of_user)
             .map(str::to_owned),
-        taken_for: entry.and_then(Entry::pool).map(str::to_owned),
-        since: entry.and_then(Entry::since),
-        expires: entry.and_then(|entry| lease(snapshot, entry)?.expires()),
+        taken_for: entry.and_then(Entry::cluster_pool).map(str::to_owned),
+        since: entry.and_then(Reserved::since),
+        lease: match reservation {
+            Some(Reservation::Leased(record)) => Some(record),
+            _ => None,
+        },
+        cordoned: entry.and_then(|entry| entry.cordoned()).map(str::to_owned),
         last_result: entry.and_then(last_use),
         shared_with: others.map(|other| other.name().to_owned()).collect(),
         leak: found.iter().find(is_it).cloned(),
     }
 }
 
-fn state(entry: Option<&Entry>, user: Option<&ClusterDeployment>) -> EntryUseState {
-    let Some(entry) = entry else {
+fn state(
+    snapshot: &Snapshot,
+    entry: Option<&Entry>,
+    reservation: Option<&Reservation>,
+    seen: Seen<'_>,
+) -> EntryUseState {
+    let (Some(entry), Some(reservation)) = (entry, reservation) else {
         return EntryUseState::Missing;
     };
-    if entry.is_reserved() {
-        EntryUseState::Reserved
-    } else if user.is_some() || entry.cluster_deployment().is_some() || entry.pool().is_some() {
-        EntryUseState::Used
-    } else if entry.is_deleting() {
-        EntryUseState::Deleting
-    } else {
-        EntryUseState::Free
+    let rule = Rule {
+        now: snapshot.now,
+        grace: GRACE,
+    };
+    match (reservation, seen) {
+        (Reservation::Unreadable(_), _) => EntryUseState::Unreadable,
+        (_, Seen::Used(_)) => EntryUseState::InUse,
+        (Reservation::Leased(record), Seen::Unknown) if matches!(record.state, State::InUse { .. }) => {
+            EntryUseState::InUse
+        }
+        (Reservation::Leased(record), _) if matches!(record.state, State::InUse { .. }) => {
+            EntryUseState::Gone
+        }
+        (Reservation::Leased(record), _) if rule.has_ended(record.deadline) => EntryUseState::Expired,
+        (Reservation::Leased(record), _) if record.state == State::Gone => EntryUseState::Gone,
+        (Reservation::Leased(_), _) => EntryUseState::Held,
+        (Reservation::Unrecorded, _) => EntryUseState::Reserved,
+        (Reservation::Free, _) if entry.is_deleting() => EntryUseState::Deleting,
+        (Reservation::Free, _) => EntryUseState::Free,
     }
-}
-
-/// The entry's record, if it names the entry's holder.
-fn lease<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Option<&'s Record> {
-    let record = snapshot.record(entry.name())?;
-    (record.cluster_deployment() == entry.cluster_deployment() && record.pool() == entry.pool())
-        .then_some(record)
 }
 
 fn last_use(entry: &Entry) -> Option<LastUse> {
@@ -321,22 +390,25 @@ fn last_use(entry: &Entry) -> Option<LastUse> {
         status: conditions.status(APPLY_SUCCEEDED)?.to_owned(),
         reason: text(conditions.reason(APPLY_SUCCEEDED)),
         message: text(conditions.message(APPLY_SUCCEEDED)),
-        at: conditions.since(APPLY_SUCCEEDED),
+        at: conditions.last_transition_time(APPLY_SUCCEEDED),
     })
 }
 
 fn cluster_use(cluster: &ClusterDeployment, freshness: &Freshness<'_>) -> ClusterUse {
     ClusterUse {
-        namespace: cluster.metadata.namespace.clone(),
+        namespace: cluster.namespace().to_owned(),
         name: cluster.name().to_owned(),
         customization: cluster.customization().map(str::to_owned),
         claim: cluster.claim().map(str::to_owned),
-        state: match cluster.is_installed {
-            _ if cluster.metadata.is_deleting() => ClusterUseState::Deleting,
+        state: match cluster.spec.installed {
+            _ if cluster.is_deleting() => ClusterUseState::Deleting,
             true => ClusterUseState::Installed,
+            false if cluster.status.conditions.status("ProvisionStopped") == Some("True") => {
+                ClusterUseState::Failed
+            }
             false => ClusterUseState::Installing,
         },
-        created: cluster.metadata.creation_timestamp,
+        created: cluster.creation_timestamp(),
         stale: freshness.stale(cluster),
         has_unknown_version: freshness.is_unknown(cluster),
     }
@@ -368,7 +440,19 @@ impl PoolState {
             object: format!("clusterpool/{}", self.name),
             message: shortage.to_string(),
         });
-        short.into_iter().chain(of_entries).chain(left).collect()
+        let stuck = self.stuck.iter().map(|why| Problem {
+            kind: "stuck",
+            object: format!("clusterpool/{}", self.name),
+            message: why.clone(),
+        });
+        let failed = |cluster: &&ClusterUse| cluster.state == ClusterUseState::Failed;
+        let failed = self.clusters.iter().filter(failed).map(|cluster| Problem {
+            kind: "failed",
+            object: format!("cd/{}", cluster.name),
+            message: "Hive has stopped installing it".to_owned(),
+        });
+        let of_pool = short.into_iter().chain(stuck);
+        of_pool.chain(of_entries).chain(failed).chain(left).collect()
     }
 }
 

@@ -25,27 +25,27 @@ fn who_has_which_entry() {
     assert_eq!(
         entries,
         [
-            ("host-1", EntryUseState::Reserved, true, Some("paris"), None),
-            ("host-2", EntryUseState::Reserved, true, Some("rome"), None),
+            ("host-1", EntryUseState::Held, true, Some("paris"), None),
+            ("host-2", EntryUseState::InUse, true, Some("rome"), None),
             (
                 "host-3",
-                EntryUseState::Reserved,
+                EntryUseState::Expired,
                 true,
                 Some("oslo"),
-                Some("lease-expired")
+                Some("cluster-gone")
             ),
             ("host-4", EntryUseState::Free, true, None, None),
             ("host-5", EntryUseState::Missing, true, None, None),
-            ("host-9", EntryUseState::Reserved, false, Some("lima"), None),
+            ("host-9", EntryUseState::InUse, false, Some("lima"), None),
         ]
     );
     let ends: Vec<_> = state
         .entries
         .iter()
-        .map(|entry| entry.expires.map(|at| at.to_string()))
+        .map(|entry| Some(entry.lease.as_ref()?.deadline?.to_string()))
         .collect();
     assert_eq!(ends[0].as_deref(), Some("2026-11-21T05:09:00Z"));
-    assert_eq!(ends[1], None);
+    assert_eq!(ends[3], None);
 }
 
 #[test]
@@ -91,5 +91,12 @@ fn what_is_wrong() {
         .iter()
         .map(|(_, state)| state.problems().is_empty())
         .collect();
-    assert_eq!(are_good, [false, true, true]);
+    assert_eq!(are_good, [false, false, true, true]);
+    let stuck: Vec<_> = states[1]
+        .1
+        .problems()
+        .iter()
+        .map(|problem| problem.kind)
+        .collect();
+    assert_eq!(stuck, ["stuck", "failed"]);
 }

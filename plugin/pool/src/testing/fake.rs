@@ -8,15 +8,18 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kcp_client::{Action, Created, Error, Written};
+use kcp_client::{Action, Error, ServerTime, Written};
 use serde_json::{Value, json};
 
 use crate::{
+    lease::usage::Clusters,
     objects::{
-        entry::Entry,
-        record::{Record, name_of},
+        cluster_deployment::Deployments,
+        entry::{Entry, Reservation, Reserved as _},
+        record::LeaseRecord,
     },
-    store::{CUSTOMIZATION, Customizations, Records},
+    store::{CUSTOMIZATION, LeaseStore},
+    testing::objects::{NOW, lease, leased, read},
 };
 
 /// What happens to a write.
@@ -45,11 +48,19 @@ pub struct Fake {
     version: Cell<u64>,
     faults: RefCell<VecDeque<Option<Fault>>>,
     late: RefCell<Vec<Late>>,
-    records: RefCell<BTreeMap<String, Value>>,
-    /// What happens to the next writes of records that are not refused: the request or the answer is lost.
-    record_faults: RefCell<VecDeque<Option<Fault>>>,
+    /// ClusterDeployments; they may change when an entry is written.
+    clusters: RefCell<Vec<Value>>,
+    /// A cluster that is created right after the next write of a status.
+    next_cluster: RefCell<Option<Value>>,
+    are_clusters_forbidden: Cell<bool>,
+    /// Statuses that entries get at these times, counted from the first request.
+    later: RefCell<Vec<(Duration, String, Value)>>,
+    /// From when until when no request is answered.
+    outage: Cell<Option<(Duration, Duration)>>,
+    begun: Cell<Option<tokio::time::Instant>>,
     /// The clock advances while a client pauses.
     rested: Cell<Duration>,
+    is_time_uncertain: Cell<bool>,
     /// The seed of the order of events among tasks.
     random: Cell<u64>,
     /// Names, in the order of the writes.
@@ -90,7 +101,8 @@ impl Fake {
 
     pub fn put(&self, name: &str, status: &Value) {
         self.version.set(self.version.get() + 1);
-        let metadata = json!({"name": name, "resourceVersion": self.version.get().to_string()});
+        let metadata =
+            json!({"name": name, "namespace": "d", "resourceVersion": self.version.get().to_string()});
         let mut entries = self.entries.borrow_mut();
         let spec = entries
             .get(name)
@@ -112,28 +124,76 @@ impl Fake {
         self.store(name, patch)
     }
 
-    /// What happens to the next writes of records, in order.
-    pub fn with_record_faults(self, faults: &[Option<Fault>]) -> Self {
-        self.record_faults.borrow_mut().extend(faults);
-        self
+    /// The record of an entry's lease.
+    pub fn record(&self, name: &str) -> LeaseRecord {
+        match self.entry(name).reservation() {
+            Reservation::Leased(record) => record,
+            other => panic!("{name}: {other:?}"),
+        }
     }
 
-    pub fn put_record(&self, record: Value) {
-        self.version.set(self.version.get() + 1);
-        let mut record = record;
-        record["metadata"]["resourceVersion"] = self.version.get().to_string().into();
-        let name = record["metadata"]["name"].as_str().unwrap().to_owned();
-        self.records.borrow_mut().insert(name, record);
+    pub fn entry(&self, name: &str) -> Entry {
+        read(&self.entries.borrow()[name])
     }
 
-    pub fn recorded(&self, customization: &str) -> Option<Record> {
-        let record = self.records.borrow().get(&name_of(customization)).cloned();
-        record.map(|record| serde_json::from_value(record).unwrap())
+    pub fn put_cluster(&self, cluster: Value) {
+        self.clusters.borrow_mut().push(cluster);
     }
 
-    /// The recorded holder of a customization.
-    pub fn record_holder(&self, customization: &str) -> Option<String> {
-        Some(self.recorded(customization)?.cluster_deployment()?.to_owned())
+    pub fn put_cluster_after_write(&self, cluster: Value) {
+        *self.next_cluster.borrow_mut() = Some(cluster);
+    }
+
+    pub fn remove_clusters(&self) {
+        self.clusters.borrow_mut().clear();
+    }
+
+    pub fn forbid_clusters(&self) {
+        self.are_clusters_forbidden.set(true);
+    }
+
+    /// The dates of answers disagree.
+    pub fn disagree(&self) {
+        self.is_time_uncertain.set(true);
+    }
+
+    /// Time passes.
+    pub fn pass(&self, time: Duration) {
+        self.rested.set(self.rested.get() + time);
+    }
+
+    /// An entry gets this status after so long.
+    pub fn after(&self, time: Duration, name: &str, status: &Value) {
+        self.later
+            .borrow_mut()
+            .push((time, name.to_owned(), status.clone()));
+    }
+
+    /// No request is answered between these times.
+    pub fn outage(&self, from: Duration, until: Duration) {
+        self.outage.set(Some((from, until)));
+    }
+
+    fn elapsed(&self) -> Duration {
+        let begun = self.begun.get().unwrap_or_else(tokio::time::Instant::now);
+        self.begun.set(Some(begun));
+        begun.elapsed() + self.rested.get()
+    }
+
+    /// # Errors
+    /// During an outage.
+    fn answered(&self) -> Result<(), Error> {
+        let now = self.elapsed();
+        let (due, later) = self.later.take().into_iter().partition(|(at, ..)| *at <= now);
+        *self.later.borrow_mut() = later;
+        let due: Vec<(Duration, String, Value)> = due;
+        for (_, name, status) in due {
+            self.put(&name, &status);
+        }
+        match self.outage.get() {
+            Some((from, until)) if (from..until).contains(&now) => Err(lost()),
+            _ => Ok(()),
+        }
     }
 
     /// The holder that an entry's status names.
@@ -206,6 +266,7 @@ impl Fake {
         if status != current["status"] {
             self.put(name, &status);
         }
+        self.clusters.borrow_mut().extend(self.next_cluster.take());
         Written::Stored
     }
 }
@@ -214,7 +275,7 @@ fn action() -> Action {
     Action::new("patch", &CUSTOMIZATION.at("v1"))
 }
 
-fn lost() -> Error {
+pub fn lost() -> Error {
     Error::NoAnswer {
         action: Box::new(action()),
         server: "https://s".to_owned(),
@@ -222,20 +283,22 @@ fn lost() -> Error {
     }
 }
 
+/// The status of an entry that this ClusterDeployment of pool `pool` has leased until tomorrow.
 pub fn reserved(holder: &str) -> Value {
-    json!({"conditions": [{"type": "Available", "status": "False"}],
-        "clusterDeploymentRef": {"name": holder}, "clusterPoolRef": {"name": "pool"}})
+    leased(&lease(holder, Some("2026-11-22T05:00:00Z")))["status"].clone()
 }
 
-impl Customizations for Fake {
+impl LeaseStore for Fake {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
         self.before_request().await;
+        self.answered()?;
         let entries = self.entries.borrow().values().cloned().collect();
         Ok(serde_json::from_value(Value::Array(entries)).unwrap())
     }
 
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
         self.before_request().await;
+        self.answered()?;
         Ok(self
             .entries
             .borrow()
@@ -245,6 +308,7 @@ impl Customizations for Fake {
 
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.before_request().await;
+        self.answered()?;
         self.writes.borrow_mut().push(name.to_owned());
         let fault = self.faults.borrow_mut().pop_front().flatten();
         let written = match fault {
@@ -294,77 +358,23 @@ impl Customizations for Fake {
         self.let_others_go_first().await;
     }
 
-    fn now(&self) -> Timestamp {
-        let begin: Timestamp = "2026-11-21T05:00:00Z".parse().unwrap();
-        begin + self.rested.get()
-    }
-}
-
-impl Records for Fake {
-    async fn records(&self) -> Result<Vec<Record>, Error> {
+    async fn clusters(&self) -> Result<Clusters, Error> {
         self.before_request().await;
-        let records = self.records.borrow().values().cloned().collect();
-        Ok(serde_json::from_value(Value::Array(records)).unwrap())
-    }
-
-    async fn record(&self, customization: &str) -> Result<Option<Record>, Error> {
-        self.before_request().await;
-        Ok(self.recorded(customization))
-    }
-
-    async fn create_record(&self, record: &Value) -> Result<Created, Error> {
-        self.before_request().await;
-        let name = record["metadata"]["name"].as_str().unwrap();
-        if self.records.borrow().contains_key(name) {
-            return Ok(Created::Exists);
+        self.answered()?;
+        if self.are_clusters_forbidden.get() {
+            return Ok(Clusters::Unknown(lost()));
         }
-        let fault = self.record_faults.borrow_mut().pop_front().flatten();
-        if fault != Some(Fault::RequestLost) {
-            self.put_record(record.clone());
-        }
-        self.let_others_go_first().await;
-        Ok(if fault.is_some() {
-            Created::Unknown(lost())
-        } else {
-            Created::Stored
-        })
+        let clusters = self.clusters.borrow().iter().map(read).collect();
+        Ok(Clusters::All(Deployments::of("d", clusters)))
     }
 
-    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
-        self.before_request().await;
-        let current = self.records.borrow().get(&name_of(customization)).cloned();
-        let Some(mut record) = current else {
-            return Ok(Written::Changed);
-        };
-        if patch["metadata"]["resourceVersion"] != record["metadata"]["resourceVersion"] {
-            return Ok(Written::Changed);
+    fn now(&self) -> ServerTime {
+        let begin: Timestamp = NOW.parse().unwrap();
+        let now = begin + self.elapsed();
+        ServerTime {
+            earliest: now,
+            latest: now,
+            is_certain: !self.is_time_uncertain.get(),
         }
-        let fault = self.record_faults.borrow_mut().pop_front().flatten();
-        if fault != Some(Fault::RequestLost) {
-            json_patch::merge(&mut record, patch);
-            self.put_record(record);
-        }
-        self.let_others_go_first().await;
-        Ok(if fault.is_some() {
-            Written::Unknown(lost())
-        } else {
-            Written::Stored
-        })
-    }
-
-    async fn delete_record(&self, record: &Record) -> Result<Written, Error> {
-        self.before_request().await;
-        let mut records = self.records.borrow_mut();
-        let name = &record.metadata.name;
-        let current = records
-            .get(name)
-            .map(|record| record["metadata"]["resourceVersion"].clone());
-        Ok(match current {
-            Some(version) if version != record.metadata.resource_version => Written::Changed,
-            _ => {
-                records.remove(name);
-                Written::Stored
-            }
-        })
     }
 }

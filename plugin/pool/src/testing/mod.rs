@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::panic,
     reason = "used by tests alone"
 )]
 

@@ -1,9 +1,17 @@
 //! The objects of a namespace in JSON.
 
+use kcp_api::ClusterPool;
+use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
 use crate::{
-    objects::{cluster_deployment::Deployments, cluster_pool::Pool, record::name_of},
+    hive::Hive,
+    lease::usage::Clusters,
+    objects::{
+        ClusterName,
+        cluster_deployment::Deployments,
+        record::{CONDITION, LeaseRecord, State},
+    },
     snapshot::Snapshot,
 };
 
@@ -19,9 +27,14 @@ pub const JUST_NOW: &str = "2026-11-21T04:59:00Z";
 pub struct Objects {
     pub pools: Vec<Value>,
     pub entries: Vec<Value>,
-    pub records: Vec<Value>,
     pub clusters: Vec<Value>,
     pub copies: Vec<Value>,
+    pub old_records: Vec<Value>,
+}
+
+/// Decodes an object.
+pub fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).unwrap()
 }
 
 impl Objects {
@@ -34,34 +47,37 @@ impl Objects {
         }
     }
 
-    pub fn record(mut self, record: Value) -> Self {
-        self.records.push(record);
-        self
-    }
-
     pub fn cluster(mut self, cluster: Value) -> Self {
         self.clusters.push(cluster);
         self
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        fn read<T: serde::de::DeserializeOwned>(objects: &[Value]) -> Vec<T> {
-            let read = |object: &Value| serde_json::from_value(object.clone()).unwrap();
-            objects.iter().map(read).collect()
-        }
+        let now = NOW.parse().unwrap();
         Snapshot {
             namespace: "d".to_owned(),
-            pools: read(&self.pools),
-            entries: read(&self.entries),
-            records: read(&self.records),
-            deployments: Deployments::of("d", read(&self.clusters)),
-            copies: read(&self.copies),
+            pools: self.pools.iter().map(read).collect(),
+            entries: self.entries.iter().map(read).collect(),
+            clusters: Clusters::All(Deployments::of("d", self.clusters.iter().map(read).collect())),
+            copies: self.copies.iter().map(read).collect(),
+            old_records: self.old_records.iter().map(read).collect(),
+            hive: Hive::UNKNOWN,
+            now: ServerTime {
+                earliest: now,
+                latest: now,
+                is_certain: true,
+            },
+            unseen: Vec::new(),
         }
     }
 }
 
-/// Entry `a` with this status of Available, reserved for this ClusterDeployment of pool `pool`.
-pub fn entry(available: &str, holder: Option<&str>, since: &str) -> Value {
+/// Entry `a` with this status of Available, reserved for this ClusterDeployment of pool `pool`, without a record.
+pub fn entry(available: &str, holder: Option<&str>) -> Value {
+    entry_since(available, holder, LONG_AGO)
+}
+
+pub fn entry_since(available: &str, holder: Option<&str>, since: &str) -> Value {
     let pool = holder.map(|_| "pool");
     let mut status = json!({"conditions": [
         {"type": "Available", "status": available, "lastTransitionTime": since},
@@ -74,33 +90,52 @@ pub fn entry(available: &str, holder: Option<&str>, since: &str) -> Value {
     json!({"metadata": {"name": "a", "namespace": "d", "resourceVersion": "1"}, "status": status})
 }
 
-/// The record of `a`: held by this ClusterDeployment of pool `pool`, renewed at this time, for so many seconds.
-pub fn record(holder: &str, renewed: &str, seconds: Option<u32>) -> Value {
-    json!({
-        "metadata": {"name": "kcp-pool-a", "namespace": "d", "uid": "record", "resourceVersion": "1",
-            "annotations": {"kubectl-kcp.dev/cluster-pool": "pool"}},
-        "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds},
-    })
+/// The record of a lease that this ClusterDeployment acquired an hour ago.
+pub fn lease(holder: &str, deadline: Option<&str>) -> LeaseRecord {
+    LeaseRecord {
+        state: State::Held,
+        holder: holder.to_owned(),
+        id: "k4x7".to_owned(),
+        renewals: 0,
+        acquired: LONG_AGO.parse().unwrap(),
+        deadline: deadline.map(|deadline| deadline.parse().unwrap()),
+        cluster: Some(ClusterName::new(holder, holder)),
+        user: Some("jane".to_owned()),
+    }
 }
 
-/// The same entry with another name, or the same record for that entry.
+/// Entry `a` with this lease from pool `pool`.
+pub fn leased(record: &LeaseRecord) -> Value {
+    let mut leased = entry("False", Some(&record.holder));
+    let condition = json!({"type": CONDITION, "status": "True", "reason": record.state.reason(),
+        "message": record.message(), "lastTransitionTime": LONG_AGO});
+    leased["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(condition);
+    leased
+}
+
+/// The record of a lease whose cluster was found gone.
+pub fn gone(holder: &str, deadline: &str) -> LeaseRecord {
+    LeaseRecord {
+        state: State::Gone,
+        ..lease(holder, Some(deadline))
+    }
+}
+
+/// The record of a lease whose cluster, with this uid, was seen.
+pub fn in_use(holder: &str, deadline: &str, uid: &str) -> LeaseRecord {
+    LeaseRecord {
+        state: State::InUse { uid: uid.to_owned() },
+        ..lease(holder, Some(deadline))
+    }
+}
+
+/// The same entry with another name.
 pub fn named(name: &str, mut object: Value) -> Value {
-    let is_record = object["spec"]["holderIdentity"].is_string();
-    let name = if is_record { name_of(name) } else { name.to_owned() };
     object["metadata"]["name"] = name.into();
     object
-}
-
-/// The same record, with the UID of a ClusterDeployment that was seen.
-pub fn seen(mut record: Value, uid: &str) -> Value {
-    record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-deployment-uid"] = uid.into();
-    record
-}
-
-/// The same record, while the ClusterDeployment is being created.
-pub fn creating(mut record: Value) -> Value {
-    record["metadata"]["annotations"]["kubectl-kcp.dev/creating"] = "true".into();
-    record
 }
 
 /// The same cluster, deleted, with these finalizers left.
@@ -121,7 +156,7 @@ pub fn pool_object(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "d", "resourceVersion": "1"}, "spec": whole})
 }
 
-pub fn pool(spec: &Value) -> Pool {
+pub fn pool(spec: &Value) -> ClusterPool {
     serde_json::from_value(pool_object("pool", spec)).unwrap()
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plan::{PoolPlan, plan},
-    testing::objects::{LONG_AGO, Objects, cluster, entry, named, pool, pool_object},
+    testing::objects::{Objects, cluster, entry, named, pool, pool_object},
 };
 
 /// Of the pool below; Hive's own tests contain the same value.
@@ -37,12 +37,12 @@ pub fn objects() -> Objects {
             pool_object("other", &json!({"inventory": [{"name": "theirs"}]})),
         ],
         entries: vec![
-            named("one", entry("False", Some("paris"), LONG_AGO)),
-            named("two", entry("False", Some("rome"), LONG_AGO)),
-            named("three", entry("False", Some("oslo"), LONG_AGO)),
-            named("four", entry("True", None, LONG_AGO)),
-            named("five", entry("True", None, LONG_AGO)),
-            named("theirs", entry("True", None, LONG_AGO)),
+            named("one", entry("False", Some("paris"))),
+            named("two", entry("False", Some("rome"))),
+            named("three", entry("False", Some("oslo"))),
+            named("four", entry("True", None)),
+            named("five", entry("True", None)),
+            named("theirs", entry("True", None)),
         ],
         clusters: vec![
             made("paris", Some("one"), None),

@@ -1,63 +1,57 @@
 //! Reports of repairs.
 
-use jiff::SignedDuration;
 use kcp_client::{Action, Error};
 use serde_json::json;
 
 use crate::{
     creation::make::Obstacle,
-    install_config::InstallConfig,
+    lease::rule::GRACE,
     repair::{
         apply::RepairOutcome,
         decision::findings,
-        options::{Clock, Options},
+        options::Options,
         report::{Failure, Found, RepairRefusal, RepairReport},
     },
     store::CUSTOMIZATION,
     testing::objects::{
-        LONG_AGO, NOW, Objects, cluster, creating, deleted, entry, named, pool_object, record, seen,
+        LONG_AGO, Objects, cluster, deleted, entry, gone, in_use, lease, leased, named, pool_object,
     },
 };
 
+/// Tomorrow.
+const LATER: &str = "2026-11-22T05:00:00Z";
+
 /// Every cause once.
 pub fn all_causes() -> Objects {
-    let held = |name: &str, holder| named(name, entry("False", Some(holder), LONG_AGO));
-    let stale = |name: &str, holder| named(name, entry("True", Some(holder), LONG_AGO));
-    let mut revoked = named("taken-away", record("oslo", LONG_AGO, None));
-    revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = NOW.into();
     let inventory: Vec<_> = ["host-1", "host-2"].map(|name| json!({ "name": name })).into();
+    let mut newer = named("newer", leased(&lease("lima", Some(LATER))));
+    newer["status"]["conditions"][1]["message"] = "v2 state=held".into();
+    let mut unmarked = named("unmarked", leased(&lease("kyiv", Some(LATER))));
+    unmarked["status"]["conditions"][0]["status"] = "True".into();
     Objects {
         pools: vec![pool_object("pool", &json!({ "inventory": inventory }))],
         entries: vec![
-            held("host-1", "paris"),
-            held("host-2", "rome"),
-            held("dropped", "berlin"),
-            held("taken-away", "oslo"),
-            held("unknown", "lima"),
-            named("nobodys", entry("False", None, LONG_AGO)),
-            stale("marked", "quito"),
-            named("unmarked", entry("False", None, LONG_AGO)),
-            held("used", "cairo"),
-            held("doubled", "tokyo"),
-            held("over", "delhi"),
-            named("free", entry("True", None, LONG_AGO)),
-        ],
-        records: vec![
-            named("host-1", record("paris", LONG_AGO, Some(60))),
-            named("host-2", seen(record("rome", LONG_AGO, None), "1")),
-            named("dropped", record("berlin", LONG_AGO, Some(60))),
-            revoked,
-            named("used", record("cairo", LONG_AGO, Some(60))),
-            named("free", record("bern", LONG_AGO, None)),
+            named("host-1", leased(&gone("paris", LONG_AGO))),
+            named("host-2", leased(&in_use("rome", LATER, "1"))),
+            named("expired", leased(&lease("berlin", Some(LONG_AGO)))),
+            named("by-hand", entry("False", Some("oslo"))),
+            newer,
+            named("nobodys", entry("False", None)),
+            named("used", entry("True", None)),
+            unmarked,
+            named("taken-over", leased(&gone("cairo", LONG_AGO))),
+            named("doubled", leased(&in_use("tokyo", LATER, "uid-of-tokyo"))),
+            named("anothers", leased(&lease("quito", Some(LATER)))),
+            named("free", entry("True", None)),
         ],
         clusters: vec![
-            cluster("quito", "pool", Some("marked")),
-            cluster("accra", "pool", Some("unmarked")),
-            cluster("dakar", "pool", Some("used")),
+            cluster("accra", "pool", Some("used")),
+            cluster("dakar", "pool", Some("taken-over")),
             cluster("tokyo", "pool", Some("doubled")),
             cluster("osaka", "pool", Some("doubled")),
+            cluster("lagos", "pool", Some("anothers")),
             deleted(
-                cluster("delhi", "pool", Some("over")),
+                cluster("delhi", "pool", Some("free")),
                 &["kubectl-kcp.dev/pool-lease"],
             ),
         ],
@@ -65,62 +59,72 @@ pub fn all_causes() -> Objects {
             json!({"metadata": {"name": "free", "namespace": "bern", "creationTimestamp": LONG_AGO,
             "labels": {"hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}}),
         ],
+        old_records: vec![json!({"metadata": {"name": "kcp-pool-host-1", "namespace": "d"}})],
     }
 }
 
-/// Missing clusters: the third exceeds maxSize, and the last has patches that cannot be applied.
-fn missing_clusters() -> Objects {
-    let names = ["host-1", "host-2", "host-3", "host-4"];
-    let inventory: Vec<_> = names.map(|name| json!({ "name": name })).into();
+/// What is wrong beside Hive.
+fn beside_hive() -> Objects {
+    let inventory = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+        json!({ "inventory": names })
+    };
+    let mut flapping = named("host-1", entry("True", None));
+    let pending = json!({"type": "ApplySucceeded", "status": "False", "reason": "InstallationPending"});
+    flapping["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(pending);
     let mut objects = Objects {
-        pools: vec![pool_object(
-            "pool",
-            &json!({"inventory": inventory, "maxSize": 2}),
-        )],
+        pools: vec![
+            pool_object("pool", &inventory(&["host-1", "shared"])),
+            pool_object("other", &inventory(&["shared"])),
+        ],
+        entries: vec![flapping, named("shared", entry("True", None))],
+        clusters: vec![cluster("paris", "pool", Some("host-1"))],
         ..Objects::default()
     };
-    for name in names {
-        let cluster = format!("of-{name}");
-        let mut entry = entry("False", Some(&cluster), LONG_AGO);
-        entry["metadata"]["name"] = name.into();
-        let mut record = match name {
-            "host-2" => creating(record(&cluster, LONG_AGO, Some(600))),
-            _ => seen(record(&cluster, LONG_AGO, None), "1"),
-        };
-        record["metadata"]["name"] = format!("kcp-pool-{name}").into();
-        if name == "host-4" {
-            entry["spec"] = json!({"installConfigPatches": [{"op": "remove", "path": "/absent"}]});
-        }
-        objects.entries.push(entry);
-        objects.records.push(record);
+    for pool in &mut objects.pools {
+        pool["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
     }
     objects
 }
 
-/// Named with --force, and in use.
-fn named_and_kept() -> RepairReport {
-    let leased = Objects::entry(entry("False", Some("us"), LONG_AGO)).record(record("us", NOW, Some(600)));
-    let options = Options {
-        forced: &["a".to_owned()],
-        ..options(None)
-    };
-    report_of(&leased, true, &options)
-}
-
-fn options(install_config: Option<&InstallConfig>) -> Options<'_> {
-    Options {
-        pool: None,
-        clock: Clock {
-            now: NOW.parse().unwrap(),
-            grace: SignedDuration::from_mins(10),
-        },
-        forced: &[],
-        install_config,
+/// Missing clusters.
+fn missing_clusters() -> Objects {
+    let names = ["host-1", "host-2"];
+    let inventory: Vec<_> = names.map(|name| json!({ "name": name })).into();
+    Objects {
+        pools: vec![pool_object("pool", &json!({ "inventory": inventory }))],
+        entries: vec![
+            named("host-1", leased(&in_use("of-host-1", LATER, "1"))),
+            named("host-2", leased(&gone("of-host-2", LATER))),
+        ],
+        ..Objects::default()
     }
 }
 
-fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallConfig>) -> RepairReport {
-    report_of(objects, is_applied, &options(install_config))
+/// Named with --force, and in use.
+fn named_and_kept() -> RepairReport {
+    let held = Objects::entry(leased(&lease("us", Some(LATER))));
+    let options = Options {
+        forced: &["a".to_owned()],
+        ..options(false)
+    };
+    report_of(&held, true, &options)
+}
+
+fn options(recreate: bool) -> Options<'static> {
+    Options {
+        pool: None,
+        grace: GRACE,
+        forced: &[],
+        recreate,
+    }
+}
+
+fn report(objects: &Objects, is_applied: bool) -> RepairReport {
+    report_of(objects, is_applied, &options(false))
 }
 
 fn report_of(objects: &Objects, is_applied: bool, options: &Options<'_>) -> RepairReport {
@@ -138,12 +142,13 @@ fn report_of(objects: &Objects, is_applied: bool, options: &Options<'_>) -> Repa
         found: found.collect(),
         failures: Vec::new(),
         refusal: None,
+        clusters_unread: None,
     }
 }
 
 /// One of each sort, by name.
 pub fn reports() -> Vec<(&'static str, RepairReport)> {
-    let mut applied = report(&all_causes(), true, None);
+    let mut applied = report(&all_causes(), true);
     let mut results = [
         Ok(RepairOutcome::Repaired),
         Ok(RepairOutcome::Settled),
@@ -151,7 +156,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         Err(Error::Forbidden {
             action: Action::new("patch", &CUSTOMIZATION.at("v1"))
                 .in_namespace("d")
-                .named("taken-away"),
+                .named("by-hand"),
             user: Some("ci".to_owned()),
         }),
     ]
@@ -163,10 +168,10 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     {
         found.result = Some(results.next().unwrap_or(Ok(RepairOutcome::Waits)));
     }
-    let mut everywhere = report(&all_causes(), false, None);
+    let mut everywhere = report(&all_causes(), false);
     everywhere.namespace = None;
     everywhere.found.truncate(2);
-    let mut failed = report(&all_causes(), false, None);
+    let mut failed = report(&all_causes(), false);
     failed.namespace = None;
     failed.found.truncate(1);
     failed.failures.push(Failure {
@@ -176,14 +181,13 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
             user: Some("ci".to_owned()),
         },
     });
-    let mut refused = report(&Objects::default(), true, None);
+    let mut refused = report(&Objects::default(), true);
     refused.refusal = Some(RepairRefusal::NoSuchEntry {
         name: "nope".to_owned(),
     });
-    let mut nothing = report(&Objects::default(), false, None);
+    let mut nothing = report(&Objects::default(), false);
     nothing.pool = Some("pool".to_owned());
-    let install_config = InstallConfig::parse(b"{}", "f").unwrap();
-    let of_missing = |is_applied| report(&missing_clusters(), is_applied, Some(&install_config));
+    let of_missing = |is_applied| report_of(&missing_clusters(), is_applied, &options(true));
     let mut recreated = of_missing(true);
     let foreign = Obstacle::ForeignNamespace {
         name: "of-host-2".to_owned(),
@@ -196,8 +200,9 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     vec![
         ("missing clusters", of_missing(false)),
         ("clusters created again", recreated),
-        ("every cause", report(&all_causes(), false, None)),
+        ("every cause", report(&all_causes(), false)),
         ("what came of it", applied),
+        ("beside Hive", report(&beside_hive(), false)),
         ("all namespaces", everywhere),
         ("nothing", nothing),
         ("one namespace failed", failed),

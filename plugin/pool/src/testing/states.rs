@@ -1,22 +1,18 @@
 //! States of pools.
 
-use jiff::SignedDuration;
+use kcp_api::ClusterClaim;
 use serde_json::{Value, json};
 
 use crate::{
-    objects::cluster_pool::Claim,
-    repair::options::Clock,
+    objects::record::{LeaseRecord, State},
     status::{PoolState, pool_state},
-    testing::objects::{JUST_NOW, LONG_AGO, NOW, Objects, cluster, entry, named, pool_object, record},
+    testing::objects::{
+        JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object, read,
+    },
 };
 
 /// Of the busy pool below; Hive's own tests contain the same value.
 const VERSION: &str = "a6dcbd6776a3c92b";
-
-pub const CLOCK: Clock = Clock {
-    now: jiff::Timestamp::UNIX_EPOCH,
-    grace: SignedDuration::from_mins(10),
-};
 
 fn made_from(version: &str, mut cluster: Value, installed: bool) -> Value {
     cluster["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": version});
@@ -41,6 +37,11 @@ pub fn busy() -> Objects {
     };
     let mut claimed = made_from("0", cluster("rome", "pool", Some("host-2")), true);
     claimed["spec"]["clusterPoolRef"]["claimName"] = "for-qa".into();
+    let held = LeaseRecord {
+        state: State::Held,
+        acquired: JUST_NOW.parse().unwrap(),
+        ..lease("paris", Some("2026-11-21T05:09:00Z"))
+    };
     Objects {
         pools: vec![
             pool_object(
@@ -54,25 +55,24 @@ pub fn busy() -> Objects {
             pool_object("other", &json!({"inventory": [{"name": "host-4"}]})),
         ],
         entries: vec![
-            named("host-1", entry("False", Some("paris"), JUST_NOW)),
+            named("host-1", leased(&held)),
             applied(
-                named("host-2", entry("False", Some("rome"), LONG_AGO)),
+                named(
+                    "host-2",
+                    leased(&in_use("rome", "2026-11-21T05:09:00Z", "uid-of-rome")),
+                ),
                 "True",
                 "Succeeded",
                 "",
             ),
-            named("host-3", entry("False", Some("oslo"), LONG_AGO)),
+            named("host-3", leased(&lease("oslo", Some(LONG_AGO)))),
             applied(
-                named("host-4", entry("True", None, LONG_AGO)),
+                named("host-4", entry("True", None)),
                 "False",
                 "BrokenBySyntax",
                 "replace of /metadata/nmae, which is not there",
             ),
-            named("host-9", entry("False", Some("lima"), LONG_AGO)),
-        ],
-        records: vec![
-            named("host-1", record("paris", JUST_NOW, Some(600))),
-            named("host-3", record("oslo", LONG_AGO, Some(600))),
+            named("host-9", entry("False", Some("lima"))),
         ],
         clusters: vec![
             claimed,
@@ -80,22 +80,15 @@ pub fn busy() -> Objects {
             made_from(VERSION, cluster("kyiv", "pool", None), false),
             made_from(VERSION, cluster("lima", "pool", Some("host-9")), true),
         ],
-        copies: Vec::new(),
+        ..Objects::default()
     }
 }
 
 /// The state of the first pool.
 pub fn state(objects: &Objects, claims: &[Value]) -> PoolState {
     let snapshot = objects.snapshot();
-    let claims: Vec<Claim> = claims
-        .iter()
-        .map(|claim| serde_json::from_value(claim.clone()).unwrap())
-        .collect();
-    let clock = Clock {
-        now: NOW.parse().unwrap(),
-        ..CLOCK
-    };
-    pool_state(&snapshot, &claims, snapshot.pools.first().unwrap(), clock)
+    let claims: Vec<ClusterClaim> = claims.iter().map(read).collect();
+    pool_state(&snapshot, &claims, snapshot.pools.first().unwrap())
 }
 
 pub fn claims() -> Vec<Value> {
@@ -113,15 +106,23 @@ pub fn claims() -> Vec<Value> {
 
 /// One of each sort, by name.
 pub fn states() -> Vec<(&'static str, PoolState)> {
-    let mut quiet = Objects::entry(entry("True", None, LONG_AGO));
+    let mut quiet = Objects::entry(entry("True", None));
     quiet.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
     let bare = Objects {
         pools: vec![pool_object("pool", &json!({}))],
         clusters: vec![cluster("bern", "pool", None)],
         ..Objects::default()
     };
+    let mut stuck = Objects::entry(named("a", entry("True", None)));
+    stuck.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
+    stuck.pools[0]["status"] = json!({"conditions": [{"type": "MissingDependencies", "status": "True",
+        "message": "cluster image set: clusterimagesets.hive.openshift.io \"v4\" not found"}]});
+    let mut failed = cluster("bern", "pool", None);
+    failed["status"] = json!({"conditions": [{"type": "ProvisionStopped", "status": "True"}]});
+    stuck.clusters = vec![failed];
     vec![
         ("busy", state(&busy(), &claims())),
+        ("stuck", state(&stuck, &[])),
         ("quiet", state(&quiet, &[])),
         ("without inventory", state(&bare, &[])),
     ]

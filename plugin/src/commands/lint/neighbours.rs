@@ -200,7 +200,6 @@ mod tests {
         pools: true,
         customizations: true,
         cluster_deployments: true,
-        lease: true,
     };
 
     const VIEWER: Viewer<'_> = Viewer {

@@ -5,7 +5,7 @@ mod process;
 use std::{
     ffi::OsString,
     io::{self, IsTerminal as _, Write as _},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -14,16 +14,19 @@ use jiff::Timestamp;
 use kcp_client::Error;
 use kcp_pool::{
     acquire::{
-        LeaseRequest, acquire,
-        answer::LeaseAnswer,
+        LeaseRequest, Selection, acquire,
+        answer::{LeaseAnswer, LeaseOutcome},
         wait::{Timeout, WaitLimit, wait_for},
     },
     lease::{
-        generated_name,
-        renewal::{Heartbeat, Lost, RenewedLease},
+        Ttl, generated_name,
+        renewal::{Heartbeat, LeaseName, Lost, RenewedLease},
     },
-    objects::{entry::Holder, record::LeaseClaim},
-    release::target::{Target, release},
+    objects::{Holder, record::LeaseRecord},
+    release::{
+        decision::{ReleaseRequest, Target},
+        release,
+    },
     store::Store,
 };
 use rustix::process::Signal;
@@ -31,9 +34,9 @@ use tempfile::NamedTempFile;
 use tokio::process::Command;
 
 use crate::{
-    arguments::{parse_cluster_pool, parse_duration},
+    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::{
-        InstallConfigSource, Waiting,
+        HiveArgument, InstallConfigSource, Waiting,
         lease::{
             Lessee,
             document::{PoolLease, install_config},
@@ -50,6 +53,9 @@ use process::{Process, Signals, code_of};
 
 /// Arguments of `pool exec`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool exec hosts --wait=1h -- ./install-and-test.sh
+  kubectl kcp pool exec hosts --customization host-a --ttl 30m -- make e2e")]
 pub struct ExecArguments {
     /// Name of the cluster pool
     #[arg(value_parser = parse_cluster_pool)]
@@ -60,7 +66,7 @@ pub struct ExecArguments {
     pub lessee: Lessee,
 
     /// How long the lease lasts if it is not renewed, as when this program is killed
-    #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1m")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
     /// Wait until a customization is free, at most for the given duration
@@ -72,6 +78,18 @@ pub struct ExecArguments {
     /// install-config.yaml
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
+
+    /// Lease this customization only
+    #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
+    pub customization: Option<String>,
+
+    /// Lease a customization with these labels: rack=b,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+
+    /// Whether Hive runs the pool
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
@@ -86,6 +104,9 @@ pub struct ExecArguments {
 const MIN_TTL: Duration = Duration::from_secs(3);
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("write a unit, as in {text}m or {text}s"));
+    }
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(
@@ -96,8 +117,11 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-/// The exit code without a lease, or after its loss: `timeout` and `env` use it for their own failures.
+/// The exit code of our own failures, and after the loss of a lease: `timeout` and `env` use it for theirs.
 pub const NO_LEASE: u8 = 125;
+
+/// The exit code if nothing was free in time: `EX_TEMPFAIL` of `sysexits.h`.
+const NOTHING_FREE: u8 = 75;
 
 /// Runs `pool exec`.
 ///
@@ -129,25 +153,25 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
     // Up to here a signal ends this process, which holds no lease yet.
     let has_terminal = io::stdin().is_terminal();
     let mut signals = Signals::listen(has_terminal)?;
+    let holder = Holder {
+        pool: &arguments.pool,
+        cluster_deployment: &name,
+    };
     let request = LeaseRequest {
-        claim: LeaseClaim {
-            holder: Holder {
-                pool: &arguments.pool,
-                cluster_deployment: &name,
-            },
-            duration: Some(arguments.ttl),
-            cluster_deployment_uid: None,
-            is_creating: false,
-        },
+        holder,
+        ttl: Some(Ttl::For(arguments.ttl)),
+        // The command may create one, but the lease does not wait for it.
+        cluster: None,
         install_config: install_config.as_ref(),
         // Other processes do not have a generated name.
         is_new: is_name_given,
+        selection: Selection {
+            customization: arguments.customization.as_deref(),
+            labels: arguments.selector.as_deref(),
+        },
+        hive: arguments.hive.into(),
     };
-    let mut taken = Instant::now();
-    let mut attempt = async || {
-        taken = Instant::now();
-        acquire(&store, request).await
-    };
+    let attempt = async || acquire(&store, request).await;
     let waited = match arguments.wait {
         None => attempt().await.map(Ok),
         Some(limit) => {
@@ -159,7 +183,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         }
     };
     // A generated name also releases what an attempt with an unknown result has leased.
-    let of_name = || (!is_name_given).then(|| Target::Pool(arguments.pool.clone()));
+    let of_name = || (!is_name_given).then(|| (Target::Pool(arguments.pool.clone()), None));
     let (code, held) = match waited {
         Err(error) => (Err(reported(error)), of_name()),
         Ok(Err(signal)) => (Ok(interrupted(signal, terminal)), of_name()),
@@ -168,32 +192,50 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             for warning in lease.warnings() {
                 terminal.warning(warning);
             }
-            let Some(customization) = answer.customization() else {
+            let LeaseOutcome::Leased(held) = &answer.outcome else {
                 terminal.note(&lease.refusal().unwrap_or_default());
-                return Ok(NO_LEASE);
+                return Ok(if answer.is_exhausted() {
+                    NOTHING_FREE
+                } else {
+                    NO_LEASE
+                });
             };
+            let (customization, record) = (&held.leased.customization, &held.leased.record);
             let renewed = RenewedLease {
                 store: &store,
                 customization,
-                claim: request.claim,
+                lease: LeaseName {
+                    holder,
+                    id: Some(&record.id),
+                },
                 heartbeat: Heartbeat { ttl: arguments.ttl },
             };
             let code = match signals.ended() {
                 Some(signal) => Ok(interrupted(signal, terminal)),
-                None => run_under(&answer, renewed, taken, arguments, &mut signals, terminal).await,
+                None => run_under(&answer, renewed, record, arguments, &mut signals, terminal).await,
             };
-            (code, Some(Target::Customization(customization.to_owned())))
+            let target = Target::Customization(customization.clone());
+            (code, Some((target, Some(record.id.clone()))))
         }
     };
-    if let Some(held) = held {
-        release_or_warn(&store, &held, &name, terminal).await;
+    if let Some((target, id)) = held {
+        let request = ReleaseRequest {
+            target: &target,
+            cluster_deployment: &name,
+            id: id.as_deref(),
+            force: false,
+            delete_cluster: false,
+            hive: arguments.hive.into(),
+        };
+        release_or_warn(&store, &request, terminal).await;
     }
     code
 }
 
 /// A failed release does not change the exit code: the lease expires.
-async fn release_or_warn(store: &Store<'_>, target: &Target, name: &str, terminal: &Terminal) {
-    match release(store, target, name, false).await {
+async fn release_or_warn(store: &Store<'_>, request: &ReleaseRequest<'_>, terminal: &Terminal) {
+    let name = request.cluster_deployment;
+    match release(store, request).await {
         Ok(release) => {
             let result = PoolRelease::of(&release);
             for note in result.warnings().iter().cloned().chain(result.refusal()) {
@@ -215,8 +257,8 @@ fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
 /// Runs the command until it ends or the lease is lost.
 async fn run_under(
     answer: &LeaseAnswer,
-    renewed: RenewedLease<'_>,
-    taken: Instant,
+    renewed: RenewedLease<'_, Store<'_>>,
+    record: &LeaseRecord,
     arguments: &ExecArguments,
     signals: &mut Signals,
     terminal: &Terminal,
@@ -228,10 +270,6 @@ async fn run_under(
     let lost = |why: Lost| {
         terminal.note(&format!("lost the lease on {customization}: {why}"));
         NO_LEASE
-    };
-    let taken = match renewed.begin(taken).await {
-        Ok(taken) => taken,
-        Err(why) => return Ok(lost(why)),
     };
     let lease = PoolLease::of(answer);
     let mut command = Command::new(program);
@@ -254,16 +292,21 @@ async fn run_under(
         }
     };
     let not_renewed = |error: &Error| {
-        terminal.warning(&format!("could not renew the lease on {customization}: {error}"));
+        terminal.warning(&format!(
+            "could not look after the lease on {customization}: {error}"
+        ));
     };
-    let mut lease_lost = std::pin::pin!(renewed.renew_until_lost(taken, not_renewed));
+    let grace = Duration::try_from(renewed.heartbeat.grace()).unwrap_or_default();
+    // A lease that took too long to acquire is lost at once.
+    let deadline = record.deadline.unwrap_or(Timestamp::MAX);
+    let mut lease_lost = std::pin::pin!(renewed.keep(deadline, not_renewed));
     loop {
         tokio::select! {
             code = process.ended() => return Ok(code?),
             signal = signals.next() => process.forward(signal),
             why = &mut lease_lost => {
                 let code = lost(why);
-                process.end(renewed.heartbeat.grace()).await?;
+                process.end(grace).await?;
                 return Ok(code);
             }
         }

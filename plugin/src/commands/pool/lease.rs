@@ -2,28 +2,29 @@
 
 pub(crate) mod document;
 
-use std::{convert::Infallible, future::pending, time::Duration};
+use std::{convert::Infallible, future::pending};
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use kcp_pool::{
     acquire::{
-        LeaseRequest, acquire,
-        claim::claim,
+        LeaseRequest, Selection, acquire,
+        claim::{ClaimRequest, claim},
         create::create,
         wait::{Timeout, WaitLimit, wait_for},
     },
     install_config::InstallConfig,
-    lease::generated_name,
-    objects::{entry::Holder, record::LeaseClaim},
+    lease::{Ttl, generated_name},
+    objects::{ClusterName, Holder},
     store::Store,
 };
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
-    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
-    commands::pool::{InstallConfigSource, Waiting, parse_wait, reported, verdict},
+    arguments::{parse_cluster_pool, parse_object_name},
+    commands::pool::{HiveArgument, InstallConfigSource, Waiting, parse_ttl, parse_wait, reported, verdict},
     output::{Formats, OutputArguments, Report, Special, print},
     session::Session,
     terminal::table::Layout,
@@ -32,7 +33,13 @@ use crate::{
 use document::PoolLease;
 
 /// Arguments of `pool lease`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool lease hosts --cluster-deployment paris --ttl 2h --wait=30m
+  kubectl kcp pool lease hosts --generate-name ci- --no-cluster -o env
+  kubectl kcp pool lease hosts --cluster-deployment paris --create --install-config install-config.yaml
+  kubectl kcp pool lease hosts --cluster-deployment paris --claim --wait=1h")]
 #[command(group = ArgGroup::new("lessee").required(true))]
 #[command(mut_arg("output", |output| {
     output.value_parser(Formats::LEASE).requires_if("install-config", "install_config")
@@ -46,9 +53,22 @@ pub struct LeaseArguments {
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// How long the lease lasts; leasing again renews it [default: until it is released]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    pub ttl: Option<Duration>,
+    /// How long the lease lasts, with a unit; 0 means until it is released. Leasing again without it keeps the end
+    /// [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
+    pub ttl: Option<Ttl>,
+
+    /// No cluster deployment is created with the lease: it ends at once when its time is over, without a grace period
+    #[arg(long, conflicts_with = "create")]
+    pub no_cluster: bool,
+
+    /// Lease this customization only
+    #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
+    pub customization: Option<String>,
+
+    /// Lease a customization with these labels: rack=b,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
 
     /// Wait until a customization is free, at most for the given duration
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
@@ -60,18 +80,30 @@ pub struct LeaseArguments {
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Also create the cluster, in pools that Hive does not run: its namespace, install-config, customization and
-    /// cluster deployment
-    #[arg(long, requires = "install_config", conflicts_with = "wait")]
+    /// Also create the cluster, in pools that Hive does not run: its namespace, install-config (by default from the
+    /// pool's template), customization and cluster deployment
+    #[arg(long, conflicts_with = "wait")]
     pub create: bool,
 
     /// Ask Hive for a cluster of the pool, with a cluster claim of that name, and wait for it
-    #[arg(long, conflicts_with_all = ["ttl", "install_config", "create"])]
+    #[arg(long, conflicts_with_all = ["ttl", "install_config", "create", "no_cluster", "customization", "selector"])]
     pub claim: bool,
 
-    /// Keep the claim if it gets no cluster in time
+    /// Keep the claim if it gets no cluster, for whatever reason
     #[arg(long, requires = "claim")]
     pub keep: bool,
+
+    /// How long Hive keeps the claim's cluster, as in 8h30m
+    #[arg(long, value_name = "DURATION", requires = "claim")]
+    pub lifetime: Option<String>,
+
+    /// Who may use the claim's cluster: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME; may be repeated
+    #[arg(long, value_name = "SUBJECT", requires = "claim", value_parser = parse_subject)]
+    pub subject: Vec<Value>,
+
+    /// Whether Hive runs the pool
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
 
     /// How it is printed.
     #[command(flatten)]
@@ -92,6 +124,25 @@ pub struct Lessee {
     /// Generate that name, with this prefix
     #[arg(long, value_name = "PREFIX", value_parser = generated_name::parse_prefix, group = "lessee")]
     pub generate_name: Option<String>,
+
+    /// Refuse if the cluster deployment holds a lease already, as another process may use it
+    #[arg(long)]
+    pub new: bool,
+}
+
+/// A subject of RBAC.
+fn parse_subject(text: &str) -> Result<Value, String> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let named = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts.as_slice() {
+        ["user", rest @ ..] if !rest.concat().is_empty() => Ok(named("User", &rest.join(":"))),
+        ["group", rest @ ..] if !rest.concat().is_empty() => Ok(named("Group", &rest.join(":"))),
+        ["serviceaccount", namespace, name] if !namespace.is_empty() && !name.is_empty() => {
+            Ok(json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}))
+        }
+        _ => Err("write user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME".to_owned()),
+    }
 }
 
 impl Lessee {
@@ -122,18 +173,23 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
          --cluster-deployment {cluster_deployment} -n {}",
         arguments.pool, connection.namespace
     ));
+    let holder = Holder {
+        pool: &arguments.pool,
+        cluster_deployment: &cluster_deployment,
+    };
+    // Hive, and `--create`, create a cluster in the namespace of its name.
+    let cluster = ClusterName::new(&cluster_deployment, &cluster_deployment);
     let request = LeaseRequest {
-        claim: LeaseClaim {
-            holder: Holder {
-                pool: &arguments.pool,
-                cluster_deployment: &cluster_deployment,
-            },
-            duration: arguments.ttl,
-            cluster_deployment_uid: None,
-            is_creating: false,
-        },
+        holder,
+        ttl: arguments.ttl,
+        cluster: (!arguments.no_cluster).then_some(&cluster),
         install_config: install_config.as_ref(),
-        is_new: false,
+        is_new: arguments.lessee.new,
+        selection: Selection {
+            customization: arguments.customization.as_deref(),
+            labels: arguments.selector.as_deref(),
+        },
+        hive: arguments.hive.into(),
     };
     let timeout = |limit| Timeout {
         since: Timestamp::now(),
@@ -142,9 +198,17 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     let progress = Waiting(&session.terminal);
     let answer = if arguments.claim {
         let timeout = timeout(arguments.wait.unwrap_or(WaitLimit::Unlimited));
-        claim(&store, request.claim.holder, timeout, arguments.keep, &progress).await?
-    } else if let (true, Some(install_config)) = (arguments.create, &install_config) {
-        create(&store, request, install_config).await.map_err(reported)?
+        let claimed = ClaimRequest {
+            holder,
+            timeout,
+            keep: arguments.keep,
+            lifetime: arguments.lifetime.as_deref(),
+            subjects: &arguments.subject,
+            hive: arguments.hive.into(),
+        };
+        claim(&store, &claimed, &progress).await?
+    } else if arguments.create {
+        create(&store, request).await.map_err(reported)?
     } else if let Some(limit) = arguments.wait {
         let attempt = async || acquire(&store, request).await;
         let waited = wait_for(attempt, timeout(limit), pending::<Infallible>(), &progress);
@@ -159,6 +223,9 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     };
     for warning in result.lease.warnings() {
         session.terminal.warning(warning);
+    }
+    if let Some(end) = result.lease.end() {
+        session.terminal.note(&end);
     }
     print(&result, &arguments.output, &session.terminal)?;
     Ok(verdict(result.lease.refusal(), &session.terminal))
@@ -204,4 +271,49 @@ fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
         .iter()
         .map(|(name, value)| Ok(format!("{name}={}\n", shlex::try_quote(value)?)));
     lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kcp_pool::lease::Ttl;
+
+    use super::parse_subject;
+    use crate::commands::pool::parse_ttl;
+
+    #[test]
+    fn a_ttl_has_a_unit() {
+        let hours = |hours: u64| Ok(Ttl::For(Duration::from_secs(hours * 3600)));
+        for (text, expected) in [
+            ("24h", hours(24)),
+            ("60m", hours(1)),
+            ("0", Ok(Ttl::Never)),
+            (
+                "24",
+                Err("write a unit, as in 24h or 24s; 0 means until it is released".to_owned()),
+            ),
+            (
+                "0s",
+                Err("a lease lasts at least 1 s; 0 means until it is released".to_owned()),
+            ),
+        ] {
+            assert_eq!(parse_ttl(text), expected, "{text}");
+        }
+        assert!(parse_ttl("soon").is_err());
+    }
+
+    #[test]
+    fn subjects_are_those_of_rbac() {
+        let user = parse_subject("user:system:admin").unwrap();
+        assert_eq!(
+            (user["kind"].as_str(), user["name"].as_str()),
+            (Some("User"), Some("system:admin"))
+        );
+        let account = parse_subject("serviceaccount:ci:runner").unwrap();
+        assert_eq!(account["namespace"], "ci");
+        for text in ["jane", "user:", "serviceaccount:runner", ""] {
+            assert!(parse_subject(text).is_err(), "{text}");
+        }
+    }
 }

@@ -3,31 +3,38 @@
 //! This file has what the verbs share: how an install-config is named, how a wait is shown, and how errors reach the
 //! terminal. The crate `kcp-pool` reads, decides and writes.
 
+mod cordon;
 mod exec;
 mod lease;
+mod list;
 mod plan;
 mod release;
+mod renew;
 mod repair;
 mod status;
 
-use std::{convert::Infallible, path::PathBuf, str::FromStr};
+use std::{convert::Infallible, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use kcp_client::{Connection, Error};
 use kcp_pool::{
     acquire::wait::{Progress, WaitLimit},
+    hive::HiveMode,
     install_config::InstallConfig,
-    lease::LeaseError,
-    objects::cluster_pool::PoolName,
+    lease::{LeaseError, Ttl},
+    objects::PoolName,
 };
 use serde::Serialize;
 
 use crate::{arguments::parse_duration, file, session::Session, terminal::Terminal, verdict::Verdict};
+use cordon::{CordonArguments, UncordonArguments};
 use exec::ExecArguments;
 pub use exec::NO_LEASE;
 use lease::LeaseArguments;
+use list::ListArguments;
 use plan::PoolPlanArguments;
 use release::ReleaseArguments;
+use renew::RenewArguments;
 use repair::RepairArguments;
 use status::PoolStatusArguments;
 
@@ -44,24 +51,34 @@ pub struct PoolArguments {
 pub enum PoolCommand {
     /// Lease a free customization of the pool's inventory for a cluster
     ///
-    /// A second lease for the same cluster returns the same customization. Exits with 1 if none is free: stderr and
-    /// -o json say why.
+    /// A second lease for the same cluster returns the same customization and the same lease id. A lease ends after 24h
+    /// unless --ttl says otherwise; stderr says when. Exits with 1 if none is free: stderr and -o json say why.
     Lease(LeaseArguments),
+    /// Extend a lease
+    ///
+    /// Exits with 1 if the lease is gone: another entry is never leased instead.
+    Renew(RenewArguments),
     /// Release what a cluster has leased
     ///
-    /// Exits with 0 if the cluster holds nothing, and with 1 while a cluster deployment still uses the customization.
-    /// Leases of other clusters are not changed.
+    /// Exits with 0 if the cluster holds nothing, and with 1 while a cluster deployment still uses the customization, or
+    /// may use it because you may not list them. Leases of other clusters are not changed.
     Release(ReleaseArguments),
-    /// List leaked leases with their causes; --yes repairs them
+    /// List the entries of pools: free, held, expired, cordoned
+    List(ListArguments),
+    /// Keep a customization from new leases; has no effect on Hive
+    Cordon(CordonArguments),
+    /// Let a customization be leased again
+    Uncordon(UncordonArguments),
+    /// List what is wrong with leases; --yes repairs it
     ///
-    /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed if its
-    /// lease has expired, or if its holder's cluster deployment was seen once and is gone; with --recreate, that
-    /// cluster deployment is created again instead. Exits with 1 while anything is wrong.
+    /// A customization is never freed while a cluster deployment uses it. When that is gone, it stays reserved for the
+    /// grace period, and until its lease ends; with --recreate, the cluster deployment is created again instead. Exits
+    /// with 1 while anything is wrong.
     Repair(RepairArguments),
     /// Show the entries of pools, who holds them, and what is wrong
     ///
-    /// Exits with 1 if an entry is missing, broken, shared or leaked, or if the inventory has fewer entries than the
-    /// pool's size.
+    /// Exits with 1 if an entry is missing, broken, shared or leaked, if the inventory has fewer entries than the pool's
+    /// size, or if Hive cannot make clusters.
     Status(PoolStatusArguments),
     /// Show what a change of a pool would make stale or delete; changes nothing
     ///
@@ -71,9 +88,10 @@ pub enum PoolCommand {
     /// Run a command while holding a lease
     ///
     /// The lease is renewed while the command runs, and released when it ends. The command's environment has
-    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT`; with --install-config also
-    /// `KCP_INSTALL_CONFIG`, the path of a file. Exits with the command's own code; with 125 if there is no lease, or
-    /// if the lease is lost, which ends the command; with 126 or 127 if the command cannot be run or does not exist.
+    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT` and `KCP_LEASE_ID`; with
+    /// --install-config also `KCP_INSTALL_CONFIG`, the path of a file. Exits with the command's own code; with 75 if
+    /// nothing was free in time; with 125 if the lease could not be acquired or is lost, which ends the command; with
+    /// 126 or 127 if the command cannot be run or does not exist.
     Exec(ExecArguments),
 }
 
@@ -89,6 +107,12 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
         PoolCommand::Lease(arguments) => Box::pin(lease::run(arguments, session)).await,
         PoolCommand::Exec(arguments) => Box::pin(exec::run(arguments, session)).await,
         PoolCommand::Release(arguments) => Box::pin(release::run(arguments, session)).await,
+        PoolCommand::Renew(arguments) => Box::pin(renew::run(arguments, session)).await,
+        PoolCommand::List(arguments) => Box::pin(list::run(arguments, session)).await,
+        PoolCommand::Cordon(arguments) => {
+            Box::pin(cordon::run(arguments.change, Some(arguments.reason), session)).await
+        }
+        PoolCommand::Uncordon(arguments) => Box::pin(cordon::run(arguments.change, None, session)).await,
     }
 }
 
@@ -128,6 +152,45 @@ fn parse_wait(text: &str) -> Result<WaitLimit, String> {
         Ok(WaitLimit::Unlimited)
     } else {
         parse_duration(text).map(WaitLimit::AtMost)
+    }
+}
+
+/// The value of `--ttl`: a duration with a unit, or 0.
+fn parse_ttl(text: &str) -> Result<Ttl, String> {
+    if text == "0" {
+        return Ok(Ttl::Never);
+    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "write a unit, as in {text}h or {text}s; 0 means until it is released"
+        ));
+    }
+    let ttl = parse_duration(text)?;
+    if ttl < Duration::from_secs(1) {
+        return Err("a lease lasts at least 1 s; 0 means until it is released".to_owned());
+    }
+    Ok(Ttl::For(ttl))
+}
+
+/// The value of `--hive`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum HiveArgument {
+    /// As found: by its `HiveConfig`, its controllers, and the pool's finalizer and conditions
+    #[default]
+    Auto,
+    /// Hive runs the pool
+    Yes,
+    /// Hive does not run the pool
+    No,
+}
+
+impl From<HiveArgument> for HiveMode {
+    fn from(argument: HiveArgument) -> Self {
+        match argument {
+            HiveArgument::Auto => Self::Auto,
+            HiveArgument::Yes => Self::Runs,
+            HiveArgument::No => Self::Absent,
+        }
     }
 }
 
@@ -207,7 +270,7 @@ pub(crate) enum Reason {
     Exhausted,
     /// No entry became free in time.
     Timeout,
-    /// Another `ClusterDeployment` holds it.
+    /// Another `ClusterDeployment` holds it, or the same one by another lease.
     NotHolder,
     /// The pool has no inventory.
     NoSuchEntry,

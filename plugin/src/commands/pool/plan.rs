@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use kcp_api::metadata::Object as _;
 use kcp_pool::{
+    hive::HiveMode,
     plan as model,
     plan::{EntryChange, WhyStale, manifest, plan},
     store::{CLUSTER_POOL, Store},
@@ -26,6 +28,8 @@ use crate::{
 
 /// Arguments of `pool plan`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool plan -f pool.yaml")]
 pub struct PoolPlanArguments {
     /// File with the desired cluster pool, - for stdin
     #[arg(short, long, value_name = "FILE")]
@@ -44,10 +48,12 @@ pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyh
     let filename = &arguments.filename;
     let pool = manifest::pool(&file::read(filename)?, &filename.display().to_string())?;
     let mut connection = session.connect().await?;
-    if !pool.metadata.namespace.is_empty() {
-        connection.namespace.clone_from(&pool.metadata.namespace);
+    if !pool.namespace().is_empty() {
+        pool.namespace().clone_into(&mut connection.namespace);
     }
-    let snapshot = Store::new(&connection, "kubectl-kcp").snapshot().await?;
+    let snapshot = Store::new(&connection, "kubectl-kcp")
+        .snapshot(HiveMode::Auto, None)
+        .await?;
     let plan = plan(&snapshot, &pool);
     print(&plan, &arguments.output, &session.terminal)?;
     Ok(if plan.is_destructive() {

@@ -2,14 +2,20 @@
 
 use clap::Args;
 use kcp_pool::{
-    release::target::{InUse, Release, ReleaseRefusal, Target, release},
+    release::{
+        Release,
+        decision::{InUse, ReleaseRefusal, ReleaseRequest, Target},
+        release,
+    },
     store::Store,
 };
 use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
-    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict},
+    commands::pool::{
+        HiveArgument, Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict,
+    },
     document::API_VERSION,
     output::{OutputArguments, Report, print},
     session::Session,
@@ -19,6 +25,9 @@ use crate::{
 
 /// Arguments of `pool release`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool release hosts --cluster-deployment paris
+  kubectl kcp pool release cdc/host-a --cluster-deployment paris --id k4x7qzbm2v9cdfhj")]
 pub struct ReleaseArguments {
     /// Name of the cluster pool, or cdc/NAME of one customization
     #[arg(value_name = "POOL|cdc/NAME", value_parser = parse_target)]
@@ -28,9 +37,21 @@ pub struct ReleaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Release it even if a cluster still uses it
+    /// Release the lease with this id only: a later lease of the same cluster deployment stays
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+
+    /// Release it even if a cluster still uses it, or may use it: the next lessee installs over that cluster
     #[arg(long)]
     pub force: bool,
+
+    /// Release a claim, and so destroy its cluster
+    #[arg(long)]
+    pub delete_cluster: bool,
+
+    /// Whether Hive runs the pool
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
 
     /// How it is printed.
     #[command(flatten)]
@@ -48,8 +69,21 @@ pub struct ReleaseArguments {
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
-    let (target, holder) = (&arguments.target, &arguments.cluster_deployment);
-    let release = release(&store, target, holder, arguments.force).await?;
+    let request = ReleaseRequest {
+        target: &arguments.target,
+        cluster_deployment: &arguments.cluster_deployment,
+        id: arguments.id.as_deref(),
+        force: arguments.force,
+        delete_cluster: arguments.delete_cluster,
+        hive: arguments.hive.into(),
+    };
+    let release = release(&store, &request).await?;
+    if let (true, Target::Pool(name)) = (release.is_customization, &arguments.target) {
+        session.terminal.note(&format!(
+            "{name} is a customization, not a pool: write cdc/{name}"
+        ));
+        return Ok(Verdict::Undecided);
+    }
     let result = PoolRelease::of(&release);
     for warning in result.warnings() {
         session.terminal.warning(warning);
@@ -115,8 +149,12 @@ impl PoolRelease {
     pub(crate) fn of(release: &Release) -> Self {
         let reason = release.refusal.as_ref().map(|refusal| match refusal {
             ReleaseRefusal::NoSuchEntry { .. } => Reason::NoSuchEntry,
-            ReleaseRefusal::NotHolder { .. } | ReleaseRefusal::UnclearHolder { .. } => Reason::NotHolder,
-            ReleaseRefusal::InUse(_) => Reason::Blocked,
+            ReleaseRefusal::NotHolder { .. }
+            | ReleaseRefusal::UnclearHolder { .. }
+            | ReleaseRefusal::OtherLease { .. } => Reason::NotHolder,
+            ReleaseRefusal::InUse(_)
+            | ReleaseRefusal::MayBeInUse { .. }
+            | ReleaseRefusal::DestroysCluster { .. } => Reason::Blocked,
         });
         Self {
             api_version: API_VERSION,

@@ -7,9 +7,10 @@ use std::{collections::BTreeSet, time::Duration};
 use clap::Args;
 use jiff::SignedDuration;
 use kcp_pool::{
+    lease::rule::GRACE,
     repair::{
-        namespaces,
-        options::{GRACE, RepairRequest},
+        RepairRequest, namespaces,
+        options::Options,
         repair,
         report::{Failure, Found, RepairReport},
     },
@@ -18,7 +19,7 @@ use kcp_pool::{
 
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
-    commands::pool::InstallConfigSource,
+    commands::pool::{HiveArgument, InstallConfigSource},
     output::{OutputArguments, print},
     session::Session,
     terminal::Terminal,
@@ -27,6 +28,11 @@ use crate::{
 
 /// Arguments of `pool repair`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool repair hosts
+  kubectl kcp pool repair -A --yes
+  kubectl kcp pool repair hosts --yes --force host-a
+  kubectl kcp pool repair hosts --yes --recreate --install-config secret/install-config")]
 pub struct RepairArguments {
     /// Cluster pool to repair; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
@@ -36,7 +42,7 @@ pub struct RepairArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// How long a holder's cluster may be missing, counted from when it got its customization [default: 10m]
+    /// How long a customization stays reserved after its cluster was found gone [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     grace: Option<Duration>,
 
@@ -53,8 +59,8 @@ pub struct RepairArguments {
     #[arg(long, value_name = "FILE|secret/NAME", requires = "recreate")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Also repair this customization, although its holder cannot be verified: free it, or with --recreate create its
-    /// cluster; may be repeated
+    /// Free this customization although nobody can know who has it, or its lease never ends, unless a cluster uses it;
+    /// may be repeated
     #[arg(
         long,
         value_name = "CUSTOMIZATION",
@@ -62,6 +68,10 @@ pub struct RepairArguments {
         conflicts_with = "all_namespaces"
     )]
     pub force: Vec<String>,
+
+    /// Whether Hive runs the pools
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
 
     /// How it is printed.
     #[command(flatten)]
@@ -98,6 +108,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         found: Vec::new(),
         failures: Vec::new(),
         refusal: None,
+        clusters_unread: None,
     };
     if arguments.yes {
         let again = "interrupted: finished repairs stay; run the same command to continue";
@@ -112,18 +123,25 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         None => None,
     };
     let request = RepairRequest {
-        pool: arguments.pool.as_deref(),
-        grace: arguments.grace(),
-        forced: &arguments.force,
+        options: Options {
+            pool: arguments.pool.as_deref(),
+            grace: arguments.grace(),
+            forced: &arguments.force,
+            recreate: arguments.recreate,
+        },
         install_config: install_config.as_ref(),
         is_applied: arguments.yes,
+        hive: arguments.hive.into(),
     };
     for namespace in namespaces {
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, &arguments.field_manager);
-        match repair(&store, request, &mut report.found).await {
-            Ok(refusal) => report.refusal = refusal,
+        match Box::pin(repair(&store, request, &mut report.found)).await {
+            Ok(left) => {
+                report.refusal = left.refusal;
+                report.clusters_unread = left.clusters_unread;
+            }
             Err(error) if report.found.is_empty() && !arguments.all_namespaces => return Err(error.into()),
             Err(error) => report.failures.push(Failure {
                 namespace: store.namespace().to_owned(),
@@ -146,7 +164,9 @@ fn verdict(report: &RepairReport) -> Verdict {
     let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
     let of_refusal = report.refusal.iter().map(|_| Verdict::Negative);
     let of_findings = report.found.iter().map(verdict);
-    Verdict::worst(of_findings.chain(of_failures).chain(of_refusal))
+    // What is wrong may not show.
+    let of_unread = report.clusters_unread.iter().map(|_| Verdict::Undecided);
+    Verdict::worst(of_findings.chain(of_failures).chain(of_refusal).chain(of_unread))
 }
 
 /// Prints to stderr what the report on stdout does not explain.
@@ -164,6 +184,11 @@ fn show_errors(report: &RepairReport, terminal: &Terminal) {
     for Failure { namespace, error } in &report.failures {
         let hint = error.hint();
         let error = anyhow::anyhow!("could not finish the repair of namespace {namespace}: {error}");
+        terminal.error(&error, hint.as_deref());
+    }
+    if let Some(error) = &report.clusters_unread {
+        let hint = error.hint();
+        let error = anyhow::anyhow!("{error}: nothing was freed, because clusters may use it");
         terminal.error(&error, hint.as_deref());
     }
     if let Some(refusal) = &report.refusal {

@@ -3,7 +3,7 @@
 mod document;
 mod printer;
 
-use std::fmt::Display;
+use std::{collections::BTreeSet, fmt::Display};
 
 use anyhow::bail;
 use clap::Args;
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::parse_cluster_pool,
+    commands::pool::HiveArgument,
     document::resource_name,
     output::{OutputArguments, Report, print},
     session::Session,
@@ -27,6 +28,9 @@ use document::{PoolStatus, PoolStatusList};
 
 /// Arguments of `pool status`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool status hosts
+  kubectl kcp pool status -A -l team=edge")]
 pub struct PoolStatusArguments {
     /// Cluster pool to show; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
@@ -43,6 +47,10 @@ pub struct PoolStatusArguments {
     /// Show the pools with these labels: team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "pool")]
     pub selector: Option<String>,
+
+    /// Whether Hive runs the pools
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
 
     /// How it is printed.
     #[command(flatten)]
@@ -71,6 +79,7 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
         is_of_all_namespaces: arguments.all_namespaces,
         pool: arguments.pool.as_deref(),
         labels: arguments.selector.as_deref(),
+        hive: arguments.hive.into(),
     };
     let look = || pool_states(&connection, selection);
     if arguments.watch {
@@ -83,6 +92,10 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     }
     let pools = look().await?;
     let report = PoolStatusReport::new(&pools, &arguments, namespace, Timestamp::now());
+    let unseen: BTreeSet<&String> = pools.iter().flat_map(|pool| &pool.unseen).collect();
+    for unseen in unseen {
+        session.terminal.warning(unseen);
+    }
     print(&report, &arguments.output, &session.terminal)?;
     Ok(pools.verdict())
 }
@@ -290,7 +303,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_a_negative_verdict() {
         let verdicts: Vec<_> = states().iter().map(|(_, state)| verdict(state).code()).collect();
-        assert_eq!(verdicts, [1, 0, 0]);
+        assert_eq!(verdicts, [1, 1, 0, 0]);
     }
 
     #[test]
@@ -298,11 +311,10 @@ mod tests {
         let before = [state(&busy(), &claims())];
         let mut objects = busy();
         objects.entries[2] = {
-            let mut free = entry("True", None, NOW);
+            let mut free = entry("True", None);
             free["metadata"]["name"] = "host-3".into();
             free
         };
-        objects.records.truncate(1);
         objects.clusters.remove(1);
         objects.clusters[1]["spec"]["installed"] = true.into();
         let after = [state(&objects, &claims()[1..])];
@@ -310,7 +322,7 @@ mod tests {
         assert_eq!(
             changes(Some(&before), &after),
             [
-                "d/pool: entry host-3: reserved for oslo -> free",
+                "d/pool: entry host-3: expired for oslo -> free",
                 "d/pool: cluster kyiv: installing -> installed",
                 "d/pool: cluster bern: installed, stale -> absent",
                 "d/pool: claims waiting: 2 -> 1",

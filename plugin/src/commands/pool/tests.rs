@@ -5,9 +5,13 @@ use std::time::Duration;
 use http::Method;
 use kcp_client::{Connection, canned::failure};
 use kcp_pool::{
-    acquire::{LeaseRequest, acquire, wait::WaitLimit},
-    objects::{entry::Holder, record::LeaseClaim},
-    release::target::{self, Target},
+    acquire::{LeaseRequest, Selection, acquire, wait::WaitLimit},
+    hive::HiveMode,
+    objects::Holder,
+    release::{
+        self,
+        decision::{ReleaseRequest, Target},
+    },
     store::Store,
     testing::objects::pool_object,
 };
@@ -24,12 +28,11 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
     let entry = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": entry_status});
     let deployments = deployments.clone();
     Connection::canned(move |method, path| {
-        if path.starts_with("/apis/coordination.k8s.io/v1/namespaces/d/leases") {
-            return match *method {
-                Method::POST => (201, json!({})),
-                _ if path.ends_with("/leases") => (200, json!({"items": []})),
-                _ => not_found(),
-            };
+        if path.starts_with("/apis/authentication.k8s.io/") {
+            return (201, json!({"status": {"userInfo": {"username": "ci"}}}));
+        }
+        if path.starts_with("/apis/apps/") {
+            return not_found();
         }
         let path = path.strip_prefix(PATH).unwrap();
         match (method, path) {
@@ -39,9 +42,11 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
             (&Method::GET, "/clusterdeployments" | "/namespaces/us/clusterdeployments/us") => {
                 deployments.clone()
             }
+            (&Method::GET, "/hiveconfigs") => (200, json!({"items": []})),
             (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations") => {
                 (200, json!({"items": [entry]}))
             }
+            (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations/a") => (200, entry.clone()),
             (&Method::PATCH, "/namespaces/d/clusterpools/p/status") => (200, json!({})),
             (&Method::PATCH, path) if path.ends_with("/clusterdeployments/us") => (200, json!({})),
             (&Method::PATCH, "/namespaces/d/clusterdeploymentcustomizations/a/status") => {
@@ -82,19 +87,17 @@ fn lease(deployments: &(u16, Value)) -> Value {
     run(async || {
         let connection = connection(&json!({}), deployments);
         let store = Store::new(&connection, "kubectl-kcp");
-        let claim = LeaseClaim {
+        let request = LeaseRequest {
             holder: Holder {
                 pool: "p",
                 cluster_deployment: "us",
             },
-            duration: None,
-            cluster_deployment_uid: None,
-            is_creating: false,
-        };
-        let request = LeaseRequest {
-            claim,
+            ttl: None,
+            cluster: None,
             install_config: None,
             is_new: false,
+            selection: Selection::default(),
+            hive: HiveMode::Auto,
         };
         let answer = acquire(&store, request).await.unwrap();
         serde_json::to_value(PoolLease::of(&answer)).unwrap()
@@ -141,7 +144,15 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
         );
         let store = Store::new(&connection, "kubectl-kcp");
         let target = Target::Pool("p".to_owned());
-        let release = target::release(&store, &target, "us", force).await.unwrap();
+        let request = ReleaseRequest {
+            target: &target,
+            cluster_deployment: "us",
+            id: None,
+            force,
+            delete_cluster: false,
+            hive: HiveMode::Auto,
+        };
+        let release = release::release(&store, &request).await.unwrap();
         serde_json::to_value(PoolRelease::of(&release)).unwrap()
     })
 }
@@ -160,25 +171,25 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
             alive,
             "ClusterDeployment us still uses a; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io us -n n",
-            "ClusterDeployment us in namespace n still uses a, which others can lease now",
+            "ClusterDeployment us in namespace n still uses a, which others can lease once it is gone",
         ),
         (
             deprovisioning,
             "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
-             Hive releases it when that is done: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
-            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease now",
+             wait for it: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once it is gone",
         ),
         (
             json!({"name": "them", "namespace": "t"}),
             "ClusterDeployment them still uses a; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io them -n t",
-            "ClusterDeployment them in namespace t still uses a, which others can lease now",
+            "ClusterDeployment them in namespace t still uses a, which others can lease once it is gone",
         ),
         (
             ours,
             "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; release it again \
              when they are removed",
-            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease now",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once it is gone",
         ),
     ] {
         let kept = release(&made_with_a(&metadata));
@@ -210,12 +221,23 @@ fn what_no_cluster_needs_is_given_back() {
     }
 }
 
+/// An account that may not list clusters freed an entry in use, and leased it again.
 #[test]
-fn a_release_says_that_the_cluster_could_not_be_read() {
-    let release = release(&forbidden());
-    assert_eq!(release["customizations"], json!([{"name": "a"}]));
+fn what_a_cluster_may_use_is_released_by_force_alone() {
+    let refused = release(&forbidden());
     assert_eq!(
-        release["warnings"],
+        (&refused["customizations"], &refused["reason"]),
+        (&json!([]), &json!("blocked"))
+    );
+    assert_eq!(
+        refused["message"],
+        "a cluster may still use a, and you may not list clusterdeployments.hive.openshift.io to find out; with --force \
+         the next lessee installs over a cluster that uses it"
+    );
+    let forced = release_by(&forbidden(), true);
+    assert_eq!(forced["customizations"], json!([{"name": "a"}]));
+    assert_eq!(
+        forced["warnings"],
         json!([
             "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether the \
              cluster still uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"

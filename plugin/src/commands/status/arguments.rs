@@ -13,9 +13,9 @@ use kcp_control_plane::duration::parse_duration;
 /// Show control planes, their Machines and etcd members, and their problems.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp status            # the control planes of the namespace
-  kubectl kcp status edge       # one of them, down to each etcd member
-  kubectl kcp status edge -w    # again and again
+  kubectl kcp status
+  kubectl kcp status edge
+  kubectl kcp status edge -w
   kubectl kcp status -A --deep -o json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct StatusArguments {

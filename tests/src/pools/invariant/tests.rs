@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::{Leftover, Said, Saying, Violation, leftovers, violations};
-use crate::pools::version::{ClusterDeployment, Entry, LeaseRecord, Revision, Version, Versions};
+use crate::pools::version::{ClusterDeployment, Entry, Revision, Version, Versions};
 
 fn version<T>(revision: Revision, name: &str, object: Option<T>) -> Version<T> {
     Version {
@@ -16,17 +16,12 @@ fn held(lessee: &str) -> Entry {
         cluster_deployment: Some(lessee.to_owned()),
         pool: Some("p".to_owned()),
         is_reserved: true,
+        lease_id: Some(format!("of-{lessee}")),
     }
 }
 
 fn free() -> Entry {
     Entry::default()
-}
-
-fn lease(holder: &str) -> LeaseRecord {
-    LeaseRecord {
-        holder: Some(holder.to_owned()),
-    }
 }
 
 /// The entries' states, each from a revision on.
@@ -176,28 +171,6 @@ fn rejects_a_second_entry_for_a_lessee_that_has_one() {
     assert_eq!(violations(&versions, &said), [two]);
 }
 
-#[test]
-fn rejects_a_lease_that_names_another() {
-    let mut versions = entries([(1, "x", held("a"))]);
-    let said = [leased(3, "a", "x"), releases(6, "a")];
-    versions.leases = vec![
-        version(1, "x", Some(lease("b"))),
-        version(2, "x", Some(lease("a"))),
-        version(4, "x", None),
-        version(5, "x", Some(lease("a"))),
-        version(7, "x", Some(lease("b"))),
-    ];
-    assert_eq!(violations(&versions, &said), []);
-    versions.leases.insert(3, version(4, "x", Some(lease("b"))));
-    let another = Violation::LeaseNamesAnother {
-        entry: "x".to_owned(),
-        lessee: "a".to_owned(),
-        revision: 4,
-        names: "b".to_owned(),
-    };
-    assert_eq!(violations(&versions, &said), [another]);
-}
-
 fn left(versions: &Versions, living: &[&str]) -> Vec<Leftover> {
     let inventory = ["x", "y"].map(str::to_owned);
     let living: BTreeSet<_> = living.iter().map(|name| (*name).to_owned()).collect();
@@ -206,12 +179,7 @@ fn left(versions: &Versions, living: &[&str]) -> Vec<Leftover> {
 
 #[test]
 fn accepts_entries_that_are_free_or_held_by_the_living() {
-    let mut versions = entries([(1, "x", held("dead")), (2, "y", held("a")), (3, "x", free())]);
-    versions.leases = vec![
-        version(1, "x", Some(lease("dead"))),
-        version(2, "y", Some(lease("a"))),
-        version(3, "x", None),
-    ];
+    let versions = entries([(1, "x", held("dead")), (2, "y", held("a")), (3, "x", free())]);
     assert_eq!(left(&versions, &["a"]), []);
 }
 
@@ -248,17 +216,6 @@ fn rejects_each_leftover() {
         let versions = entries([(1, "x", Some(free())), (2, "y", Some(held("a"))), (3, "x", x)]);
         assert_eq!(left(&versions, &["a"]), [expected]);
     }
-}
-
-#[test]
-fn rejects_a_lease_of_the_dead() {
-    let mut versions = entries([(1, "x", free()), (1, "y", free())]);
-    versions.leases = vec![version(2, "x", Some(lease("dead")))];
-    let expected = Leftover::LeaseOfDead {
-        entry: "x".to_owned(),
-        lessee: "dead".to_owned(),
-    };
-    assert_eq!(left(&versions, &[]), [expected]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Text;
@@ -59,7 +59,7 @@ impl ManagedFields<'_> {
         #[derive(Deserialize)]
         struct Fields<'a> {
             #[serde(borrow, rename = "f:spec", default)]
-            spec: BTreeMap<Text<'a>, IgnoredAny>,
+            spec: BTreeMap<Text<'a>, &'a RawValue>,
         }
         let entries: Vec<Entry<'_>> = serde_json::from_str(self.0.get()).unwrap_or_default();
         entries.iter().any(|entry| {

@@ -13,6 +13,7 @@ use crate::{
     fault::{CauseReason, Fault, Faults, quoted},
     progress,
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    syntax::parse_version,
     topics::Topic,
     view::{Machine, View},
 };
@@ -116,16 +117,11 @@ const RULES: &[Rule] = &[
 
 const FIELD: &str = "spec.version";
 
-/// Parses a value of `spec.version`, with or without the leading `v`.
-pub fn parse(version: &str) -> Result<Version, semver::Error> {
-    Version::parse(version.strip_prefix('v').unwrap_or(version))
-}
-
 fn not_semantic(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(version) = &change.new.spec.version else {
         return;
     };
-    if let Err(error) = parse(version) {
+    if let Err(error) = parse_version(version) {
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
@@ -140,7 +136,7 @@ fn without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) 
     let Some(version) = &change.new.spec.version else {
         return;
     };
-    if !version.starts_with('v') && parse(version).is_ok() {
+    if !version.starts_with('v') && parse_version(version).is_ok() {
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
@@ -156,7 +152,7 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     let (Some(old), Some(new)) = (old, change.new.spec.version.as_deref()) else {
         return;
     };
-    let (Ok(from), Ok(to)) = (parse(old), parse(new)) else {
+    let (Ok(from), Ok(to)) = (parse_version(old), parse_version(new)) else {
         return;
     };
     let next = (from.major, from.minor.saturating_add(1));
@@ -181,8 +177,8 @@ fn step<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
     Some(Step {
         old,
         new,
-        from: parse(old).ok()?,
-        to: parse(new).ok()?,
+        from: parse_version(old).ok()?,
+        to: parse_version(new).ok()?,
     })
 }
 
@@ -238,7 +234,7 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
 /// outdated.
 fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
     let is_below =
-        |version_found: &str| parse(version_found).is_ok_and(|found| minor(&found) < minor(version));
+        |version_found: &str| parse_version(version_found).is_ok_and(|found| minor(&found) < minor(version));
     let status = change.old.and_then(|old| old.status.as_ref());
     let lowest = status.and_then(|status| status.version.as_deref());
     if let Some(lowest) = lowest.filter(|lowest| is_below(lowest)) {
@@ -260,7 +256,7 @@ fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Opti
         machine
             .version
             .as_deref()
-            .and_then(|version| parse(version).ok())
+            .and_then(|version| parse_version(version).ok())
             .is_some_and(|it| minor(&it) > minor(to))
     };
     Some(machines.iter().filter(is_above).collect())

@@ -73,8 +73,6 @@ pub struct View {
     pub customizations: Part<Vec<String>>,
     /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
-    /// The Lease that records the holder of the customization; `None` if it does not exist.
-    pub lease: Part<Option<Lease>>,
 }
 
 /// The parts that rules requested and that are unknown.
@@ -100,8 +98,6 @@ pub struct MissingParts {
     pub customizations: bool,
     /// [`View::cluster_deployments`].
     pub cluster_deployments: bool,
-    /// [`View::lease`].
-    pub lease: bool,
 }
 
 impl MissingParts {
@@ -123,7 +119,6 @@ impl View {
             pools: self.pools.is_missing(),
             customizations: self.customizations.is_missing(),
             cluster_deployments: self.cluster_deployments.is_missing(),
-            lease: self.lease.is_missing(),
         }
     }
 }
@@ -184,13 +179,4 @@ pub struct ClusterDeployment {
     pub customization: Option<String>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-}
-
-/// A `coordination.k8s.io` Lease.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lease {
-    /// `spec.holderIdentity`.
-    pub holder: String,
-    /// When it expires unless it is renewed; `None` if it never expires.
-    pub expires: Option<Timestamp>,
 }

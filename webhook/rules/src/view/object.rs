@@ -3,10 +3,10 @@
 //! They own their data, because they come in long lists and outlive the JSON text. Fields that rules do not read are
 //! skipped.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Cluster, ClusterDeployment, Lease, Machine, Pool};
+use super::{Cluster, ClusterDeployment, Machine, Pool};
 use crate::api::hive::{ClusterPoolReference, Inventory, PoolMembership};
 
 /// A Kubernetes object. By default, only the metadata is decoded.
@@ -199,33 +199,6 @@ impl From<DeploymentObject> for ClusterDeployment {
             pool: pool.pool_name,
             deleting,
         }
-    }
-}
-
-/// A `Lease`, group `coordination.k8s.io`.
-pub type LeaseObject = Object<LeaseSpec>;
-
-/// The `spec` of a Lease, reduced to the fields of the view.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LeaseSpec {
-    holder_identity: Option<String>,
-    renew_time: Option<Timestamp>,
-    lease_duration_seconds: Option<i64>,
-}
-
-impl LeaseObject {
-    /// The lease, if it has a holder.
-    pub fn held(self) -> Option<Lease> {
-        let spec = self.spec?;
-        let duration = spec.lease_duration_seconds.map(SignedDuration::from_secs);
-        Some(Lease {
-            holder: spec.holder_identity.filter(|holder| !holder.is_empty())?,
-            expires: spec
-                .renew_time
-                .zip(duration)
-                .and_then(|(at, lasts)| at.checked_add(lasts).ok()),
-        })
     }
 }
 

@@ -133,7 +133,6 @@ const EVERYTHING: MissingParts = MissingParts {
     pools: true,
     customizations: true,
     cluster_deployments: true,
-    lease: true,
 };
 
 async fn read(cluster: Option<&str>) -> View {
@@ -186,11 +185,6 @@ async fn reads_every_part_of_a_view() {
         deleting: false,
     };
     assert_eq!(view.cluster_deployments.get(), Some(&vec![deployment]));
-    let lease = view::Lease {
-        holder: "us".to_owned(),
-        expires: "2026-05-01T00:01:00Z".parse().ok(),
-    };
-    assert_eq!(view.lease.get(), Some(&Some(lease)));
     assert!(!view.missing().any());
 }
 

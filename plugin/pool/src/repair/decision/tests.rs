@@ -1,680 +1,434 @@
-//! Each cause, and what it is not taken for.
+//! Each fault, and what repairs it.
 
-use jiff::SignedDuration;
+use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
+use super::{findings, is_installed, sighting};
 use crate::{
-    repair::{
-        decision::findings,
-        options::{Clock, Options},
-        sightings::{Sighting, sightings},
+    lease::{rule::GRACE, usage::Clusters},
+    objects::{
+        entry::Reserved as _,
+        record::{LeaseRecord, State},
     },
-    testing::objects::{
-        JUST_NOW, LONG_AGO, NOW, Objects, cluster, deleted, entry, pool_object, record, seen,
+    repair::{
+        finding::{Finding, Remedy},
+        options::Options,
+    },
+    testing::{
+        fake::lost,
+        objects::{
+            JUST_NOW, LONG_AGO, NOW, Objects, cluster, deleted, entry, gone, in_use, lease, leased, named,
+            pool_object,
+        },
     },
 };
 
-const OURS: &str = "kubectl-kcp.dev/pool-lease";
+const LATER: &str = "2026-11-22T05:00:00Z";
 
-fn options<'w>(pool: Option<&'w str>, forced: &'w [String]) -> Options<'w> {
+fn options(forced: &[String]) -> Options<'_> {
     Options {
-        pool,
-        clock: Clock {
-            now: NOW.parse().unwrap(),
-            grace: SignedDuration::from_mins(10),
-        },
+        pool: None,
+        grace: GRACE,
         forced,
-        install_config: None,
+        recreate: false,
     }
 }
 
-/// `resource: cause: remedy` of each finding.
-fn found(objects: &Objects, options: &Options<'_>) -> Vec<String> {
-    let line = |finding: &super::Finding| {
-        let subject = finding.subject.resource_name();
-        let kind = subject.split('.').next().unwrap_or_default().to_owned();
-        let name = subject.rsplit('/').next().unwrap_or_default();
-        format!(
-            "{kind}/{name}: {}: {}",
-            finding.cause.as_str(),
-            finding.remedy.as_str()
-        )
+fn told(finding: &Finding) -> String {
+    let record = match &finding.remedy {
+        Remedy::Record { record, .. } => {
+            let until = record
+                .deadline
+                .map_or("never".to_owned(), |at| at.strftime("%dT%H:%M:%S").to_string());
+            format!(" {} {} {until}", record.state.as_str(), record.holder)
+        }
+        _ => String::new(),
     };
-    findings(&objects.snapshot(), options).iter().map(line).collect()
+    format!("{} {}{record}", finding.cause.as_str(), finding.remedy.as_str())
 }
 
-fn held() -> Value {
-    entry("False", Some("us"), LONG_AGO)
+/// What is wrong with entry `a`, if anything.
+fn wrong(objects: &Objects, forced: &[String]) -> Vec<String> {
+    findings(&objects.snapshot(), &options(forced))
+        .iter()
+        .map(told)
+        .collect()
 }
 
-fn user(name: &str) -> Value {
-    cluster(name, "pool", Some("a"))
-}
-
-fn without(mut object: Value, pointer: &str, field: &str) -> Value {
-    object
-        .pointer_mut(pointer)
-        .unwrap()
-        .as_object_mut()
-        .unwrap()
-        .remove(field);
-    object
-}
-
-fn with(mut object: Value, pointer: &str, value: Value) -> Value {
-    *object.pointer_mut(pointer).unwrap() = value;
-    object
-}
-
-const ENTRY: &str = "clusterdeploymentcustomization/a";
-
-/// What is wrong with entry `a`, and what repairs it.
-fn assert_found<const N: usize>(cases: [(&str, Objects, Option<&str>); N]) {
-    for (case, objects, expected) in cases {
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|expected| format!("{ENTRY}: {expected}"))
-            .collect();
-        let mut found = found(&objects, &options(None, &[]));
-        found.retain(|line| line.starts_with(ENTRY));
-        assert_eq!(found, expected, "{case}");
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn each_fault_and_its_remedy() {
+    let unmarked = |record: &LeaseRecord| {
+        let mut object = leased(record);
+        object["status"]["conditions"][0]["status"] = "True".into();
+        object
+    };
+    let mut newer = leased(&lease("us", Some(LONG_AGO)));
+    newer["status"]["conditions"][1]["message"] = "v2 anything".into();
+    let held = |deadline| leased(&lease("us", Some(deadline)));
+    let without_cluster = LeaseRecord {
+        cluster: None,
+        ..lease("us", Some(LONG_AGO))
+    };
+    let ours = || cluster("us", "pool", Some("a"));
+    let theirs = || cluster("them", "other", Some("a"));
+    let alone = Objects::entry;
+    for (case, objects, expected) in [
+        ("free", alone(entry("True", None)), None),
+        ("held", alone(held(LATER)), None),
+        ("held, and its cluster", alone(held(LATER)).cluster(ours()), None),
+        (
+            "in use",
+            alone(leased(&in_use("us", LONG_AGO, "uid-of-us"))).cluster(ours()),
+            None,
+        ),
+        ("gone, reserved", alone(leased(&gone("us", LATER))), None),
+        // A cluster of this name in another pool proves nothing (fault 2).
+        (
+            "a namesake in another pool",
+            alone(held(LATER)).cluster(cluster("us", "other", Some("b"))),
+            None,
+        ),
+        (
+            "gone, and its time is over",
+            alone(leased(&gone("us", LONG_AGO))),
+            Some("ended free"),
+        ),
+        (
+            "ended, without a cluster",
+            alone(leased(&without_cluster)),
+            Some("ended free"),
+        ),
+        // Held ten minutes, and deleted to be installed again (fault 1).
+        (
+            "ended, first look",
+            alone(held(LONG_AGO)),
+            Some("cluster-gone record gone us 21T05:10:00"),
+        ),
+        (
+            "its cluster is gone",
+            alone(leased(&in_use("us", LONG_AGO, "u"))),
+            Some("cluster-gone record gone us 21T05:10:00"),
+        ),
+        (
+            "its cluster is gone early",
+            alone(leased(&in_use("us", LATER, "u"))),
+            Some("cluster-gone record gone us 22T05:00:00"),
+        ),
+        (
+            "its cluster is deprovisioned",
+            alone(leased(&in_use("us", LATER, "uid-of-us"))).cluster(deleted(ours(), &["other"])),
+            None,
+        ),
+        (
+            "without a record",
+            alone(entry("False", Some("us"))),
+            Some("unrecorded record gone us 21T05:10:00"),
+        ),
+        (
+            "references alone",
+            alone(entry("True", Some("us"))),
+            Some("unrecorded record gone us 21T05:10:00"),
+        ),
+        (
+            "without a record, in use",
+            alone(entry("False", Some("us"))).cluster(ours()),
+            None,
+        ),
+        (
+            "without a holder",
+            alone(entry("False", None)),
+            Some("unknown force"),
+        ),
+        (
+            "without a holder, in use",
+            alone(entry("False", None)).cluster(theirs()),
+            Some("unrecorded record in-use them 21T05:10:00"),
+        ),
+        (
+            "marked available",
+            alone(entry("True", None)).cluster(theirs()),
+            Some("unrecorded record in-use them 21T05:10:00"),
+        ),
+        (
+            "its mark is lost",
+            alone(unmarked(&lease("us", Some(LATER)))),
+            Some("unrecorded record held us 22T05:00:00"),
+        ),
+        (
+            "its mark is lost, in use",
+            alone(unmarked(&lease("us", Some(LATER)))).cluster(ours()),
+            Some("unrecorded record in-use us 22T05:00:00"),
+        ),
+        (
+            "another's cluster uses it",
+            alone(held(LATER)).cluster(theirs()),
+            Some("contested none"),
+        ),
+        (
+            "another's cluster, after it ended",
+            alone(held(LONG_AGO)).cluster(theirs()),
+            Some("unrecorded record in-use them 21T05:10:00"),
+        ),
+        (
+            "two clusters",
+            alone(held(LATER)).cluster(ours()).cluster(theirs()),
+            Some("contested none"),
+        ),
+        ("newer", alone(newer.clone()), Some("unknown force")),
+        (
+            "newer, in use",
+            alone(newer).cluster(ours()),
+            Some("unknown none"),
+        ),
+    ] {
+        assert_eq!(wrong(&objects, &[]), Vec::from_iter(expected), "{case}");
     }
 }
 
-fn of(entry: Value) -> Objects {
-    Objects::entry(entry)
-}
-
-fn elsewhere(object: Value) -> Value {
-    with(object, "/metadata/namespace", json!("x"))
-}
-
-fn of_no_pool(name: &str) -> Value {
-    with(user(name), "/spec", json!({}))
-}
-
-const CUSTOMIZATION: &str = "/spec/clusterPoolRef/clusterDeploymentCustomization/name";
-
-/// Our finalizer alone keeps the holder's cluster.
-fn over() -> Value {
-    deleted(user("us"), &[OURS])
-}
-
-fn recent() -> Value {
-    entry("False", Some("us"), JUST_NOW)
-}
-
-fn stale() -> Value {
-    entry("True", Some("us"), LONG_AGO)
-}
-
-fn expired() -> Value {
-    record("us", LONG_AGO, Some(60))
-}
-
-fn lasting() -> Value {
-    record("us", JUST_NOW, Some(600))
-}
-
-fn endless() -> Value {
-    record("us", LONG_AGO, None)
-}
-
-fn revoked() -> Value {
-    let mut record = endless();
-    record["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = NOW.into();
-    record
+#[test]
+fn nothing_is_freed_while_the_clusters_are_unknown() {
+    for object in [
+        leased(&gone("us", LONG_AGO)),
+        leased(&lease("us", Some(LONG_AGO))),
+        entry("False", Some("us")),
+    ] {
+        let mut snapshot = Objects::entry(object).snapshot();
+        snapshot.clusters = Clusters::Unknown(lost());
+        assert_eq!(findings(&snapshot, &options(&[])), []);
+    }
 }
 
 #[test]
-fn who_is_there_keeps_what_it_has() {
-    assert_found([
-        ("free", of(entry("True", None, LONG_AGO)), None),
-        (
-            "never used",
-            of(without(entry("True", None, LONG_AGO), "", "status")),
-            None,
-        ),
-        ("its cluster is there", of(held()).cluster(user("us")), None),
-        (
-            "expired, but its cluster is there",
-            of(held()).record(expired()).cluster(user("us")),
-            None,
-        ),
-        (
-            "its cluster, of no pool, is in the namespace of its name",
-            of(held()).record(expired()).cluster(of_no_pool("us")),
-            None,
-        ),
-        (
-            "its cluster is in another namespace",
-            of(held()).record(expired()).cluster(elsewhere(user("us"))),
-            None,
-        ),
-        (
-            "the cluster that was seen is elsewhere, of no pool",
-            of(held())
-                .record(seen(endless(), "uid-of-us"))
-                .cluster(elsewhere(of_no_pool("us"))),
-            None,
-        ),
-        (
-            "its cluster is being taken down",
-            of(held())
-                .record(expired())
-                .cluster(deleted(user("us"), &["other", OURS])),
-            None,
-        ),
-        ("it renews its lease", of(held()).record(lasting()), None),
-        (
-            "it renews its lease, and its cluster went",
-            of(held()).record(seen(lasting(), "gone")),
-            None,
-        ),
-        (
-            "it renews its lease, and a cluster of its name and another pool is deleted",
-            of(held())
-                .record(lasting())
-                .cluster(with(over(), "/spec/clusterPoolRef/namespace", json!("x"))),
-            None,
-        ),
-        (
-            "it renews its lease, and its cluster is deleted",
-            of(held()).record(seen(lasting(), "uid-of-us")).cluster(over()),
-            None,
-        ),
-        (
-            "leased for the next cluster, while the last one is deleted",
-            of(recent()).cluster(deleted(user("them"), &["other"])),
-            None,
-        ),
-        (
-            "reserved for the next cluster, while the last one is deleted",
-            of(recent())
-                .cluster(deleted(user("them"), &["other"]))
-                .cluster(user("us")),
-            None,
-        ),
-        ("leased a minute ago", of(recent()), None),
-        (
-            "leased a minute ago, its cluster went",
-            of(recent()).record(seen(endless(), "gone")),
-            None,
-        ),
-    ]);
+fn nothing_is_freed_by_an_uncertain_time() {
+    let mut snapshot = Objects::entry(leased(&gone("us", LONG_AGO))).snapshot();
+    snapshot.now = ServerTime {
+        is_certain: false,
+        ..snapshot.now
+    };
+    assert_eq!(findings(&snapshot, &options(&[])), []);
 }
 
 #[test]
-fn who_is_gone_does_not() {
-    assert_found([
+fn what_force_frees() {
+    let forced = ["a".to_owned()];
+    let mut newer = leased(&lease("us", Some(LONG_AGO)));
+    newer["status"]["conditions"][1]["message"] = "v2 anything".into();
+    let ours = || cluster("us", "pool", Some("a"));
+    for (case, objects, expected) in [
+        ("unreadable", Objects::entry(newer.clone()), Some("unknown free")),
         (
-            "expired",
-            of(held()).record(expired()),
-            Some("lease-expired: free"),
+            "unreadable, in use",
+            Objects::entry(newer).cluster(ours()),
+            Some("unknown none"),
         ),
         (
-            "expired a minute after it was leased",
-            of(recent()).record(expired()),
-            Some("lease-expired: free"),
+            "without a holder",
+            Objects::entry(entry("False", None)),
+            Some("unknown free"),
         ),
         (
-            "its cluster was seen and is gone",
-            of(held()).record(seen(endless(), "gone")),
-            Some("cluster-gone: free"),
+            "never ends",
+            Objects::entry(leased(&lease("us", None))),
+            Some("unknown free"),
         ),
         (
-            "a cluster of its name, of no pool, is elsewhere",
-            of(held())
-                .record(seen(endless(), "gone"))
-                .cluster(elsewhere(of_no_pool("us"))),
-            Some("cluster-gone: free"),
+            "never ends, in use",
+            Objects::entry(leased(&lease("us", None))).cluster(ours()),
+            Some("in-use none"),
         ),
         (
-            "revoked and not freed",
-            of(held()).record(revoked()),
-            Some("lease-revoked: free"),
+            "held",
+            Objects::entry(leased(&lease("us", Some(LATER)))),
+            Some("in-use none"),
         ),
-        (
-            "its cluster is taken down",
-            of(held()).record(endless()).cluster(over()),
-            Some("cluster-taken-down: free"),
-        ),
-        (
-            "expired, and its cluster is taken down",
-            of(held()).record(expired()).cluster(over()),
-            Some("cluster-taken-down: free"),
-        ),
-        (
-            "the cluster that was seen is taken down, made with another",
-            of(held())
-                .record(seen(endless(), "uid-of-us"))
-                .cluster(with(over(), CUSTOMIZATION, json!("b"))),
-            Some("cluster-taken-down: free"),
-        ),
-        (
-            "a cluster of its name, made with another, is taken down",
-            of(held())
-                .record(endless())
-                .cluster(with(over(), CUSTOMIZATION, json!("b"))),
-            Some("unverifiable: force"),
-        ),
-        (
-            "a cluster of its name and another pool is taken down",
-            of(held())
-                .record(endless())
-                .cluster(with(over(), "/spec/clusterPoolRef/poolName", json!("q"))),
-            Some("unverifiable: force"),
-        ),
-        ("nothing known", of(held()), Some("unverifiable: force")),
-        (
-            "leased until released, no cluster seen",
-            of(held()).record(endless()),
-            Some("unverifiable: force"),
-        ),
-        (
-            "the record is another's",
-            of(held()).record(record("them", NOW, Some(1))),
-            Some("unverifiable: force"),
-        ),
-        (
-            "reserved without a holder",
-            of(entry("False", None, LONG_AGO)),
-            Some("holder-unknown: force"),
-        ),
-        (
-            "reserved without a holder a minute ago",
-            of(entry("False", None, JUST_NOW)),
-            None,
-        ),
-        (
-            "for a pool, and no cluster",
-            of(without(stale(), "/status", "clusterDeploymentRef")),
-            Some("holder-unknown: force"),
-        ),
-    ]);
+        ("free", Objects::entry(entry("True", None)), None),
+    ] {
+        assert_eq!(wrong(&objects, &forced), Vec::from_iter(expected), "{case}");
+    }
 }
 
 #[test]
-fn what_is_marked_available_and_names_somebody() {
-    assert_found([
+fn what_hive_does_wrong_is_named_as_hives() {
+    let mut flapping = entry("True", None);
+    let pending = json!({"type": "ApplySucceeded", "status": "False", "reason": "InstallationPending"});
+    flapping["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(pending);
+    let by_hive = |mut objects: Objects| {
+        for pool in &mut objects.pools {
+            pool["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
+        }
+        objects
+    };
+    let used = || cluster("us", "pool", Some("a"));
+    let mut shared = Objects::entry(entry("True", None)).cluster(used());
+    shared
+        .pools
+        .push(pool_object("other", &json!({"inventory": [{"name": "a"}]})));
+    let mut orphan = entry("False", Some("us"));
+    orphan["status"]["clusterPoolRef"]["name"] = "no-more".into();
+    for (case, objects, expected) in [
         (
-            "stale, expired",
-            of(stale()).record(expired()),
-            Some("lease-expired: free"),
+            "flapping",
+            by_hive(Objects::entry(flapping).cluster(used())),
+            vec!["hive record"],
+        ),
+        ("shared", by_hive(shared), vec!["hive none"]),
+        (
+            "of a pool that is gone",
+            by_hive(Objects::entry(orphan)),
+            vec!["hive free"],
         ),
         (
-            "stale, its cluster was seen and is gone",
-            of(stale()).record(seen(endless(), "gone")),
-            Some("cluster-gone: free"),
+            "without a record",
+            by_hive(Objects::entry(entry("False", Some("us")))),
+            vec![],
         ),
-        ("stale, nothing known", of(stale()), Some("unverifiable: force")),
         (
-            "stale, the holder has a cluster",
-            of(stale()).cluster(of_no_pool("us")),
-            Some("marked-available: reserve"),
+            "our lease",
+            by_hive(Objects::entry(leased(&lease("us", Some(LONG_AGO))))),
+            vec![],
         ),
-    ]);
+    ] {
+        assert_eq!(wrong(&objects, &[]), expected, "{case}");
+    }
 }
 
 #[test]
-fn what_a_cluster_was_made_with_is_reserved_for_it() {
-    assert_found([
-        (
-            "available, used by its holder",
-            of(stale()).cluster(user("us")),
-            Some("marked-available: reserve"),
-        ),
-        (
-            "available, used",
-            of(entry("True", None, JUST_NOW)).cluster(user("us")),
-            Some("marked-available: reserve"),
-        ),
-        (
-            "freed a minute ago, its cluster is going",
-            of(entry("True", None, JUST_NOW)).cluster(deleted(user("us"), &["other"])),
-            None,
-        ),
-        (
-            "freed long ago, its cluster is going",
-            of(entry("True", None, LONG_AGO)).cluster(deleted(user("us"), &["other"])),
-            Some("marked-available: reserve"),
-        ),
-        (
-            "reserved without a holder, used",
-            of(entry("False", None, JUST_NOW)).cluster(user("us")),
-            Some("references-missing: reserve"),
-        ),
-        (
-            "for one who is gone, used by another",
-            of(held()).record(expired()).cluster(user("them")),
-            Some("used-by-another: reserve"),
-        ),
-    ]);
+fn a_living_cluster_is_recorded_silently() {
+    let ours = cluster("us", "pool", Some("a"));
+    let seen = |objects: &Objects, pool| {
+        let snapshot = objects.snapshot();
+        let options = Options { pool, ..options(&[]) };
+        sighting(&snapshot, &snapshot.entries[0], &options)
+            .map(|(pool, record)| (pool, record.state, record.holder))
+    };
+    let uid = "uid-of-us".to_owned();
+    let expected = Some(("pool".to_owned(), State::InUse { uid }, "us".to_owned()));
+    for held in [
+        leased(&lease("us", Some(LATER))),
+        leased(&gone("us", LATER)),
+        entry("False", Some("us")),
+    ] {
+        let objects = Objects::entry(held).cluster(ours.clone());
+        assert_eq!(seen(&objects, None), expected);
+        assert_eq!(seen(&objects, Some("other")), None);
+    }
+    let known = Objects::entry(leased(&in_use("us", LATER, "uid-of-us"))).cluster(ours);
+    assert_eq!(seen(&known, None), None);
 }
 
 #[test]
-fn what_two_have_is_told_alone() {
-    assert_found([
-        (
-            "for one who is there, used by another",
-            of(held()).cluster(user("them")).cluster(of_no_pool("us")),
-            Some("contested: none"),
-        ),
-        (
-            "for an unverifiable holder, used by another",
-            of(held()).cluster(user("them")),
-            Some("contested: none"),
-        ),
-        (
-            "used by another that has been going since before the grace time",
-            of(held())
-                .cluster(deleted(user("them"), &["other"]))
-                .cluster(user("us")),
-            Some("contested: none"),
-        ),
-        (
-            "for one who is gone, while another is going",
-            of(recent())
-                .record(expired())
-                .cluster(deleted(user("them"), &["other"])),
-            Some("used-by-another: reserve"),
-        ),
-        (
-            "used by two",
-            of(held()).cluster(user("them")).cluster(user("us")),
-            Some("contested: none"),
-        ),
-    ]);
+fn an_installed_cluster_is_told_once() {
+    let held = leased(&in_use("us", LATER, "uid-of-us"));
+    let mut installed = cluster("us", "pool", Some("a"));
+    installed["spec"]["installed"] = true.into();
+    let told = |held: &Value, cluster: &Value| {
+        let snapshot = Objects::entry(held.clone()).cluster(cluster.clone()).snapshot();
+        is_installed(&snapshot, &snapshot.entries[0], &options(&[]))
+    };
+    assert!(told(&held, &installed));
+    assert!(!told(&held, &cluster("us", "pool", Some("a"))));
+    assert!(!told(&held, &deleted(installed.clone(), &["other"])));
+    let snapshot = Objects::entry(held.clone()).snapshot();
+    let mut after = held;
+    json_patch::merge(&mut after, &snapshot.entries[0].succeeded(NOW.parse().unwrap()));
+    assert!(!told(&after, &installed));
 }
 
 #[test]
-fn what_the_inventory_no_longer_has_is_freed_by_the_same_proof() {
-    let mut dropped = Objects::entry(held());
-    dropped.pools = vec![pool_object("pool", &json!({"inventory": [{"name": "b"}]}))];
-    let expired = dropped.clone().record(record("us", LONG_AGO, Some(60)));
-    let mut without_pool = expired.clone();
-    without_pool.pools.clear();
-    let sentence =
-        "not in the inventory of pool; reserved for us, whose lease expired at 2026-11-21T04:01:00Z";
-    for objects in [expired, without_pool] {
-        let found = findings(&objects.snapshot(), &options(None, &[]));
-        assert_eq!(
-            found.iter().map(super::Finding::sentence).collect::<Vec<_>>(),
-            [sentence]
-        );
+fn missing_clusters_are_created_again_before_their_time_is_over() {
+    let recreate = Options {
+        recreate: true,
+        ..options(&[])
+    };
+    let remedies = |objects: &Objects| -> Vec<String> {
+        findings(&objects.snapshot(), &recreate)
+            .iter()
+            .map(told)
+            .collect()
+    };
+    let mut dropped = Objects::entry(named("b", leased(&in_use("us", LATER, "u"))));
+    dropped.pools[0]["spec"]["inventory"] = json!([{"name": "a"}]);
+    for (case, objects, expected) in [
+        (
+            "gone since a look",
+            Objects::entry(leased(&gone("us", LATER))),
+            "cluster-gone recreate",
+        ),
+        (
+            "found gone now",
+            Objects::entry(leased(&in_use("us", LATER, "u"))),
+            "cluster-gone recreate",
+        ),
+        (
+            "its time is over",
+            Objects::entry(leased(&gone("us", LONG_AGO))),
+            "ended free",
+        ),
+        (
+            "dropped from the inventory",
+            dropped,
+            "cluster-gone record gone us 22T05:00:00",
+        ),
+    ] {
+        assert_eq!(remedies(&objects), [expected], "{case}");
     }
     assert_eq!(
-        found(&dropped.clone().cluster(user("us")), &options(None, &[])),
+        remedies(&Objects::entry(leased(&lease("us", Some(LATER))))),
         Vec::<String>::new()
     );
-    assert_eq!(
-        found(&dropped, &options(None, &[])),
-        ["clusterdeploymentcustomization/a: unverifiable: force"]
-    );
 }
 
 #[test]
-fn what_nothing_proves_is_freed_by_name_alone() {
-    for (objects, name, remedy) in [
-        (Objects::entry(held()), "a", "free"),
-        (Objects::entry(held()), "b", "force"),
-        (Objects::entry(entry("False", None, LONG_AGO)), "a", "free"),
-    ] {
-        let forced = [name.to_owned()];
-        let found = findings(&objects.snapshot(), &options(None, &forced));
-        let [finding] = found.as_slice() else {
-            panic!("{found:?}");
-        };
-        assert_eq!(finding.remedy.as_str(), remedy, "{name}");
-    }
-    let forced = ["a".to_owned()];
-    for (kept, why) in [
-        (
-            Objects::entry(held()).cluster(user("us")),
-            "whose ClusterDeployment exists, in namespace us",
-        ),
-        (
-            Objects::entry(held()).record(record("us", JUST_NOW, Some(600))),
-            "whose lease ends at 2026-11-21T05:09:00Z",
-        ),
-        (
-            Objects::entry(entry("False", Some("us"), JUST_NOW)),
-            "which has held it for less than the grace period",
-        ),
-    ] {
-        let told = findings(&kept.snapshot(), &options(None, &forced));
-        let told: Vec<_> = told.iter().map(super::Finding::sentence).collect();
-        assert_eq!(told, [format!("not freed: held by us, {why}")]);
-        assert_eq!(
-            found(&kept, &options(None, &forced)),
-            [format!("{ENTRY}: in-use: keep")]
-        );
-        assert_eq!(
-            found(&kept, &options(None, &["b".to_owned()])),
-            Vec::<String>::new()
-        );
-    }
-    let unverifiable = Objects::entry(held());
-    assert_eq!(
-        found(&unverifiable, &options(Some("other"), &forced)),
-        [format!("{ENTRY}: in-use: keep")]
-    );
-    // It is as it was to be.
-    let free = Objects::entry(entry("True", None, LONG_AGO));
-    assert_eq!(found(&free, &options(None, &forced)), Vec::<String>::new());
-}
-
-#[test]
-fn what_follows_an_entry() {
-    let free = || entry("True", None, LONG_AGO);
+fn leftovers_are_removed_after_their_entry() {
+    let copy = |created: &str| {
+        json!({"metadata": {"name": "a", "namespace": "us", "creationTimestamp": created,
+            "labels": {"hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}})
+    };
+    let with_copy = |object, created: &str| Objects {
+        copies: vec![copy(created)],
+        ..Objects::entry(object)
+    };
+    let over = deleted(cluster("us", "pool", Some("a")), &["kubectl-kcp.dev/pool-lease"]);
     for (case, objects, expected) in [
         (
-            "its cluster waits for us",
-            of(held()).cluster(over()),
-            vec![
-                "clusterdeploymentcustomization/a: cluster-taken-down: free",
-                "clusterdeployment/us: finalizer-left: remove-finalizer",
-            ],
+            "a copy",
+            with_copy(entry("True", None), LONG_AGO),
+            vec!["left remove"],
         ),
+        ("a new copy", with_copy(entry("True", None), JUST_NOW), vec![]),
         (
-            "its cluster waits for us, and the entry is free",
-            of(free()).cluster(over()),
-            vec!["clusterdeployment/us: finalizer-left: remove-finalizer"],
-        ),
-        (
-            "its cluster waits for another too",
-            of(held()).cluster(deleted(user("us"), &["other", OURS])),
+            "a copy of a lease",
+            with_copy(leased(&lease("us", Some(LATER))), LONG_AGO),
             vec![],
         ),
         (
-            "a cluster waits for us that is of another namespace's pool",
-            of(free()).cluster(with(over(), "/spec/clusterPoolRef/namespace", json!("x"))),
+            "a copy of a lease that is over",
+            with_copy(leased(&gone("us", LONG_AGO)), LONG_AGO),
+            vec!["ended free", "left remove"],
+        ),
+        (
+            "a copy of a cluster",
+            with_copy(entry("True", None), LONG_AGO).cluster(cluster("us", "other", None)),
             vec![],
         ),
         (
-            "a record of an entry without a holder",
-            of(free()).record(record("us", LONG_AGO, None)),
-            vec!["lease/kcp-pool-a: record-left: delete"],
+            "a finalizer",
+            Objects::entry(entry("True", None)).cluster(over),
+            vec!["left remove"],
         ),
         (
-            "a record that was written a minute ago",
-            of(free()).record(record("us", JUST_NOW, None)),
-            vec![],
-        ),
-        (
-            "a record without an entry",
-            Objects::default().record(record("us", LONG_AGO, None)),
-            vec!["lease/kcp-pool-a: record-left: delete"],
-        ),
-        (
-            "a record of one who had it before",
-            of(held())
-                .record(record("them", LONG_AGO, None))
-                .cluster(user("us")),
-            vec!["lease/kcp-pool-a: record-left: delete"],
+            "an old record",
+            Objects {
+                old_records: vec![json!({"metadata": {"name": "kcp-pool-a", "namespace": "d"}})],
+                ..Objects::entry(entry("True", None))
+            },
+            vec!["left none"],
         ),
     ] {
-        assert_eq!(found(&objects, &options(None, &[])), expected, "{case}");
-    }
-}
-
-#[test]
-fn when_a_copy_is_left() {
-    let free = || entry("True", None, LONG_AGO);
-    let copy = |namespace: &str, created: &str| {
-        json!({"metadata": {"name": "a", "namespace": namespace, "creationTimestamp": created, "labels": {
-            "hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}})
-    };
-    let copied = |objects: Objects, copy: Value| Objects {
-        copies: vec![copy],
-        ..objects
-    };
-    for (case, objects, expected) in [
-        (
-            "a copy of which the cluster is gone",
-            copied(of(free()), copy("us", LONG_AGO)),
-            vec!["clusterdeploymentcustomization/a: copy-left: delete"],
-        ),
-        (
-            "a copy made a minute ago",
-            copied(of(free()), copy("us", JUST_NOW)),
-            vec![],
-        ),
-        (
-            "a copy with its cluster",
-            copied(of(held()), copy("us", LONG_AGO)).cluster(user("us")),
-            vec![],
-        ),
-        (
-            "a copy whose cluster is about to be made",
-            copied(of(held()), copy("us", LONG_AGO)).record(record("us", JUST_NOW, Some(600))),
-            vec![],
-        ),
-        (
-            "a copy whose cluster was not made in time",
-            copied(of(held()), copy("us", LONG_AGO)).record(expired()),
-            vec![
-                "clusterdeploymentcustomization/a: lease-expired: free",
-                "clusterdeploymentcustomization/a: copy-left: delete",
-            ],
-        ),
-        (
-            "a copy of an entry that is freed by its name",
-            copied(of(held()), copy("us", LONG_AGO)),
-            vec!["clusterdeploymentcustomization/a: unverifiable: force"],
-        ),
-        (
-            "a copy whose cluster is taken down",
-            copied(of(held()), copy("us", LONG_AGO)).cluster(deleted(user("us"), &[OURS])),
-            vec![
-                "clusterdeploymentcustomization/a: cluster-taken-down: free",
-                "clusterdeployment/us: finalizer-left: remove-finalizer",
-                "clusterdeploymentcustomization/a: copy-left: delete",
-            ],
-        ),
-        (
-            "a copy whose cluster is being taken down",
-            copied(of(held()), copy("us", LONG_AGO)).cluster(deleted(user("us"), &[OURS, "other"])),
-            vec![],
-        ),
-        (
-            "a copy for a pool of another namespace",
-            copied(
-                of(free()),
-                with(
-                    copy("us", LONG_AGO),
-                    "/metadata/labels",
-                    json!({"hive.openshift.io/clusterpool-namespace": "x"}),
-                ),
-            ),
-            vec![],
-        ),
-        (
-            "a copy without our mark",
-            copied(
-                of(free()),
-                with(copy("us", LONG_AGO), "/metadata/labels", json!({})),
-            ),
-            vec![],
-        ),
-    ] {
-        assert_eq!(found(&objects, &options(None, &[])), expected, "{case}");
-    }
-}
-
-#[test]
-fn a_grace_of_nothing_leaves_the_time_of_a_status_write() {
-    let clock = Clock {
-        grace: SignedDuration::ZERO,
-        ..options(None, &[]).clock
-    };
-    for (renewed, count) in [("2026-11-21T04:59:01Z", 0), ("2026-11-21T04:59:00Z", 1)] {
-        let objects = Objects::entry(entry("True", None, NOW)).record(record("us", renewed, None));
-        let options = Options {
-            clock,
-            ..options(None, &[])
-        };
-        assert_eq!(findings(&objects.snapshot(), &options).len(), count, "{renewed}");
-    }
-}
-
-#[test]
-fn one_pool_is_asked_for() {
-    let of_pool = |pool: &str| {
-        let mut objects = Objects::entry(with(held(), "/status/clusterPoolRef/name", json!(pool)));
-        objects = objects.cluster(deleted(cluster("over", pool, None), &[OURS]));
-        objects
-    };
-    for (pool, asked, count) in [
-        ("pool", Some("pool"), 2),
-        ("other", Some("pool"), 0),
-        ("other", None, 2),
-    ] {
-        let found = findings(&of_pool(pool).snapshot(), &options(asked, &[]));
-        assert_eq!(found.len(), count, "{pool} {asked:?}");
-    }
-    let nobodys = Objects::entry(entry("False", None, LONG_AGO));
-    assert_eq!(
-        findings(&nobodys.snapshot(), &options(Some("pool"), &[])).len(),
-        1
-    );
-    assert_eq!(
-        findings(&nobodys.snapshot(), &options(Some("other"), &[])).len(),
-        0
-    );
-}
-
-#[test]
-fn a_cluster_is_recorded_once_it_is_seen() {
-    let sighting = |uid: &str| Sighting {
-        customization: "a".to_owned(),
-        pool: "pool".to_owned(),
-        cluster_deployment: "us".to_owned(),
-        uid: uid.to_owned(),
-    };
-    let run_by_hive = |mut objects: Objects| {
-        objects.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
-        objects
-    };
-    let of = |record: Option<Value>| {
-        let objects = Objects::entry(held()).cluster(user("us"));
-        record.into_iter().fold(objects, Objects::record)
-    };
-    let ours = || record("us", LONG_AGO, None);
-    for (case, objects, expected) in [
-        ("without a record", of(None), Some(sighting("uid-of-us"))),
-        ("not recorded", of(Some(ours())), Some(sighting("uid-of-us"))),
-        (
-            "created again",
-            of(Some(seen(ours(), "before"))),
-            Some(sighting("uid-of-us")),
-        ),
-        ("recorded", of(Some(seen(ours(), "uid-of-us"))), None),
-        ("another's record", of(Some(record("them", LONG_AGO, None))), None),
-        ("Hive's", run_by_hive(of(None)), None),
-        ("no cluster", Objects::entry(held()), None),
-    ] {
-        let found = sightings(&objects.snapshot(), &options(None, &[]));
-        assert_eq!(found, Vec::from_iter(expected), "{case}");
+        assert_eq!(wrong(&objects, &[]), expected, "{case}");
     }
 }

@@ -6,7 +6,9 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, kill_current_process_group, kill_process, kill_process_group, test_kill_process_group,
+};
 use tokio::{
     process::{Child, Command},
     signal::unix::{Signal as SignalStream, SignalKind, signal},
@@ -79,9 +81,15 @@ impl Process {
         };
     }
 
-    /// Ends it and its process group: TERM, and KILL after the grace period.
+    /// Ends it and its process group: TERM, and KILL after the grace period. On a terminal the group is the terminal's
+    /// foreground group, with this process in it, which ignores TERM by now.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
-        self.signal(Signal::TERM);
+        if self.has_group {
+            self.signal(Signal::TERM);
+        } else {
+            // The only failure: no process is left.
+            let _ = kill_current_process_group(Signal::TERM);
+        }
         let ended = async {
             let status = self.child.wait().await;
             while self.has_group && test_kill_process_group(self.pid).is_ok() {

@@ -1,10 +1,11 @@
 //! What `pool lease` prints: a JSON document, by `plugin/schema/poollease.json`, and text.
 
+use jiff::Timestamp;
 use kcp_pool::{
     acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
     install_config::{InstallConfig, patches::Unfit},
-    inventory::choice::Standing,
-    objects::record::whole_seconds,
+    lease::choice::{Standing, Unusable},
+    objects::record::LeaseRecord,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -44,9 +45,13 @@ pub(crate) struct PoolLease {
     /// Whether its `ClusterDeployment` was created, or existed; absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
-    /// How long it lasts from each renewal, in seconds; absent if it has no end.
+    /// The id of the lease, by which `pool release` and `pool renew` mean this lease alone; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_seconds: Option<u64>,
+    lease_id: Option<String>,
+    /// When the lease ends unless it is renewed; absent if it never ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    ends: Option<Timestamp>,
     /// The state of each entry, if none is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryDocument>,
@@ -68,14 +73,14 @@ pub(crate) struct PoolLease {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    #[cfg_attr(test, schemars(extend("enum" = ["free", "held", "referenced", "broken", "deleting", "missing"])))]
+    #[cfg_attr(test, schemars(extend("enum" = ["free", "held", "referenced", "broken", "cordoned", "deleting", "missing", "unnamed", "unreadable"])))]
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
     /// The pool that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Name>,
-    /// Why it is broken.
+    /// Why it cannot be leased, or until when it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
@@ -91,7 +96,8 @@ impl PoolLease {
             customization: answer.customization().map(Name::from),
             already_held: None,
             has_cluster: None,
-            ttl_seconds: None,
+            lease_id: None,
+            ends: None,
             broken: Vec::new(),
             installer_manifest_patches: Vec::new(),
             reason: None,
@@ -106,7 +112,8 @@ impl PoolLease {
                 Self {
                     already_held: Some(leased.already),
                     has_cluster: lease.has_cluster.then_some(true),
-                    ttl_seconds: lease.duration.map(|duration| whole_seconds(duration).into()),
+                    lease_id: Some(leased.record.id.clone()),
+                    ends: leased.record.deadline.map(whole_second),
                     broken: leased
                         .unfit
                         .iter()
@@ -189,6 +196,15 @@ impl PoolLease {
         ))
     }
 
+    /// When the lease ends, in a sentence.
+    pub(crate) fn end(&self) -> Option<String> {
+        let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
+        Some(match self.ends {
+            Some(end) => format!("lease {id} of {name} ends at {end}"),
+            None => format!("lease {id} of {name} never ends: release it"),
+        })
+    }
+
     /// The environment variables of a lease. A cluster without a customization has an empty one, so that scripts can
     /// read it under `set -u`.
     pub(crate) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
@@ -205,7 +221,8 @@ impl PoolLease {
             .claim
             .as_ref()
             .map(|claim| ("KCP_CLUSTER_CLAIM", claim.name.as_str()));
-        Some(named.into_iter().chain(claim).collect())
+        let id = self.lease_id.as_deref().map(|id| ("KCP_LEASE_ID", id));
+        Some(named.into_iter().chain(claim).chain(id).collect())
     }
 
     /// The leased customization.
@@ -225,26 +242,36 @@ impl EntryDocument {
         Self {
             name: name.to_owned(),
             state: match standing {
-                Standing::Ours | Standing::OursUnmarked | Standing::Free => "free",
+                Standing::Ours | Standing::Free => "free",
                 Standing::Held { .. } => "held",
                 Standing::Referenced { .. } => "referenced",
-                Standing::Unfit(_) => "broken",
-                Standing::Deleting => "deleting",
-                Standing::Unnamed => "unnamed",
-                Standing::Missing => "missing",
+                Standing::Unusable(Unusable::Unfit(_)) => "broken",
+                Standing::Unusable(Unusable::Cordoned(_)) => "cordoned",
+                Standing::Unusable(Unusable::Deleting) => "deleting",
+                Standing::Unusable(Unusable::Unnamed) => "unnamed",
+                Standing::Unusable(Unusable::Missing) => "missing",
+                Standing::Unusable(Unusable::Unreadable(_)) => "unreadable",
             },
             cluster_deployment: cluster_deployment.map(Name::from),
             pool: pool.map(Name::from),
             message: match standing {
-                Standing::Unfit(why) => Some(why.to_string()),
+                Standing::Held { until, .. } => until.map(|until| until.to_string()),
+                Standing::Unusable(Unusable::Unfit(why)) => Some(why.to_string()),
+                Standing::Unusable(Unusable::Cordoned(why)) => Some(why.clone()),
+                Standing::Unusable(Unusable::Unreadable(why)) => Some(why.to_string()),
                 _ => None,
             },
         }
     }
 
     fn broken(name: &str, why: &Unfit) -> Self {
-        Self::of(name, &Standing::Unfit(why.clone()))
+        Self::of(name, &Standing::Unusable(Unusable::Unfit(why.clone())))
     }
+}
+
+/// As records have it.
+fn whole_second(time: Timestamp) -> Timestamp {
+    LeaseRecord::whole_second(time)
 }
 
 /// What to report beside the result.
@@ -262,7 +289,15 @@ fn warnings(answer: &LeaseAnswer) -> Vec<String> {
         let question = format!("whether a cluster already uses {}", leased.customization);
         not_checked(&question, why)
     });
-    passed_over.chain(of_patches).chain(unread).collect()
+    let unchecked = answer.are_patches_unchecked.then(|| {
+        let name = &leased.customization;
+        format!("the patches of {name} were not checked: neither --install-config nor the pool names an install-config")
+    });
+    passed_over
+        .chain(of_patches)
+        .chain(unread)
+        .chain(unchecked)
+        .collect()
 }
 
 /// The patched install-config. It contains secrets, so it is printed only on request and never in a document.
@@ -288,10 +323,13 @@ mod tests {
             InstallConfig,
             patches::{Unfit, patched as with_patches},
         },
-        inventory::choice::Standing,
-        lease::{Leased, Unfits},
-        objects::{cluster_deployment::Deployment, cluster_pool::PoolName, entry::Holder},
-        release::target::{Release, ReleaseRefusal},
+        lease::{
+            attempt::{Leased, Unfits},
+            choice::{Standing, Until, Unusable},
+        },
+        objects::{ClusterName, Holder, PoolName},
+        release::{Release, decision::ReleaseRefusal},
+        testing::objects::lease,
     };
     use serde_json::json;
 
@@ -328,7 +366,6 @@ mod tests {
     fn granted(leased: Leased) -> LeaseOutcome {
         LeaseOutcome::Leased(Lease {
             leased,
-            duration: None,
             has_cluster: false,
         })
     }
@@ -336,7 +373,6 @@ mod tests {
     fn with_cluster() -> PoolLease {
         document(LeaseOutcome::Leased(Lease {
             leased: leased(true),
-            duration: None,
             has_cluster: true,
         }))
     }
@@ -361,6 +397,7 @@ mod tests {
             refusal: None,
             still_used: Vec::new(),
             clusters_unread: None,
+            is_customization: false,
         }
     }
 
@@ -379,12 +416,14 @@ mod tests {
         Standing::Held {
             cluster_deployment: holder.map(str::to_owned),
             pool: pool.map(str::to_owned),
+            until: holder.map(|_| Until::Time("2026-11-22T05:00:00Z".parse().unwrap())),
         }
     }
 
     fn leased(already: bool) -> Leased {
         Leased {
             customization: "foo".to_owned(),
+            record: lease("us", Some("2026-11-22T05:00:00Z")),
             already,
             patched: None,
             unfit: Unfits::new(),
@@ -407,7 +446,6 @@ mod tests {
         };
         document(LeaseOutcome::Leased(Lease {
             leased,
-            duration: Some(Duration::from_secs(90)),
             has_cluster: false,
         }))
     }
@@ -424,15 +462,16 @@ mod tests {
             (
                 "d",
                 Standing::Referenced {
-                    by: Deployment {
-                        name: "z".to_owned(),
-                        pool: "vsphere".to_owned(),
-                    },
+                    by: ClusterName::new("z", "z"),
                 },
             ),
-            ("e", Standing::Deleting),
-            ("f", Standing::Missing),
-            ("g", Standing::Unfit(broken())),
+            ("e", Standing::Unusable(Unusable::Deleting)),
+            ("f", Standing::Unusable(Unusable::Missing)),
+            ("g", Standing::Unusable(Unusable::Unfit(broken()))),
+            (
+                "h",
+                Standing::Unusable(Unusable::Cordoned("fan is broken".to_owned())),
+            ),
         ];
         LeaseRefusal::Exhausted {
             pool: pool(),
@@ -534,6 +573,7 @@ mod tests {
         let screens = [
             document(granted(leased(false))).sentence().unwrap(),
             document(granted(leased(true))).sentence().unwrap(),
+            document(granted(leased(true))).end().unwrap(),
             format!("{:?}", patched().variables()),
             patched().warnings().join("\n"),
             refused(exhausted()).refusal().unwrap(),

@@ -64,14 +64,11 @@ struct FindingDocument {
     /// The holder that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<String>,
-    /// One of: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
-    /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left; with
-    /// --recreate also creation-broken-off, and with --force also in-use.
+    /// One of: ended, cluster-gone, unrecorded, contested, unknown, left, hive; with --force also in-use.
     cause: &'static str,
     /// The cause in one sentence.
     message: String,
-    /// One of: free, reserve, remove-finalizer, delete; force if it is freed only with --force; keep if it is not
-    /// freed even then; none; with --recreate also recreate, and blocked if it cannot be recreated now.
+    /// One of: free, record, remove; with --recreate also recreate; force if it is freed only with --force; none.
     remedy: &'static str,
     /// One of: done, settled (the fault was gone), waits (for its customization), contended (conflicts with other
     /// clients), blocked, failed; absent if nothing was tried.
@@ -127,7 +124,7 @@ impl FindingDocument {
             object: ObjectName {
                 kind: subject.kind(),
                 namespace: subject.namespace().unwrap_or(namespace).to_owned(),
-                name: subject.name().into_owned(),
+                name: subject.name().to_owned(),
             },
             pool: finding.pool.clone(),
             cluster_deployment: finding.cluster_deployment.clone(),
@@ -225,7 +222,6 @@ fn summary(count: Count, is_applied: bool) -> String {
             "to free with --yes --force NAME, if you know that its holder is gone",
         ),
         (count.by_hand, "to resolve by hand"),
-        (count.in_use, "not freed: may still be in use"),
     ];
     let lines = of_sort.iter().filter(|(number, _)| *number > 0);
     lines.fold(String::new(), |text, (number, what)| {

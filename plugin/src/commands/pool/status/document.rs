@@ -33,6 +33,8 @@ pub(crate) struct PoolStatus {
     metadata: PoolDocumentName,
     /// Whether Hive's controller runs the pool.
     run_by_hive: bool,
+    /// From what this is concluded, in words.
+    concluded_from: String,
     deleting: bool,
     /// Null if it is unknown, for some platforms.
     version: Option<String>,
@@ -42,6 +44,9 @@ pub(crate) struct PoolStatus {
     /// Claims without a cluster, the oldest first.
     waiting: Vec<WaitingDocument>,
     problems: Vec<ProblemDocument>,
+    /// What could not be seen, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unseen: Vec<String>,
 }
 
 /// The pool's limits, and its clusters.
@@ -70,7 +75,8 @@ struct CapacityDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    /// One of: free, reserved, used (by a cluster, while it is marked available), deleting, missing.
+    /// One of: free, held, in-use (by a cluster), gone (its cluster; it stays reserved for a while), expired, reserved
+    /// (without a record), unreadable, deleting, missing.
     state: &'static str,
     /// False if the inventory no longer lists the entry, but it is still held.
     in_inventory: bool,
@@ -88,6 +94,14 @@ struct EntryDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     expires: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_id: Option<String>,
+    /// The user who leased it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// Why it is not leased to new holders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cordoned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_result: Option<LastResultDocument>,
     /// Other pools that list it too.
@@ -120,7 +134,7 @@ struct ClusterDocument {
     customization: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<String>,
-    /// One of: installing, installed, deleting.
+    /// One of: installing, failed, installed, deleting.
     state: &'static str,
     /// Why Hive replaces it. One of: other-version, no-version, dropped-from-inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,7 +159,7 @@ struct WaitingDocument {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ProblemDocument {
-    /// One of: missing, broken, shared, leaked, left, short.
+    /// One of: missing, broken, shared, leaked, left, short, stuck, failed.
     kind: &'static str,
     object: String,
     message: String,
@@ -171,7 +185,8 @@ impl PoolStatus {
                 namespace: pool.namespace.clone(),
                 name: pool.name.clone(),
             },
-            run_by_hive: pool.is_run_by_hive,
+            run_by_hive: pool.hive.runs,
+            concluded_from: pool.hive.because.to_string(),
             deleting: pool.is_deleting,
             version: pool.version.clone(),
             capacity: CapacityDocument {
@@ -189,6 +204,7 @@ impl PoolStatus {
             clusters: pool.clusters.iter().map(ClusterDocument::of).collect(),
             waiting: pool.waiting.iter().map(WaitingDocument::of).collect(),
             problems: pool.problems().into_iter().map(ProblemDocument::from).collect(),
+            unseen: pool.unseen.clone(),
         }
     }
 }
@@ -202,7 +218,10 @@ impl EntryDocument {
             holder: entry.holder.clone(),
             pool: entry.taken_for.clone(),
             since: entry.since,
-            expires: entry.expires,
+            expires: entry.lease.as_ref().and_then(|lease| lease.deadline),
+            lease_id: entry.lease.as_ref().map(|lease| lease.id.clone()),
+            user: entry.lease.as_ref().and_then(|lease| lease.user.clone()),
+            cordoned: entry.cordoned.clone(),
             last_result: entry.last_result.as_ref().map(|last| LastResultDocument {
                 status: last.status.clone(),
                 reason: last.reason.clone(),

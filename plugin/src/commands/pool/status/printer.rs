@@ -138,17 +138,17 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
 
 fn summary(pool: &PoolState, now: Timestamp) -> String {
     let capacity = &pool.capacity;
-    let by = if pool.is_run_by_hive {
-        "Hive"
+    let by = if pool.hive.runs {
+        format!("Hive: {}", pool.hive.because)
     } else {
-        "no controller: by hand and scripts"
+        format!("no controller, by hand and scripts: {}", pool.hive.because)
     };
     let deleting = if pool.is_deleting { ", being deleted" } else { "" };
     let limit =
         |name: &str, limit: Option<usize>| limit.map_or(String::new(), |limit| format!(", {name} {limit}"));
     let lines = [
         ("Pool", format!("{}/{}{deleting}", pool.namespace, pool.name)),
-        ("Run by", by.to_owned()),
+        ("Run by", by),
         (
             "Clusters",
             format!(
@@ -177,8 +177,12 @@ fn inventory(pool: &PoolState) -> String {
     };
     let states = [
         EntryUseState::Free,
+        EntryUseState::Held,
+        EntryUseState::InUse,
+        EntryUseState::Gone,
+        EntryUseState::Expired,
         EntryUseState::Reserved,
-        EntryUseState::Used,
+        EntryUseState::Unreadable,
         EntryUseState::Deleting,
         EntryUseState::Missing,
     ];
@@ -217,17 +221,26 @@ fn waiting(pool: &PoolState, now: Timestamp) -> String {
 fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
     let style = match entry.state {
         EntryUseState::Free => GOOD,
-        EntryUseState::Reserved | EntryUseState::Deleting => Style::new(),
-        EntryUseState::Used => WARN,
-        EntryUseState::Missing => BAD,
+        EntryUseState::Held | EntryUseState::InUse | EntryUseState::Reserved | EntryUseState::Deleting => {
+            Style::new()
+        }
+        EntryUseState::Gone | EntryUseState::Expired => WARN,
+        EntryUseState::Missing | EntryUseState::Unreadable => BAD,
     };
-    let state = if entry.is_in_inventory {
-        entry.state.as_str().to_owned()
-    } else {
-        format!("{}, dropped", entry.state.as_str())
-    };
+    let mut state = entry.state.as_str().to_owned();
+    for (is_so, what) in [
+        (!entry.is_in_inventory, ", dropped"),
+        (entry.cordoned.is_some(), ", cordoned"),
+    ] {
+        if is_so {
+            state.push_str(what);
+        }
+    }
     let taken_for = entry.taken_for.as_deref().filter(|taken_for| *taken_for != pool);
-    let ends = entry.expires.map_or(String::new(), |at| {
+    let ends = entry.lease.as_ref().map_or(String::new(), |lease| {
+        let Some(at) = lease.deadline else {
+            return "never".to_owned();
+        };
         if at <= now {
             format!("{} ago", age(Some(at), now))
         } else {

@@ -1,0 +1,210 @@
+//! The API server's time, from the `Date` of its answers. The local clock plays no part: it may be set wrong, and a lease that
+//! one client ends early has two holders.
+//!
+//! An answer bounds the server's clock: when it was received, the clock showed at least its `Date`; when it was requested, at
+//! most its `Date` and the second that HTTP leaves out. Between answers the time since boot is counted, which goes on while
+//! the machine is suspended.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderMap, Request, Response, header::DATE};
+use jiff::{SignedDuration, Timestamp};
+use tower::Service;
+
+/// The most that the dates of two answers may disagree: by more, the servers' clocks cannot be used.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// HTTP's dates have whole seconds.
+const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
+
+/// The server's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTime {
+    /// At least this late.
+    pub earliest: Timestamp,
+    /// At most this late.
+    pub latest: Timestamp,
+    /// Whether the dates of all answers agree. If not, nothing may be ended by this time.
+    pub is_certain: bool,
+}
+
+/// What the answers so far say. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct ServerClock(Arc<Mutex<Readings>>);
+
+impl ServerClock {
+    /// None before the first answer with a `Date`.
+    pub fn now(&self) -> Option<ServerTime> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .at(since_boot())
+    }
+
+    /// Records the `Date` of an answer that was requested at this time since boot.
+    pub(crate) fn observe(&self, headers: &HeaderMap, sent: Duration) {
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let Some(date) = date.and_then(parse_date) else {
+            return;
+        };
+        let received = since_boot();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(date, sent, received);
+    }
+}
+
+/// The server's clock when this machine booted, as far as it is known. Pure.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readings {
+    last: Option<Bounds>,
+    /// The highest lower bound and the lowest upper bound of all answers.
+    all: Option<Bounds>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    at_least: Timestamp,
+    at_most: Timestamp,
+}
+
+impl Readings {
+    fn add(&mut self, date: Timestamp, sent: Duration, received: Duration) {
+        let before = |time: Timestamp, passed: Duration| time.checked_sub(passed);
+        let late = date.checked_add(RESOLUTION).and_then(|date| before(date, sent));
+        let (Ok(at_least), Ok(at_most)) = (before(date, received), late) else {
+            return;
+        };
+        let bounds = Bounds { at_least, at_most };
+        self.last = Some(bounds);
+        self.all = Some(self.all.map_or(bounds, |all| Bounds {
+            at_least: all.at_least.max(at_least),
+            at_most: all.at_most.min(at_most),
+        }));
+    }
+
+    fn at(&self, since_boot: Duration) -> Option<ServerTime> {
+        let (last, all) = (self.last?, self.all?);
+        Some(ServerTime {
+            earliest: last.at_least.checked_add(since_boot).ok()?,
+            latest: last.at_most.checked_add(since_boot).ok()?,
+            is_certain: all.at_least.duration_since(all.at_most) <= TOLERANCE,
+        })
+    }
+}
+
+/// The time since boot, with the time that the machine was suspended.
+pub fn since_boot() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = rustix::time::ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanoseconds)
+}
+
+fn parse_date(date: &str) -> Option<Timestamp> {
+    let date = jiff::fmt::rfc2822::parse(date).ok()?;
+    Some(date.timestamp())
+}
+
+/// Passes requests on, and reads the date of each answer.
+pub(crate) struct Dated<S> {
+    pub(crate) inner: S,
+    pub(crate) clock: ServerClock,
+}
+
+impl<S, A, B> Service<Request<A>> for Dated<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let (clock, sent) = (self.clock.clone(), since_boot());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await?;
+            clock.observe(answer.headers(), sent);
+            Ok(answer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::{Readings, ServerTime, parse_date, since_boot};
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_answer_bounds_the_time_from_both_sides() {
+        let mut readings = Readings::default();
+        assert_eq!(readings.at(seconds(1)), None);
+        // Requested 100 s after boot, and received 2 s later.
+        readings.add(time("2026-11-22T10:00:00Z"), seconds(100), seconds(102));
+        let now = ServerTime {
+            earliest: time("2026-11-22T10:00:08Z"),
+            latest: time("2026-11-22T10:00:11Z"),
+            is_certain: true,
+        };
+        assert_eq!(readings.at(seconds(110)), Some(now));
+    }
+
+    #[test]
+    fn answers_that_disagree_by_more_than_five_seconds_are_not_certain() {
+        for (second, is_certain) in [
+            ("2026-11-22T10:00:15Z", true),
+            ("2026-11-22T10:00:16Z", true),
+            ("2026-11-22T10:00:17Z", false),
+            ("2026-11-22T10:00:04Z", true),
+            ("2026-11-22T10:00:03Z", false),
+        ] {
+            let mut readings = Readings::default();
+            readings.add(time("2026-11-22T10:00:00Z"), seconds(100), seconds(100));
+            readings.add(time(second), seconds(110), seconds(110));
+            let now = readings.at(seconds(110)).expect("read");
+            assert_eq!(now.is_certain, is_certain, "{second}");
+            assert_eq!(now.earliest, time(second));
+            // It stays so, whatever the next answers say.
+            readings.add(time("2026-11-22T10:00:20Z"), seconds(120), seconds(120));
+            let later = readings.at(seconds(120)).expect("read");
+            assert_eq!(later.is_certain, is_certain, "{second}");
+        }
+    }
+
+    #[test]
+    fn dates_are_those_of_http() {
+        assert_eq!(
+            parse_date("Sun, 22 Nov 2026 10:00:00 GMT"),
+            Some(time("2026-11-22T10:00:00Z"))
+        );
+        assert_eq!(parse_date("yesterday"), None);
+        assert!(since_boot() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,201 @@
+//! The clusters that are being created for a pool. Each is an intent in an annotation of the pool, written under the
+//! pool's resourceVersion: of clients that create clusters at the same time, each one sees the intents of those before
+//! it, and a pool never gets more clusters than it may have. An intent counts until its cluster is in the list, and for
+//! ten minutes at most.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_api::{ClusterPool, metadata::Object as _, names::annotation::CREATING};
+use kcp_client::{Error, Written};
+use serde_json::{Value, json};
+
+use crate::{
+    creation::make::Obstacle,
+    inventory::capacity::Capacity,
+    objects::{Holder, cluster_deployment::Deployments},
+    store::{LeaseStore as _, Store},
+};
+
+/// The most intents of a pool.
+const MAX_INTENTS: usize = 64;
+
+/// How long an intent counts.
+const LASTS: SignedDuration = SignedDuration::from_mins(10);
+
+/// How often a pool is read and decided again that other clients change.
+const MAX_ATTEMPTS: u32 = 20;
+
+/// Before it is read again.
+const REST: Duration = Duration::from_millis(50);
+
+/// The clusters that are being created, and until when each counts. An annotation that cannot be parsed counts as none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Intents(BTreeMap<String, Timestamp>);
+
+impl Intents {
+    /// Those that still count: their clusters are not in the list yet.
+    fn of(pool: &ClusterPool, deployments: &Deployments, now: Timestamp) -> Self {
+        let text = pool.annotation(CREATING).unwrap_or_default();
+        let mut intents: BTreeMap<String, Timestamp> = serde_json::from_str(text).unwrap_or_default();
+        intents.retain(|name, until| {
+            *until > now
+                && !deployments
+                    .of_pool(pool.name())
+                    .any(|cluster| cluster.name() == name)
+        });
+        Self(intents)
+    }
+
+    /// The pool's annotations with this one more, or the limit that is reached.
+    fn with(
+        mut self,
+        pool: &ClusterPool,
+        deployments: &Deployments,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<Value, Obstacle> {
+        self.0.remove(name);
+        let mut capacity = Capacity::of(pool, deployments.of_pool(pool.name()));
+        for _ in &self.0 {
+            capacity = capacity.with_one_more();
+        }
+        let full = |full| Obstacle::PoolFull {
+            pool: pool.name().to_owned(),
+            full,
+        };
+        capacity.room().map_err(full)?;
+        if self.0.len() >= MAX_INTENTS {
+            return Err(Obstacle::TooManyAtOnce {
+                pool: pool.name().to_owned(),
+            });
+        }
+        let until = now.checked_add(LASTS).unwrap_or(Timestamp::MAX);
+        self.0.insert(name.to_owned(), until);
+        Ok(self.patch(pool))
+    }
+
+    fn patch(&self, pool: &ClusterPool) -> Value {
+        let text = (!self.0.is_empty()).then(|| json!(self.0).to_string());
+        json!({"metadata": {
+            "resourceVersion": pool.resource_version(),
+            "annotations": {CREATING: text},
+        }})
+    }
+}
+
+/// Announces a cluster, unless the pool has no room for it. A pool without limits needs no announcement.
+///
+/// # Errors
+/// If the API server cannot be asked.
+pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<(), Obstacle>, Error> {
+    for attempt in 1..=MAX_ATTEMPTS {
+        let pool = store.pool(holder.pool).await?;
+        if pool.spec.max_size.is_none() && pool.spec.max_concurrent.is_none() {
+            return Ok(Ok(()));
+        }
+        let deployments = store.deployments().await?;
+        if deployments.of_holder(holder).next().is_some() {
+            return Ok(Ok(()));
+        }
+        let now = store.now().latest;
+        let intents = Intents::of(&pool, &deployments, now);
+        let patch = match intents.with(&pool, &deployments, holder.cluster_deployment, now) {
+            Ok(patch) => patch,
+            Err(full) => return Ok(Err(full)),
+        };
+        match store.write_pool(holder.pool, &patch).await? {
+            Written::Stored => return Ok(Ok(())),
+            // An intent that was stored without an answer is our own: it is written again.
+            Written::Changed | Written::Unknown(_) => store.rest(REST * attempt).await,
+        }
+    }
+    Err(Error::Contended {
+        goal: format!("announce a cluster of pool {}", holder.pool),
+        attempts: usize::try_from(MAX_ATTEMPTS).unwrap_or(usize::MAX),
+    })
+}
+
+/// Removes the intent. It counts no longer than ten minutes, so this is tried once.
+pub async fn forget(store: &Store<'_>, holder: Holder<'_>) {
+    let Ok(pool) = store.pool(holder.pool).await else {
+        return;
+    };
+    let text = pool.annotation(CREATING).unwrap_or_default();
+    let intents: BTreeMap<String, Timestamp> = serde_json::from_str(text).unwrap_or_default();
+    let mut intents = Intents(intents);
+    if intents.0.remove(holder.cluster_deployment).is_some() {
+        drop(store.write_pool(holder.pool, &intents.patch(&pool)).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Intents;
+    use crate::{
+        objects::cluster_deployment::Deployments,
+        testing::objects::{NOW, cluster, pool_object, read},
+    };
+
+    /// The intents after one more for `us`, or why there is none.
+    fn after(intents: &str, clusters: &[Value], spec: &Value) -> String {
+        let mut object = pool_object("pool", spec);
+        object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/creating": intents});
+        let (pool, now) = (read(&object), NOW.parse().unwrap());
+        let deployments = Deployments::of("d", clusters.iter().map(read).collect());
+        let with = Intents::of(&pool, &deployments, now).with(&pool, &deployments, "us", now);
+        match with {
+            Ok(patch) => {
+                assert_eq!(patch["metadata"]["resourceVersion"], "1");
+                patch["metadata"]["annotations"]["kubectl-kcp.dev/creating"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            }
+            Err(why) => why.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_pool_gets_no_more_clusters_than_it_may_have() {
+        const US: &str = r#"{"us":"2026-11-21T05:10:00Z"}"#;
+        const BOTH: &str = r#"{"them":"2026-11-21T05:09:00Z","us":"2026-11-21T05:10:00Z"}"#;
+        const THEM: &str = r#"{"them":"2026-11-21T05:09:00Z"}"#;
+        let them = [cluster("them", "pool", None)];
+        let one = json!({"maxSize": 1});
+        let two = json!({"maxSize": 2});
+        let full = "pool pool is full: maxSize is 1, and it has 1 cluster";
+        for (case, intents, clusters, spec, expected) in [
+            ("none", "", &[][..], &one, US),
+            ("not an annotation of ours", "[1]", &[], &one, US),
+            ("another's", THEM, &[], &one, full),
+            ("another's, with room", THEM, &[], &two, BOTH),
+            ("another's cluster is in the list", THEM, &them, &two, US),
+            (
+                "another's, too old",
+                r#"{"them":"2026-11-21T05:00:00Z"}"#,
+                &[],
+                &one,
+                US,
+            ),
+            ("our own", r#"{"us":"2026-11-21T05:01:00Z"}"#, &[], &one, US),
+            ("full", "", &them, &one, full),
+        ] {
+            assert_eq!(after(intents, clusters, spec), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn intents_are_bounded() {
+        let many: serde_json::Map<_, _> = (0..64)
+            .map(|number| (format!("c-{number}"), "2026-11-21T05:09:00Z".into()))
+            .collect();
+        let why = "64 clusters of pool pool are being created: try again when some are";
+        assert_eq!(
+            after(&Value::Object(many).to_string(), &[], &json!({"maxSize": 99})),
+            why
+        );
+    }
+}

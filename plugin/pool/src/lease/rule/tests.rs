@@ -1,0 +1,238 @@
+//! Every state and every look, and random lives of a lease.
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_client::ServerTime;
+use proptest::prelude::*;
+
+use super::{Rule, Step};
+use crate::{
+    lease::usage::Seen,
+    objects::{
+        Holder,
+        cluster_deployment::ClusterDeployment,
+        record::{LeaseRecord, State},
+    },
+    testing::objects::{cluster, lease, read},
+};
+
+fn time(text: &str) -> Timestamp {
+    format!("2026-11-21T{text}Z").parse().unwrap()
+}
+
+/// The server's time is known to a second.
+fn rule(now: &str) -> Rule {
+    let earliest = time(now);
+    Rule {
+        now: ServerTime {
+            earliest,
+            latest: earliest + SignedDuration::from_secs(1),
+            is_certain: true,
+        },
+        grace: SignedDuration::from_mins(10),
+    }
+}
+
+fn paris(uid: &str) -> ClusterDeployment {
+    let mut object = cluster("paris", "pool", Some("a"));
+    object["metadata"]["uid"] = uid.into();
+    read(&object)
+}
+
+fn record(state: State, deadline: Option<&str>, has_cluster: bool) -> LeaseRecord {
+    let deadline = deadline.map(|deadline| time(deadline).to_string());
+    let record = lease("paris", deadline.as_deref());
+    LeaseRecord {
+        state,
+        cluster: record.cluster.filter(|_| has_cluster),
+        ..record
+    }
+}
+
+fn in_use(uid: &str) -> State {
+    State::InUse { uid: uid.to_owned() }
+}
+
+/// `keep`, `free`, or the state and the deadline that are written.
+fn told(step: Step, before: &LeaseRecord) -> String {
+    match step {
+        Step::Keep => "keep".to_owned(),
+        Step::Free => "free".to_owned(),
+        Step::Write(after) => {
+            let changed = LeaseRecord {
+                state: before.state.clone(),
+                deadline: before.deadline,
+                ..after.clone()
+            };
+            assert_eq!(&changed, before, "nothing else changes");
+            let deadline = after
+                .deadline
+                .map_or("never".to_owned(), |at| at.strftime("%H:%M:%S").to_string());
+            match after.state {
+                State::InUse { uid } => format!("in-use {uid} {deadline}"),
+                state => format!("{} {deadline}", state.as_str()),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_state_and_every_look() {
+    let (one, two) = (paris("one"), paris("two"));
+    let (used, other) = (Seen::Used(&one), Seen::Used(&two));
+    let held = || State::Held;
+    let gone = || State::Gone;
+    // The deadline is 05:00:00; it has passed for others at 05:00:05.
+    for (state, has_cluster, seen, now, expected) in [
+        (held(), true, used, "04:00:00", "in-use one 05:00:00"),
+        (held(), true, used, "06:00:00", "in-use one 05:00:00"),
+        (held(), false, used, "06:00:00", "in-use one 05:00:00"),
+        (in_use("one"), true, used, "06:00:00", "keep"),
+        (in_use("one"), true, other, "06:00:00", "in-use two 05:00:00"),
+        (gone(), true, used, "06:00:00", "in-use one 05:00:00"),
+        (held(), true, Seen::Unused, "05:00:04", "keep"),
+        (held(), true, Seen::Unused, "05:00:05", "gone 05:10:06"),
+        (held(), false, Seen::Unused, "05:00:04", "keep"),
+        (held(), false, Seen::Unused, "05:00:05", "free"),
+        (in_use("one"), true, Seen::Unused, "04:00:00", "gone 05:00:00"),
+        (in_use("one"), true, Seen::Unused, "04:55:00", "gone 05:05:01"),
+        (in_use("one"), false, Seen::Unused, "06:00:00", "gone 06:10:01"),
+        (gone(), true, Seen::Unused, "05:00:04", "keep"),
+        (gone(), true, Seen::Unused, "05:00:05", "free"),
+        (held(), false, Seen::Unknown, "06:00:00", "keep"),
+        (held(), true, Seen::Unknown, "06:00:00", "keep"),
+        (in_use("one"), true, Seen::Unknown, "06:00:00", "keep"),
+        (gone(), true, Seen::Unknown, "06:00:00", "keep"),
+    ] {
+        let record = record(state, Some("05:00:00"), has_cluster);
+        let step = rule(now).step(&record, seen);
+        assert_eq!(told(step, &record), expected, "{record:?} {seen:?} {now}");
+    }
+}
+
+#[test]
+fn a_lease_without_a_deadline_never_ends() {
+    for state in [State::Held, State::Gone] {
+        let record = record(state, None, true);
+        assert_eq!(rule("23:00:00").step(&record, Seen::Unused), Step::Keep);
+    }
+    let record = record(in_use("one"), None, true);
+    assert_eq!(
+        told(rule("23:00:00").step(&record, Seen::Unused), &record),
+        "gone never"
+    );
+}
+
+/// The dates of two answers disagree.
+#[test]
+fn nothing_ends_by_an_uncertain_time() {
+    let mut rule = rule("23:00:00");
+    rule.now.is_certain = false;
+    for state in [State::Held, State::Gone] {
+        let record = record(state, Some("05:00:00"), false);
+        assert_eq!(rule.step(&record, Seen::Unused), Step::Keep);
+    }
+}
+
+#[test]
+fn a_reservation_without_a_record_gets_the_grace_period() {
+    let holder = Holder {
+        pool: "pool",
+        cluster_deployment: "rome",
+    };
+    let one = paris("one");
+    let adopted = |holder, seen| {
+        let record = rule("04:00:00").adopted(holder, seen, "id".to_owned())?;
+        assert_eq!(record.deadline, Some(time("04:10:01")));
+        Some((record.holder, record.state))
+    };
+    let rome = Some(holder);
+    assert_eq!(
+        adopted(rome, Seen::Used(&one)),
+        Some(("paris".to_owned(), in_use("one")))
+    );
+    assert_eq!(
+        adopted(None, Seen::Used(&one)),
+        Some(("paris".to_owned(), in_use("one")))
+    );
+    assert_eq!(
+        adopted(rome, Seen::Unused),
+        Some(("rome".to_owned(), State::Gone))
+    );
+    assert_eq!(adopted(None, Seen::Unused), None);
+    assert_eq!(adopted(rome, Seen::Unknown), None);
+}
+
+/// What happens in a life: time passes, and then someone looks.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    /// Seconds since the moment before.
+    passed: i64,
+    /// Whether a cluster uses the entry; none if nobody can know.
+    cluster: Option<bool>,
+}
+
+fn moments() -> impl Strategy<Value = Vec<Moment>> {
+    let moment = (0_i64..1_200, proptest::option::weighted(0.8, any::<bool>()))
+        .prop_map(|(passed, cluster)| Moment { passed, cluster });
+    proptest::collection::vec(moment, 1..40)
+}
+
+proptest! {
+    /// An entry is freed only after its deadline, and not before the grace period has passed since a look found that
+    /// no cluster uses it, with no cluster seen in between.
+    #[test]
+    fn an_entry_stays_reserved_for_a_cluster_that_comes_back(
+        moments in moments(), ttl in 1_i64..2_000, has_cluster in any::<bool>(),
+    ) {
+        let one = paris("one");
+        let mut rule = rule("00:00:00");
+        let begin = rule.now.earliest;
+        let mut record = record(State::Held, None, has_cluster);
+        let first_deadline = begin + SignedDuration::from_secs(ttl);
+        record.deadline = Some(first_deadline);
+        let mut was_used = false;
+        let mut unused_since = None;
+        for moment in moments {
+            let passed = SignedDuration::from_secs(moment.passed);
+            rule.now.earliest += passed;
+            rule.now.latest += passed;
+            let seen = match moment.cluster {
+                None => Seen::Unknown,
+                Some(true) => Seen::Used(&one),
+                Some(false) => Seen::Unused,
+            };
+            match seen {
+                Seen::Used(_) => {
+                    was_used = true;
+                    unused_since = None;
+                }
+                Seen::Unused => {
+                    unused_since.get_or_insert(rule.now.earliest);
+                }
+                Seen::Unknown => {}
+            }
+            match rule.step(&record, seen) {
+                Step::Keep => {}
+                Step::Write(after) => {
+                    prop_assert!(seen != Seen::Unknown);
+                    prop_assert!(after.deadline >= record.deadline, "a deadline moves forward only");
+                    if record.state == State::Gone {
+                        prop_assert_eq!(after.deadline, record.deadline, "later looks do not move it");
+                    }
+                    record = after;
+                }
+                Step::Free => {
+                    prop_assert_eq!(seen, Seen::Unused);
+                    prop_assert!(rule.now.earliest > first_deadline);
+                    if was_used {
+                        let since = unused_since.expect("it is unused now");
+                        prop_assert!(rule.now.earliest.duration_since(since) >= rule.grace);
+                    } else if has_cluster {
+                        prop_assert_eq!(&record.state, &State::Gone, "the first look does not free it");
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}

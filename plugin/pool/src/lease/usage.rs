@@ -1,0 +1,179 @@
+//! Which clusters use an entry. Pure.
+
+use kcp_api::metadata::Object as _;
+use kcp_client::Error;
+
+use crate::objects::{
+    ClusterName, Holder,
+    cluster_deployment::{ClusterDeployment, Deployments, Life, Lifetime as _},
+    entry::{Entry, Reservation, Reserved as _},
+    record::LeaseRecord,
+};
+use kcp_api::names::annotation;
+
+/// The clusters of all namespaces.
+#[derive(Debug)]
+pub enum Clusters {
+    All(Deployments),
+    /// They could not be listed, or not completely. Nothing is freed by this.
+    Unknown(Error),
+}
+
+/// Whether a cluster uses an entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Seen<'s> {
+    Used(&'s ClusterDeployment),
+    Unused,
+    Unknown,
+}
+
+impl Clusters {
+    pub const fn known(&self) -> Option<&Deployments> {
+        match self {
+            Self::All(deployments) => Some(deployments),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    pub const fn error(&self) -> Option<&Error> {
+        match self {
+            Self::All(_) => None,
+            Self::Unknown(error) => Some(error),
+        }
+    }
+
+    /// Whether a cluster uses the entry: its holder's first.
+    pub fn seen(&self, entry: &Entry) -> Seen<'_> {
+        let Some(deployments) = self.known() else {
+            return Seen::Unknown;
+        };
+        let is_holders = |cluster: &&ClusterDeployment| Some(cluster.name()) == entry.cluster_deployment();
+        let all = || users(deployments, entry);
+        all()
+            .find(is_holders)
+            .or_else(|| all().next())
+            .map_or(Seen::Unused, Seen::Used)
+    }
+}
+
+/// The clusters that use an entry.
+pub fn users<'d>(deployments: &'d Deployments, entry: &Entry) -> impl Iterator<Item = &'d ClusterDeployment> {
+    let record = match entry.reservation() {
+        Reservation::Leased(record) => Some(record),
+        _ => None,
+    };
+    let name = entry.name().to_owned();
+    deployments
+        .iter()
+        .filter(move |cluster| uses(cluster, deployments.namespace(), &name, record.as_ref()))
+}
+
+/// Whether a cluster uses an entry of this namespace, with this record.
+pub fn uses(cluster: &ClusterDeployment, namespace: &str, entry: &str, record: Option<&LeaseRecord>) -> bool {
+    if cluster.life() == Life::Over {
+        return false;
+    }
+    let reference = cluster.spec.cluster_pool_ref.as_ref();
+    let is_named = reference.is_some_and(|reference| reference.namespace == namespace)
+        && cluster.customization() == Some(entry);
+    let is_of_lease = record.is_some_and(|record| {
+        let has_id = cluster.annotation(annotation::LEASE_ID) == Some(&record.id);
+        let is_at = |place: &ClusterName| {
+            (cluster.namespace(), cluster.name()) == (place.namespace.as_str(), place.name.as_str())
+        };
+        has_id || (reference.is_none() && record.cluster.as_ref().is_some_and(is_at))
+    });
+    is_named || is_of_lease
+}
+
+/// Whether a cluster that uses an entry is the holder's own.
+pub fn is_own(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) -> bool {
+    let is_of_pool = cluster.spec.cluster_pool_ref.is_none() || cluster.is_of(namespace, holder.pool);
+    cluster.name() == holder.cluster_deployment && is_of_pool
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Clusters, Seen, uses};
+    use crate::{
+        objects::cluster_deployment::{ClusterDeployment, Deployments},
+        testing::objects::{NOW, cluster, deleted, entry, lease, leased, read},
+    };
+
+    #[test]
+    fn which_clusters_use_an_entry() {
+        let record = lease("paris", Some(NOW));
+        let of_no_pool = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace, "uid": "u"}, "spec": {}});
+        let with_id = |id: &str| {
+            let mut object = of_no_pool("x", "lima");
+            object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/lease-id": id});
+            object
+        };
+        let mut elsewhere = cluster("lima", "pool", Some("a"));
+        elsewhere["spec"]["clusterPoolRef"]["namespace"] = "other".into();
+        let ours = ["kubectl-kcp.dev/pool-lease"];
+        for (case, object, expected) in [
+            ("its pool and the entry", cluster("lima", "pool", Some("a")), true),
+            (
+                "another pool and the entry",
+                cluster("lima", "other", Some("a")),
+                true,
+            ),
+            ("another entry", cluster("lima", "pool", Some("b")), false),
+            ("an entry of another namespace", elsewhere, false),
+            (
+                "the holder's name, in another pool",
+                cluster("paris", "other", None),
+                false,
+            ),
+            ("the lease's id", with_id("k4x7"), true),
+            ("another lease's id", with_id("k4x8"), false),
+            ("where the lease says", of_no_pool("paris", "paris"), true),
+            ("another namespace", of_no_pool("rome", "paris"), false),
+            ("another name", of_no_pool("paris", "rome"), false),
+            (
+                "waits for our finalizer",
+                deleted(cluster("lima", "pool", Some("a")), &ours),
+                false,
+            ),
+            (
+                "waits for another",
+                deleted(cluster("lima", "pool", Some("a")), &["f", ours[0]]),
+                true,
+            ),
+        ] {
+            let cluster: ClusterDeployment = read(&object);
+            assert_eq!(uses(&cluster, "d", "a", Some(&record)), expected, "{case}");
+        }
+        let at_name: ClusterDeployment = read(&of_no_pool("paris", "paris"));
+        assert!(!uses(&at_name, "d", "a", None), "no lease says where");
+    }
+
+    #[test]
+    fn the_holders_own_cluster_is_seen_first() {
+        let deployments =
+            |clusters: &[Value]| Clusters::All(Deployments::of("d", clusters.iter().map(read).collect()));
+        let (lima, paris) = (
+            cluster("lima", "pool", Some("a")),
+            cluster("paris", "pool", Some("a")),
+        );
+        let held = read(&leased(&lease("paris", Some(NOW))));
+        let name = |seen: Seen<'_>| match seen {
+            Seen::Used(cluster) => cluster.metadata.name.clone(),
+            _ => None,
+        };
+        assert_eq!(
+            name(deployments(&[lima.clone(), paris]).seen(&held)),
+            Some("paris".to_owned())
+        );
+        assert_eq!(name(deployments(&[lima]).seen(&held)), Some("lima".to_owned()));
+        assert_eq!(deployments(&[]).seen(&held), Seen::Unused);
+        let forbidden = Clusters::Unknown(crate::testing::fake::lost());
+        assert_eq!(
+            forbidden.seen(&read(&entry("False", Some("paris")))),
+            Seen::Unknown
+        );
+    }
+}

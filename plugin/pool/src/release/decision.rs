@@ -1,0 +1,376 @@
+//! What a release does to each entry. Pure.
+
+use std::fmt;
+
+use kcp_api::metadata::Object as _;
+
+use crate::{
+    hive::HiveMode,
+    lease::usage::{Clusters, users},
+    objects::{
+        Holder,
+        entry::{Entry, Reservation, Reserved as _},
+        record::State,
+    },
+    release::in_use::Cluster,
+};
+
+/// What to release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All that the holder has from a pool.
+    Pool(String),
+    Customization(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseRequest<'r> {
+    pub target: &'r Target,
+    pub cluster_deployment: &'r str,
+    /// Only the lease with this id.
+    pub id: Option<&'r str>,
+    /// Whether to release what a cluster uses, or may use.
+    pub force: bool,
+    /// Whether a claim is released, and its cluster destroyed.
+    pub delete_cluster: bool,
+    pub hive: HiveMode,
+}
+
+/// Why something is not released.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseRefusal {
+    NoSuchEntry {
+        customization: String,
+    },
+    NotHolder {
+        customization: String,
+        holder: String,
+        cluster_deployment: String,
+    },
+    /// It is reserved, but names no holder.
+    UnclearHolder {
+        customization: String,
+        cluster_deployment: String,
+    },
+    /// The holder has it by another lease.
+    OtherLease {
+        customization: String,
+        cluster_deployment: String,
+        id: String,
+    },
+    /// Clusters use these.
+    InUse(Vec<InUse>),
+    /// The client may not list clusters, and one may use these.
+    MayBeInUse {
+        customizations: Vec<String>,
+    },
+    /// A claim's release destroys its cluster.
+    DestroysCluster {
+        claim: String,
+        cluster: Option<String>,
+        customization: Option<String>,
+    },
+}
+
+/// A customization that a cluster uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    pub customization: String,
+    pub by: Cluster,
+}
+
+/// What happens to an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryRelease {
+    Free,
+    InUse(Cluster),
+    MayBeInUse,
+    OtherLease,
+}
+
+impl ReleaseRequest<'_> {
+    /// Whether it is about an entry.
+    pub fn is_about(&self, entry: &Entry) -> bool {
+        match self.target {
+            Target::Pool(pool) => entry.names(Holder {
+                pool,
+                cluster_deployment: self.cluster_deployment,
+            }),
+            Target::Customization(name) => {
+                entry.name() == name && entry.cluster_deployment() == Some(self.cluster_deployment)
+            }
+        }
+    }
+
+    /// What happens to an entry that this is about.
+    pub fn decide(&self, entry: &Entry, clusters: &Clusters) -> EntryRelease {
+        let record = match entry.reservation() {
+            Reservation::Leased(record) => Some(record),
+            _ => None,
+        };
+        if let Some(id) = self.id
+            && record.as_ref().is_none_or(|record| record.id != id)
+        {
+            return EntryRelease::OtherLease;
+        }
+        if self.force {
+            return EntryRelease::Free;
+        }
+        let Some(deployments) = clusters.known() else {
+            // Its holder said that it creates no cluster, and none was seen.
+            let has_no_cluster =
+                record.is_some_and(|record| record.cluster.is_none() && record.state == State::Held);
+            return if has_no_cluster {
+                EntryRelease::Free
+            } else {
+                EntryRelease::MayBeInUse
+            };
+        };
+        let is_holders = |cluster: &Cluster| cluster.name == self.cluster_deployment;
+        let mut by: Vec<Cluster> = users(deployments, entry).map(Cluster::from).collect();
+        by.sort_by_key(|cluster| !is_holders(cluster));
+        by.into_iter()
+            .next()
+            .map_or(EntryRelease::Free, EntryRelease::InUse)
+    }
+}
+
+/// Why a customization that was named is not released; none if the holder has it, or nobody.
+pub fn not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
+    let customization = name.to_owned();
+    let Some(entry) = entry else {
+        return Some(ReleaseRefusal::NoSuchEntry { customization });
+    };
+    let cluster_deployment = cluster_deployment.to_owned();
+    match entry.cluster_deployment() {
+        Some(holder) if holder == cluster_deployment => None,
+        Some(holder) => Some(ReleaseRefusal::NotHolder {
+            customization,
+            holder: holder.to_owned(),
+            cluster_deployment,
+        }),
+        None if entry.reservation() == Reservation::Free => None,
+        None => Some(ReleaseRefusal::UnclearHolder {
+            customization,
+            cluster_deployment,
+        }),
+    }
+}
+
+impl fmt::Display for ReleaseRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchEntry { customization } => write!(f, "customization {customization} does not exist"),
+            Self::NotHolder {
+                customization,
+                holder,
+                cluster_deployment,
+            } => write!(
+                f,
+                "{customization} is held by {holder}, not by {cluster_deployment}"
+            ),
+            Self::UnclearHolder {
+                customization,
+                cluster_deployment,
+            } => write!(
+                f,
+                "{customization} is reserved, but does not name {cluster_deployment}"
+            ),
+            Self::OtherLease {
+                customization,
+                cluster_deployment,
+                id,
+            } => write!(
+                f,
+                "{cluster_deployment} no longer has lease {id}: it holds {customization} by another lease"
+            ),
+            Self::InUse(all) => {
+                for (index, InUse { customization, by }) in all.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { "; " };
+                    write!(f, "{separator}{}", by.refusal(customization))?;
+                }
+                Ok(())
+            }
+            Self::MayBeInUse { customizations } => {
+                let names = customizations.join(", ");
+                write!(
+                    f,
+                    "a cluster may still use {names}, and you may not list clusterdeployments.hive.openshift.io to find \
+                     out; with --force the next lessee installs over a cluster that uses it"
+                )
+            }
+            Self::DestroysCluster {
+                claim,
+                cluster,
+                customization,
+            } => {
+                let cluster = cluster.as_deref().map_or("its cluster".to_owned(), |cluster| {
+                    format!("ClusterDeployment {cluster}")
+                });
+                let with = customization
+                    .as_deref()
+                    .map(|name| format!(" with customization {name}"));
+                write!(
+                    f,
+                    "releasing ClusterClaim {claim} destroys {cluster}{}; to do so, add --delete-cluster",
+                    with.unwrap_or_default()
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{EntryRelease, ReleaseRefusal, ReleaseRequest, Target, not_held};
+    use crate::{
+        hive::HiveMode,
+        lease::usage::Clusters,
+        objects::{cluster_deployment::Deployments, record::LeaseRecord},
+        testing::{
+            fake::lost,
+            objects::{NOW, cluster, deleted, entry, in_use, lease, leased, read},
+        },
+    };
+
+    fn decided(entry: &Value, clusters: &Clusters, id: Option<&str>, force: bool) -> String {
+        let request = ReleaseRequest {
+            target: &Target::Pool("pool".to_owned()),
+            cluster_deployment: "us",
+            id,
+            force,
+            delete_cluster: false,
+            hive: HiveMode::Auto,
+        };
+        let entry = read(entry);
+        assert!(request.is_about(&entry));
+        match request.decide(&entry, clusters) {
+            EntryRelease::InUse(by) => format!("in use by {}", by.name),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
+    fn what_is_released() {
+        let known =
+            |clusters: &[Value]| Clusters::All(Deployments::of("d", clusters.iter().map(read).collect()));
+        let ours = cluster("us", "pool", Some("a"));
+        let theirs = cluster("them", "other", Some("a"));
+        let over = deleted(ours.clone(), &["kubectl-kcp.dev/pool-lease"]);
+        let held = leased(&lease("us", Some(NOW)));
+        let seen = leased(&in_use("us", NOW, "u"));
+        let without_cluster = LeaseRecord {
+            cluster: None,
+            ..lease("us", Some(NOW))
+        };
+        let without_cluster = leased(&without_cluster);
+        let unrecorded = entry("False", Some("us"));
+        for (case, entry, clusters, id, force, expected) in [
+            ("not used", &held, known(&[]), None, false, "Free"),
+            ("by its id", &held, known(&[]), Some("k4x7"), false, "Free"),
+            (
+                "by the id of an older lease",
+                &held,
+                known(&[]),
+                Some("old"),
+                false,
+                "OtherLease",
+            ),
+            (
+                "the same by force",
+                &held,
+                known(&[]),
+                Some("old"),
+                true,
+                "OtherLease",
+            ),
+            (
+                "without a record, by an id",
+                &unrecorded,
+                known(&[]),
+                Some("old"),
+                false,
+                "OtherLease",
+            ),
+            (
+                "its cluster",
+                &held,
+                known(&[theirs.clone(), ours.clone()]),
+                None,
+                false,
+                "in use by us",
+            ),
+            (
+                "another cluster",
+                &held,
+                known(&[theirs]),
+                None,
+                false,
+                "in use by them",
+            ),
+            ("by force", &held, known(&[ours]), None, true, "Free"),
+            ("its cluster is over", &held, known(&[over]), None, false, "Free"),
+            (
+                "unknown",
+                &held,
+                Clusters::Unknown(lost()),
+                None,
+                false,
+                "MayBeInUse",
+            ),
+            (
+                "unknown, and seen",
+                &seen,
+                Clusters::Unknown(lost()),
+                None,
+                false,
+                "MayBeInUse",
+            ),
+            (
+                "unknown, without a record",
+                &unrecorded,
+                Clusters::Unknown(lost()),
+                None,
+                false,
+                "MayBeInUse",
+            ),
+            (
+                "unknown, by force",
+                &held,
+                Clusters::Unknown(lost()),
+                None,
+                true,
+                "Free",
+            ),
+            (
+                "unknown, creates none",
+                &without_cluster,
+                Clusters::Unknown(lost()),
+                None,
+                false,
+                "Free",
+            ),
+        ] {
+            assert_eq!(decided(entry, &clusters, id, force), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn who_has_a_customization() {
+        let refusal = |entry: Value| not_held("a", Some(&read(&entry)), "us").map(|why| why.to_string());
+        assert_eq!(refusal(entry("False", Some("us"))), None);
+        assert_eq!(refusal(entry("True", Some("us"))), None);
+        assert_eq!(refusal(entry("True", None)), None);
+        let anothers = "a is held by them, not by us".to_owned();
+        assert_eq!(refusal(entry("False", Some("them"))), Some(anothers));
+        let unclear = "a is reserved, but does not name us".to_owned();
+        assert_eq!(refusal(entry("False", None)), Some(unclear));
+        let missing = ReleaseRefusal::NoSuchEntry {
+            customization: "a".to_owned(),
+        };
+        assert_eq!(not_held("a", None, "us"), Some(missing));
+    }
+}

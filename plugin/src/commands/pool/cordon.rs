@@ -1,0 +1,131 @@
+//! `pool cordon` and `pool uncordon`.
+
+use clap::Args;
+use kcp_api::metadata::Object as _;
+use kcp_pool::{
+    cordon::{Cordoned, cordon},
+    hive::HiveMode,
+    store::{LeaseStore as _, Store},
+};
+
+use crate::{arguments::parse_object_name, session::Session, verdict::Verdict};
+
+/// Arguments of `pool cordon`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool cordon host-a --reason maintenance")]
+pub struct CordonArguments {
+    /// The customization.
+    #[command(flatten)]
+    pub change: CordonChange,
+
+    /// Why, for those who find it cordoned
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+    pub reason: String,
+}
+
+/// Arguments of `pool uncordon`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp pool uncordon host-a")]
+pub struct UncordonArguments {
+    /// The customization.
+    #[command(flatten)]
+    pub change: CordonChange,
+}
+
+/// The customization.
+#[derive(Debug, Args)]
+pub struct CordonChange {
+    /// Name of the customization, or cdc/NAME
+    #[arg(value_name = "ENTRY", value_parser = parse_entry)]
+    pub entry: String,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+/// The longest reason, in characters.
+const MAX_REASON: usize = 400;
+
+fn parse_entry(text: &str) -> Result<String, String> {
+    parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
+}
+
+fn parse_reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the reason is empty".to_owned()),
+        text if text.chars().count() > MAX_REASON => {
+            Err(format!("a reason has at most {MAX_REASON} characters"))
+        }
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Runs `pool cordon`, or `pool uncordon` without a reason.
+///
+/// # Errors
+/// If nothing could be decided.
+pub(crate) async fn run(
+    change: CordonChange,
+    reason: Option<String>,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, &change.field_manager);
+    let entry = &change.entry;
+    let terminal = &session.terminal;
+    match cordon(&store, entry, reason.as_deref()).await? {
+        Cordoned::NoSuchEntry => {
+            terminal.note(&format!("no-such-entry: customization {entry} does not exist"));
+            return Ok(Verdict::Negative);
+        }
+        Cordoned::Changed | Cordoned::Unchanged => {
+            let state = if reason.is_some() {
+                "cordoned"
+            } else {
+                "uncordoned"
+            };
+            terminal.note(&format!(
+                "clusterdeploymentcustomization.hive.openshift.io/{entry} {state}"
+            ));
+        }
+    }
+    if reason.is_some() {
+        // An account that may cordon need not see pools.
+        let pools = store
+            .pools(Some(store.namespace()), None)
+            .await
+            .unwrap_or_default();
+        let hive = store.hive(HiveMode::Auto).await?;
+        let mut listed = pools
+            .iter()
+            .filter(|pool| pool.inventory().contains(&entry.as_str()));
+        if let Some(pool) = listed.find(|pool| hive.runs(pool)) {
+            terminal.warning(&format!(
+                "Hive runs pool {} and does not know of this: it still uses {entry} for its clusters",
+                pool.name()
+            ));
+        }
+        let holder = store.get(entry).await?;
+        if let Some(holder) = holder.as_ref().and_then(|entry| entry.cluster_deployment()) {
+            terminal.note(&format!("{holder} holds {entry} and keeps it"));
+        }
+    }
+    Ok(Verdict::Met)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_entry, parse_reason};
+
+    #[test]
+    fn a_reason_is_a_short_text() {
+        assert_eq!(parse_reason(" fan is broken "), Ok("fan is broken".to_owned()));
+        assert!(parse_reason(" ").is_err());
+        assert!(parse_reason(&"x".repeat(401)).is_err());
+        assert_eq!(parse_entry("cdc/a"), Ok("a".to_owned()));
+        assert!(parse_entry("pod/a").is_err());
+    }
+}

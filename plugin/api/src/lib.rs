@@ -6,7 +6,7 @@
 //! - [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`], [`machine_deployment`]:
 //!   Cluster API
 //! - [`hive`]: Hive's kinds
-//! - [`lease`], [`secret`]: Kubernetes itself. Nodes, Pods, Deployments and `DaemonSets` are read as `k8s_openapi` types:
+//! - [`secret`]: Kubernetes itself. Nodes, Pods, Deployments and `DaemonSets` are read as `k8s_openapi` types:
 //!   their lists are read page by page, and a page is dropped before the next one is read
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: what several kinds have
 //! - [`decode`]: objects and lists from JSON, with errors that name the object and the field
@@ -24,7 +24,6 @@ pub mod decode;
 pub mod hive;
 pub mod kind;
 pub mod kubeadm_config;
-pub mod lease;
 pub mod machine;
 pub mod machine_deployment;
 pub mod machine_health_check;
@@ -41,7 +40,6 @@ pub use decode::{DecodeError, List, decode, decode_list};
 pub use hive::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use kind::Kind;
 pub use kubeadm_config::{KubeadmConfig, KubeadmConfigSpec};
-pub use lease::Lease;
 pub use machine::Machine;
 pub use machine_deployment::MachineDeployment;
 pub use machine_health_check::MachineHealthCheck;

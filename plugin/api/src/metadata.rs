@@ -16,8 +16,8 @@ use serde::{
 
 use crate::{
     Cluster, ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
-    KubeadmConfig, KubeadmControlPlane, Lease, Machine, MachineDeployment, MachineHealthCheck, Secret,
-    decode, names::annotation,
+    KubeadmConfig, KubeadmControlPlane, Machine, MachineDeployment, MachineHealthCheck, Secret, decode,
+    names::annotation,
 };
 
 /// Copies of whole objects. They may hold passwords, too.
@@ -261,7 +261,6 @@ objects!(
     ClusterPool,
     KubeadmConfig,
     KubeadmControlPlane,
-    Lease,
     Machine,
     MachineDeployment,
     MachineHealthCheck,

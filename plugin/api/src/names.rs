@@ -22,7 +22,6 @@ pub mod label {
     /// Hive's, on what it creates for a pool: the pool's namespace.
     pub const CLUSTER_POOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
 
-    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
     /// On what was created for a lease: namespaces, Secrets, copies of customizations.
     pub const POOL_LEASE: &str = "kubectl-kcp.dev/pool-lease";
 

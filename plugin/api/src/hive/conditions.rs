@@ -80,20 +80,6 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// All conditions, this one without `lastTransitionTime`, so that [`Self::with`] sets a new one.
-    pub fn without_time(&self, type_: &str) -> Self {
-        let mut conditions = self.0.clone();
-        for condition in conditions
-            .iter_mut()
-            .filter(|condition| is_of_type(condition, type_))
-        {
-            if let Value::Object(fields) = condition {
-                fields.remove("lastTransitionTime");
-            }
-        }
-        Self(conditions)
-    }
-
     /// All conditions but this one.
     pub fn without(&self, type_: &str) -> Self {
         let mut conditions = self.0.clone();
@@ -179,16 +165,5 @@ mod tests {
             first.last_transition_time("Available"),
             "2026-11-21T05:00:00Z".parse().ok()
         );
-    }
-
-    #[test]
-    fn a_condition_without_time_gets_a_new_one() {
-        let read = conditions(json!([
-            {"type": "Available", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-            {"type": "Other", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-        ]));
-        let undated = read.without_time("Available");
-        assert_eq!(undated.last_transition_time("Available"), None);
-        assert!(undated.has("Available") && undated.last_transition_time("Other").is_some());
     }
 }

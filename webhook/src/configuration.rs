@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeSet,
-    fmt, fs, future, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -14,14 +14,13 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use kcp_rules::{Configuration, configuration::ConfigurationError, topics};
 use thiserror::Error;
-use tokio::time::{self, MissedTickBehavior};
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
 /// How often the file is read. A replaced file takes effect within the documented five seconds, plus the kubelet's delay
 /// for a `ConfigMap`.
-const INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, Error)]
@@ -144,20 +143,6 @@ impl CurrentConfiguration {
 
     pub(crate) fn get(&self) -> Arc<Configuration> {
         self.current.load_full()
-    }
-
-    /// Reloads the file periodically, forever. Compares its content: a `ConfigMap` mount replaces a symlink two levels up,
-    /// which a watch on the file does not notice.
-    pub(crate) async fn reload_periodically(&self) {
-        let Some(path) = &self.file else {
-            return future::pending().await;
-        };
-        let mut ticks = time::interval(INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.reload(path);
-        }
     }
 
     /// Replaces the configuration if the file changed and is valid.

@@ -18,7 +18,7 @@ use crate::{
     admission::{Admission, Overrides},
     arguments::ServeArguments,
     cluster::{AccessError, Cluster},
-    configuration::CurrentConfiguration,
+    configuration::{CurrentConfiguration, RELOAD_INTERVAL},
     health::Health,
     limits::Limits,
     listener::{self, Listener, Transport},
@@ -169,18 +169,15 @@ impl Server {
         );
         let mut tasks = Tasks::default();
         let interval = arguments.tls_reload_interval;
-        tasks.spawn("TLS key pair reload", async move {
-            key_pair.reload_periodically(interval).await;
-        });
+        tasks.repeat("TLS key pair reload", interval, move || key_pair.reload());
         if let Some(client_ca) = client_ca.clone() {
-            tasks.spawn("client CA reload", async move {
-                client_ca.reload_periodically(interval).await;
-            });
+            tasks.repeat("client CA reload", interval, move || client_ca.reload());
         }
-        let current = configuration.clone();
-        tasks.spawn("configuration reload", async move {
-            current.reload_periodically().await;
-        });
+        if let Some(file) = arguments.configuration.clone() {
+            let current = configuration.clone();
+            let reload = move || current.reload(&file);
+            tasks.repeat("configuration reload", RELOAD_INTERVAL, reload);
+        }
         cluster.watch(&mut tasks);
         Ok(Self {
             secure,

@@ -1,8 +1,11 @@
 //! Background tasks that run as long as the server does. If one ends, the server notices: its data would become stale.
 
-use std::{collections::HashMap, future};
+use std::{collections::HashMap, future, time::Duration};
 
-use tokio::task::{Id, JoinSet};
+use tokio::{
+    task::{Id, JoinSet},
+    time::{self, MissedTickBehavior},
+};
 
 /// Background tasks by name. Aborted when dropped.
 #[derive(Debug, Default)]
@@ -19,6 +22,28 @@ pub(crate) struct EndedTask {
 }
 
 impl Tasks {
+    /// Calls `reload` every `interval`, forever.
+    ///
+    /// It compares the content of its files: a mount of a Secret or a `ConfigMap` replaces a symlink two levels up, which a
+    /// watch on the files does not notice. The files are small and in memory, so reading them blocks for less time than
+    /// handing the work to another thread.
+    pub(crate) fn repeat(
+        &mut self,
+        name: &'static str,
+        interval: Duration,
+        reload: impl Fn() + Send + 'static,
+    ) {
+        self.spawn(name, async move {
+            // An interval of zero panics.
+            let mut ticks = time::interval(interval.max(Duration::from_millis(1)));
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                reload();
+            }
+        });
+    }
+
     /// Runs a task that should never end.
     pub(crate) fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let handle = self.running.spawn(task);

@@ -7,7 +7,6 @@ use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -25,7 +24,6 @@ use rustls::{
     },
 };
 use thiserror::Error;
-use tokio::time::{self, MissedTickBehavior};
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
@@ -91,18 +89,8 @@ impl ClientCa {
         })
     }
 
-    /// Reloads the file every `interval`, forever. Open connections stay as they are.
-    pub(crate) async fn reload_periodically(&self, interval: Duration) {
-        // An interval of zero panics.
-        let mut ticks = time::interval(interval.max(Duration::from_millis(1)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.reload();
-        }
-    }
-
-    fn reload(&self) {
+    /// Replaces the authorities if the file changed and is valid. Open connections stay as they are.
+    pub(crate) fn reload(&self) {
         let reloaded = read(&self.file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
             if *last == content {

@@ -4,7 +4,6 @@ use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -18,7 +17,6 @@ use rustls::{
     sign::CertifiedKey,
 };
 use thiserror::Error;
-use tokio::time::{self, MissedTickBehavior};
 use tracing::{info, warn};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -101,22 +99,8 @@ impl KeyPair {
         })
     }
 
-    /// Reloads the files every `interval`, forever.
-    ///
-    /// Compares their content: a Secret mount replaces a symlink two levels up, which a watch on the files does not notice.
-    /// The files are small and in memory, so reading them blocks for less time than handing the work to another thread.
-    pub(crate) async fn reload_periodically(&self, interval: Duration) {
-        // An interval of zero panics.
-        let mut ticks = time::interval(interval.max(Duration::from_millis(1)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.reload();
-        }
-    }
-
     /// Replaces the key pair if the files changed and are valid.
-    fn reload(&self) {
+    pub(crate) fn reload(&self) {
         let reloaded = Content::read(&self.certificate_file, &self.key_file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
             if *last == content {

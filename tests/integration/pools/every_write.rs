@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use kcp_tests::pools::claim::Saying;
 use kcp_tests::pools::fault::{FAULTS, FaultPlan};
-use kcp_tests::pools::invariant::Saying;
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
 use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RECREATE, RELEASE, RENEW, REPAIR, Verb};
@@ -194,7 +195,7 @@ impl<'s> Case<'s> {
         // A third lessee gets the free entry, if there is one.
         let third = pool.run(&LEASE, "third", None).await?;
         let (expected, who) = match row.verb.effect {
-            Effect::Leases | Effect::Keeps => (1, self.lessee.clone()),
+            Effect::Leases | Effect::Renews | Effect::Keeps => (1, self.lessee.clone()),
             Effect::Releases | Effect::Repairs => (0, "third".to_owned()),
         };
         ensure!(third.code == Some(expected), "{third}");
@@ -213,14 +214,18 @@ impl<'s> Case<'s> {
     /// The lessee never returns. Repair frees its entry once its cluster no longer exists.
     async fn depart_and_repair(self, row: &Row) -> Result<()> {
         let (pool, lessee) = (&self.pool, self.lessee.as_str());
-        if matches!(row.verb.effect, Effect::Leases | Effect::Keeps)
+        if matches!(row.verb.effect, Effect::Leases | Effect::Renews | Effect::Keeps)
             && let Some(cluster) = pool.cluster(lessee).await?
         {
             let customization = "/spec/clusterPoolRef/clusterDeploymentCustomization/name";
             let customization = cluster.pointer(customization).and_then(Value::as_str);
             let customization = customization.context("a cluster without a customization")?;
-            pool.say(lessee, Saying::Leased(customization.to_owned())).await?;
-            pool.end_leases(lessee).await?;
+            let leased = Saying::Leased {
+                entry: customization.to_owned(),
+                ends: Timestamp::MAX,
+            };
+            pool.say(lessee, leased).await?;
+            pool.end_leases(|holder| holder == lessee).await?;
             pool.repair().await?;
             pool.delete_cluster(lessee).await?;
         }
@@ -260,7 +265,7 @@ async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
     // Its cluster was created after its lease, and no command has seen the cluster yet.
     let unseen = of_pool("unseen");
     pool.succeed(&LEASE, &unseen).await?;
-    pool.create_cluster(&unseen).await?;
+    pool.create_cluster(&unseen, None).await?;
     // Its cluster is gone, and nothing has seen that yet.
     let lost = of_pool("lost");
     pool.succeed(&CREATE, &lost).await?;

@@ -36,6 +36,13 @@ fn forty_randomized_runs_violate_no_invariant() {
             (counts.dead, 10),
             (counts.leased, 200),
             (counts.exhausted, 20),
+            (counts.shifted, 500),
+            (counts.reclaimed, 3),
+            (counts.renewed, 20),
+            (counts.wrong_ids, 40),
+            (counts.clusters, 50),
+            (counts.recreated, 5),
+            (counts.restored, 5),
         ] {
             assert!(count >= least, "{counts}");
         }

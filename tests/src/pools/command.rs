@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -15,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::fault::FaultPlan;
 use super::fault_proxy::{FaultProxy, Traffic};
+use super::shifted_clock::ShiftedClock;
 use crate::api_server::ApiServer;
 use crate::kubeconfig::{self, User};
 use crate::pki::{KeyPairFiles, Subject};
@@ -31,6 +33,7 @@ pub struct Plugin {
     folder: PathBuf,
     authority: PathBuf,
     user: KeyPairFiles,
+    clock: ShiftedClock,
     acceptor: TlsAcceptor,
     server: Client,
     commands: AtomicU64,
@@ -61,6 +64,7 @@ impl Plugin {
         Ok(Self {
             program: products::under_test("kubectl-kcp")?,
             run: run.to_owned(),
+            clock: ShiftedClock::compile(&folder)?,
             folder,
             authority: api.folder().join("ca.crt"),
             user: api.administrator().clone(),
@@ -70,15 +74,25 @@ impl Plugin {
         })
     }
 
-    /// Runs a command until it ends, with a fault in its traffic.
-    pub async fn run(&self, arguments: &[&str], plan: Option<FaultPlan>) -> Result<CommandOutput> {
+    /// Runs a command until it ends, with a fault in its traffic, and with a wall clock that is ahead by this much.
+    pub async fn run(
+        &self,
+        arguments: &[&str],
+        plan: Option<FaultPlan>,
+        ahead: SignedDuration,
+    ) -> Result<CommandOutput> {
         let command = format!("kubectl-kcp {}", arguments.join(" "));
         let proxy = FaultProxy::start(self.acceptor.clone(), self.server.clone(), plan).await?;
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
         let kubeconfig = self.folder.join(format!("{number}.kubeconfig"));
         let user = User::Certificate(&self.user);
         kubeconfig::write(&kubeconfig, &proxy.url(), &self.authority, &user)?;
-        let ended = tokio::time::timeout(LIMIT, self.run_to_end(&kubeconfig, arguments, proxy)).await;
+        let mut child = Command::new(&self.program);
+        child.args(arguments).env("KUBECONFIG", &kubeconfig);
+        if !ahead.is_zero() {
+            child.envs(self.clock.environment(ahead));
+        }
+        let ended = tokio::time::timeout(LIMIT, self.run_to_end(child, proxy)).await;
         // Whatever remains is removed with the run's folder.
         let _ = fs::remove_file(&kubeconfig);
         let (status, [stdout, stderr], traffic) = ended
@@ -98,13 +112,10 @@ impl Plugin {
 
     async fn run_to_end(
         &self,
-        kubeconfig: &Path,
-        arguments: &[&str],
+        mut command: Command,
         mut proxy: FaultProxy,
     ) -> Result<(ExitStatus, [String; 2], Traffic)> {
-        let mut child = Command::new(&self.program)
-            .args(arguments)
-            .env("KUBECONFIG", kubeconfig)
+        let mut child = command
             .env("HOME", &self.folder)
             .env(MARKER, &self.run)
             .stdin(Stdio::null())
@@ -151,11 +162,21 @@ impl CommandOutput {
 
     /// The customization of the lease in its JSON.
     pub fn customization(&self) -> Result<String> {
+        self.text("/customization/name")
+    }
+
+    /// A string in its JSON.
+    pub fn text(&self, pointer: &str) -> Result<String> {
         let answer = self.answer()?;
-        let name = answer.pointer("/customization/name").and_then(Value::as_str);
-        Ok(name
-            .with_context(|| format!("no customization: {self}"))?
-            .to_owned())
+        let text = answer.pointer(pointer).and_then(Value::as_str);
+        Ok(text.with_context(|| format!("no {pointer}: {self}"))?.to_owned())
+    }
+
+    /// A time in its JSON. The latest time if it is absent: a lease without an end never ends.
+    pub fn time(&self, pointer: &str) -> Result<Timestamp> {
+        let answer = self.answer()?;
+        let time = answer.pointer(pointer).and_then(Value::as_str);
+        time.map_or(Ok(Timestamp::MAX), |time| Ok(time.parse()?))
     }
 }
 

@@ -24,6 +24,20 @@ pub struct Counts {
     pub undecided: u64,
     /// Lessees that died.
     pub dead: u64,
+    /// Commands whose wall clock was ten minutes off.
+    pub shifted: u64,
+    /// Entries that passed from one lessee to another because a lease had ended.
+    pub reclaimed: u64,
+    /// Renewed leases.
+    pub renewed: u64,
+    /// Commands that were refused because they named another lease.
+    pub wrong_ids: u64,
+    /// Clusters that were created.
+    pub clusters: u64,
+    /// Clusters that were created again within the grace period.
+    pub recreated: u64,
+    /// Entries that were restored without their status.
+    pub restored: u64,
 }
 
 impl AddAssign for Counts {
@@ -38,6 +52,13 @@ impl AddAssign for Counts {
             exhausted,
             undecided,
             dead,
+            shifted,
+            reclaimed,
+            renewed,
+            wrong_ids,
+            clusters,
+            recreated,
+            restored,
         } = other;
         self.runs += runs;
         self.commands += commands;
@@ -48,6 +69,13 @@ impl AddAssign for Counts {
         self.exhausted += exhausted;
         self.undecided += undecided;
         self.dead += dead;
+        self.shifted += shifted;
+        self.reclaimed += reclaimed;
+        self.renewed += renewed;
+        self.wrong_ids += wrong_ids;
+        self.clusters += clusters;
+        self.recreated += recreated;
+        self.restored += restored;
     }
 }
 
@@ -63,11 +91,20 @@ impl fmt::Display for Counts {
             exhausted,
             undecided,
             dead,
+            shifted,
+            reclaimed,
+            renewed,
+            wrong_ids,
+            clusters,
+            recreated,
+            restored,
         } = self;
         write!(
             f,
             "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} told of a timeout; \
-             {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead"
+             {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead; {shifted} with a \
+             wrong clock, {reclaimed} reclaimed, {renewed} renewed, {wrong_ids} wrong ids refused, {clusters} clusters, \
+             {recreated} of them again, {restored} entries restored"
         )
     }
 }
@@ -79,7 +116,8 @@ mod tests {
     #[test]
     fn every_count_is_added() {
         let counts: Counts = serde_json::from_str(
-            r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9}"#,
+            r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9,
+                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16}"#,
         )
         .unwrap();
         let mut sum = counts;
@@ -87,7 +125,8 @@ mod tests {
         assert_eq!(
             sum.to_string(),
             "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 told of a timeout; 12 leases, 14 times none free, \
-             16 undecided, 18 lessees dead"
+             16 undecided, 18 lessees dead; 20 with a wrong clock, 22 reclaimed, 24 renewed, 26 wrong ids refused, \
+             28 clusters, 30 of them again, 32 entries restored"
         );
     }
 }

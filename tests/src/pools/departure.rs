@@ -1,11 +1,11 @@
-//! Clusters that appear and disappear, and leases that expire.
+//! Clusters that appear and disappear, leases that expire, and entries that are restored without their status.
 
 use anyhow::{Context as _, Result};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::invariant::Saying;
-use super::pool::{HIVE, POOL, Pool, create, customizations};
+use super::claim::Saying;
+use super::pool::{HIVE, POOL, Pool, create, customization, customizations};
 
 /// The type of the condition with the record of a lease.
 const LEASE: &str = "kubectl-kcp.dev/Lease";
@@ -32,14 +32,19 @@ impl Pool<'_> {
         }
     }
 
-    /// Creates a cluster in the pool's namespace, for a lessee that leases without `--create`.
-    pub async fn create_cluster(&self, lessee: &str) -> Result<()> {
+    /// Creates a cluster in the pool's namespace, for a lessee that leases without `--create`. It uses this entry, or
+    /// does not say which.
+    pub async fn create_cluster(&self, lessee: &str, entry: Option<&str>) -> Result<()> {
         let namespace = self.namespace();
+        let reference = json!({
+            "namespace": namespace, "poolName": POOL,
+            "clusterDeploymentCustomization": entry.map(|name| json!({"name": name})),
+        });
         let deployment = json!({
             "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment", "metadata": {"name": lessee},
             "spec": {
                 "baseDomain": "example.com", "clusterName": lessee, "platform": {},
-                "clusterPoolRef": {"namespace": namespace, "poolName": POOL},
+                "clusterPoolRef": reference,
             },
         });
         let collection = format!("{HIVE}/namespaces/{namespace}/clusterdeployments");
@@ -50,6 +55,28 @@ impl Pool<'_> {
     pub async fn delete_cluster(&self, lessee: &str) -> Result<()> {
         let deleted = self.request(Method::DELETE, cluster(lessee), None).await;
         deleted.context("deleting a cluster").map(|_| ())
+    }
+
+    /// Deletes what [`Self::create_cluster`] created, if it exists.
+    pub async fn delete_created_cluster(&self, lessee: &str) -> Result<()> {
+        let path = format!(
+            "{HIVE}/namespaces/{}/clusterdeployments/{lessee}",
+            self.namespace()
+        );
+        match self.request(Method::DELETE, path, None).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            deleted => deleted.context("deleting a cluster").map(|_| ()),
+        }
+    }
+
+    /// Deletes an entry and creates it again without its status, as a restore from a backup does.
+    pub async fn restore_without_status(&self, entry: &str) -> Result<()> {
+        self.set_restored();
+        let path = format!("{}/{entry}", customizations(self.namespace()));
+        let deleted = self.request(Method::DELETE, path, None).await;
+        deleted.context("deleting an entry")?;
+        let collection = customizations(self.namespace());
+        create(self.server().client(), collection, &customization(entry)).await
     }
 
     /// Removes the cluster and everything that was created for it except for its namespace, including the finalizer.
@@ -77,11 +104,14 @@ impl Pool<'_> {
     /// otherwise.
     pub async fn depart(&self, lessee: &str) -> Result<()> {
         self.say(lessee, Saying::Releases).await?;
-        self.end_leases(lessee).await
+        let serving = self.server().serving().await;
+        self.delete_created_cluster(lessee).await?;
+        drop(serving);
+        self.end_leases(|holder| holder == lessee).await
     }
 
-    /// Ends the leases only. A lessee still holds the entry of its living cluster.
-    pub async fn end_leases(&self, lessee: &str) -> Result<()> {
+    /// Ends the leases of these lessees only. A lessee still holds the entry of its living cluster.
+    pub async fn end_leases(&self, is_ended: impl Fn(&str) -> bool) -> Result<()> {
         let _serving = self.server().serving().await;
         let list = self
             .request(Method::GET, customizations(self.namespace()), None)
@@ -93,7 +123,7 @@ impl Pool<'_> {
                 .pointer("/status/clusterDeploymentRef/name")
                 .and_then(Value::as_str);
             let conditions = entry.pointer("/status/conditions").and_then(Value::as_array);
-            let (true, Some(conditions)) = (holder == Some(lessee), conditions) else {
+            let (true, Some(conditions)) = (holder.is_some_and(&is_ended), conditions) else {
                 continue;
             };
             let mut conditions = conditions.clone();

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::Request;
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
@@ -189,7 +190,12 @@ fn sort(
         _ => Some(BASE64_STANDARD.decode(&event.kv.value)?),
     };
     let value = value.as_deref();
-    let stored = Stored { revision, key, value };
+    let stored = Stored {
+        revision,
+        seen: Timestamp::now(),
+        key,
+        value,
+    };
     sorter
         .add(stored, versions)
         .with_context(|| format!("reading {key}"))

@@ -2,27 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::version::{Entry, Revision, Version, Versions};
+use super::claim::{Claim, Said, claims};
+use super::version::{ClusterDeployment, Entry, Revision, Version, Versions};
 
 /// The finalizer of a `ClusterDeployment` that was created for a lease.
 const FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
-
-/// A message between a command and a lessee.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// etcd's revision at that moment.
-    pub revision: Revision,
-    pub lessee: String,
-    pub what: Saying,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Saying {
-    /// The lessee was told that it has this entry, which was true at this revision.
-    Leased(String),
-    /// The lessee is about to release its entry, which it still has at this revision.
-    Releases,
-}
 
 /// A violation of the invariants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,11 +22,20 @@ pub enum Violation {
     },
     /// Two lessees were told that they have the same entry at the same time.
     Overlap { entry: String, lessees: [String; 2] },
-    /// A lessee was told to have another entry than before.
+    /// A lessee was told to have another entry than the one that it still has.
     ToldTwo {
         lessee: String,
         /// The entries, in order.
         entries: [String; 2],
+    },
+    /// Two clusters use one entry at the same time.
+    TwoClusters { entry: String, clusters: [String; 2] },
+    /// A cluster was created for an entry that names another lessee.
+    ClusterOfAnother {
+        entry: String,
+        cluster: String,
+        /// The lessee that the entry names.
+        names: String,
     },
 }
 
@@ -67,24 +60,35 @@ pub enum Leftover {
     CopyOfDead(String),
 }
 
-/// The time from a lessee's first success until it requested the release.
-struct Tenure<'s> {
-    lessee: &'s str,
-    entry: &'s str,
-    from: Revision,
-    /// [`Revision::MAX`] if it has not requested the release.
-    until: Revision,
+/// All violations in a history, sorted. `said` is in chronological order.
+pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
+    let (claims, mut violations) = claims(said);
+    for (index, claim) in claims.iter().enumerate() {
+        violations.extend(not_named(claim, &versions.entries));
+        let others = claims.get(index + 1..).unwrap_or_default();
+        violations.extend(others.iter().filter_map(|other| overlap(claim, other)));
+    }
+    violations.extend(clusters_of_others(versions));
+    violations.sort();
+    violations.dedup();
+    violations
 }
 
-/// All violations in a history. `said` is in chronological order.
-pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
-    let (tenures, mut violations) = tenures(said);
-    for (index, tenure) in tenures.iter().enumerate() {
-        violations.extend(not_named(tenure, &versions.entries));
-        let others = tenures.get(index + 1..).unwrap_or_default();
-        violations.extend(others.iter().filter_map(|other| overlap(tenure, other)));
+/// How often an entry passed from one lessee to another in one write: the first one's lease had ended.
+pub fn reclaimed(versions: &Versions) -> u64 {
+    let mut holders: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    let mut reclaimed = 0;
+    for version in &versions.entries {
+        let holder = version
+            .object
+            .as_ref()
+            .and_then(|entry| entry.cluster_deployment.as_deref());
+        let before = holders.insert(&version.name, holder).flatten();
+        if before.is_some() && holder.is_some() && before != holder {
+            reclaimed += 1;
+        }
     }
-    violations
+    reclaimed
 }
 
 /// What remains of leases at the end of a history, if only these lessees still live.
@@ -117,7 +121,7 @@ pub fn leftovers(versions: &Versions, inventory: &[String], living: &BTreeSet<St
         }));
     }
     for (name, deployment) in last(&versions.cluster_deployments) {
-        if deployment.is_deleting && deployment.finalizers == [FINALIZER] {
+        if is_over(deployment) {
             leftovers.push(Leftover::FinalizerStuck(name.to_owned()));
         }
     }
@@ -142,60 +146,34 @@ fn last<T>(versions: &[Version<T>]) -> BTreeMap<&str, &T> {
         .collect()
 }
 
-fn tenures(said: &[Said]) -> (Vec<Tenure<'_>>, Vec<Violation>) {
-    let mut tenures: Vec<Tenure<'_>> = Vec::new();
-    let mut violations = Vec::new();
-    for Said {
-        revision,
-        lessee,
-        what,
-    } in said
-    {
-        let current = tenures
-            .iter_mut()
-            .filter(|tenure| tenure.lessee == lessee && tenure.until == Revision::MAX);
-        match what {
-            Saying::Releases => current.for_each(|tenure| tenure.until = *revision),
-            Saying::Leased(entry) => {
-                let had: Vec<_> = current.map(|tenure| tenure.entry).collect();
-                if had.contains(&entry.as_str()) {
-                    continue;
-                }
-                violations.extend(had.first().map(|first| Violation::ToldTwo {
-                    lessee: lessee.clone(),
-                    entries: [(*first).to_owned(), entry.clone()],
-                }));
-                tenures.push(Tenure {
-                    lessee,
-                    entry,
-                    from: *revision,
-                    until: Revision::MAX,
-                });
-            }
-        }
-    }
-    (tenures, violations)
-}
-
-/// The version of an object at the start of a tenure, and its later versions during the tenure.
-fn in_force<'v, T>(tenure: &Tenure<'_>, versions: &'v [Version<T>]) -> Vec<&'v Version<T>> {
-    let of_entry = |version: &&Version<T>| version.name == tenure.entry && version.revision <= tenure.until;
+/// The versions of an entry that a claim is about: the one at its start if the lessee was told about it, and the later
+/// ones.
+fn in_force<'v, T>(claim: &Claim<'_>, versions: &'v [Version<T>]) -> Vec<&'v Version<T>> {
+    let of_entry = |version: &&Version<T>| version.name == claim.entry && version.revision <= claim.until;
     let (before, during): (Vec<_>, Vec<_>) = versions
         .iter()
         .filter(of_entry)
-        .partition(|version| version.revision <= tenure.from);
-    before.last().copied().into_iter().chain(during).collect()
+        .partition(|version| version.revision <= claim.from);
+    let first = before
+        .last()
+        .copied()
+        .filter(|_| claim.is_told && claim.since < claim.before);
+    let during = during.into_iter().filter(|version| version.seen < claim.before);
+    first.into_iter().chain(during).collect()
 }
 
-fn not_named(tenure: &Tenure<'_>, entries: &[Version<Entry>]) -> Vec<Violation> {
+fn not_named(claim: &Claim<'_>, entries: &[Version<Entry>]) -> Vec<Violation> {
+    if !claim.is_recorded {
+        return Vec::new();
+    }
     let not_named = |revision, names| Violation::NotNamed {
-        entry: tenure.entry.to_owned(),
-        lessee: tenure.lessee.to_owned(),
+        entry: claim.entry.to_owned(),
+        lessee: claim.lessee.to_owned(),
         revision,
         names,
     };
-    let in_force = in_force(tenure, entries);
-    if in_force.is_empty() {
+    let in_force = in_force(claim, entries);
+    if in_force.is_empty() && claim.is_told && claim.since < claim.before {
         return vec![not_named(0, None)];
     }
     in_force
@@ -203,20 +181,66 @@ fn not_named(tenure: &Tenure<'_>, entries: &[Version<Entry>]) -> Vec<Violation> 
         .filter_map(|version| {
             let entry = version.object.as_ref().filter(|entry| entry.is_reserved);
             let names = entry.and_then(|entry| entry.cluster_deployment.clone());
-            (names.as_deref() != Some(tenure.lessee)).then(|| not_named(version.revision, names))
+            (names.as_deref() != Some(claim.lessee)).then(|| not_named(version.revision, names))
         })
         .collect()
 }
 
-fn overlap(one: &Tenure<'_>, other: &Tenure<'_>) -> Option<Violation> {
+fn overlap(one: &Claim<'_>, other: &Claim<'_>) -> Option<Violation> {
     let overlaps = one.entry == other.entry
         && one.lessee != other.lessee
         && one.from <= other.until
-        && other.from <= one.until;
+        && other.from <= one.until
+        && one.since.max(other.since) < one.before.min(other.before);
     overlaps.then(|| Violation::Overlap {
         entry: one.entry.to_owned(),
         lessees: [one.lessee.to_owned(), other.lessee.to_owned()],
     })
+}
+
+/// Whether a cluster waits for our finalizer alone, and so uses nothing any more.
+fn is_over(deployment: &ClusterDeployment) -> bool {
+    deployment.is_deleting && deployment.finalizers == [FINALIZER]
+}
+
+/// The clusters that were created for an entry of another lessee, or of another cluster. Only etcd decides that.
+fn clusters_of_others(versions: &Versions) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut entry_of: BTreeMap<&str, &str> = BTreeMap::new();
+    for Version {
+        revision,
+        name,
+        object,
+        ..
+    } in &versions.cluster_deployments
+    {
+        let living = object.as_ref().filter(|deployment| !is_over(deployment));
+        let Some(entry) = living.and_then(|deployment| deployment.customization.as_deref()) else {
+            entry_of.remove(name.as_str());
+            continue;
+        };
+        if entry_of.contains_key(name.as_str()) {
+            continue;
+        }
+        let others = entry_of.iter().filter(|(_, other)| **other == entry);
+        violations.extend(others.map(|(other, _)| Violation::TwoClusters {
+            entry: entry.to_owned(),
+            clusters: [(*other).to_owned(), name.clone()],
+        }));
+        let is_of_entry = |version: &&Version<Entry>| version.name == entry && version.revision < *revision;
+        let version = versions.entries.iter().rfind(is_of_entry);
+        let holder = version
+            .and_then(|version| version.object.as_ref())
+            .and_then(|object| object.cluster_deployment.as_ref())
+            .filter(|holder| *holder != name);
+        violations.extend(holder.map(|names| Violation::ClusterOfAnother {
+            entry: entry.to_owned(),
+            cluster: name.clone(),
+            names: names.clone(),
+        }));
+        entry_of.insert(name, entry);
+    }
+    violations
 }
 
 #[cfg(test)]

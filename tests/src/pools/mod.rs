@@ -2,13 +2,14 @@
 //!
 //! - [`server`]: etcd and an API server with a readable history
 //! - [`fault`], [`fault_proxy`]: faults between one command and the API server
-//! - [`command`], [`verb`]: `kubectl-kcp` and its arguments
+//! - [`command`], [`verb`]: `kubectl-kcp` and its arguments; `shifted_clock`: a wrong wall clock
 //! - [`pool`]: one pool, and what its lessees were told; [`departure`]: lessees that die
 //! - [`version`], [`history`]: every version of every object, from etcd
-//! - [`invariant`]: the invariants of the versions
-//! - [`random_run`], [`counts`]: eight lessees, four entries, and faults chosen by a seed
+//! - [`claim`]: what each lessee may rely on; [`invariant`]: the invariants of the versions
+//! - [`random_run`], `lessee`, [`counts`]: eight lessees, four entries, and faults chosen by a seed
 //! - [`naive`]: leases of scripts without `kubectl kcp`
 
+pub mod claim;
 pub mod command;
 pub mod counts;
 pub mod departure;
@@ -16,10 +17,12 @@ pub mod fault;
 pub mod fault_proxy;
 pub mod history;
 pub mod invariant;
+mod lessee;
 pub mod naive;
 pub mod pool;
 mod random;
 pub mod random_run;
 pub mod server;
+mod shifted_clock;
 pub mod verb;
 pub mod version;

@@ -1,18 +1,21 @@
 //! One pool, its entries, and what its lessees were told.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::claim::{Said, Saying};
 use super::command::CommandOutput;
 use super::fault::FaultPlan;
-use super::invariant::{Leftover, Said, Saying, Violation, leftovers, violations};
+use super::invariant::{Leftover, Violation, leftovers, violations};
 use super::server::PoolServer;
-use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Verb};
+use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Values, Verb};
 use super::version::Versions;
 
 /// The name of every pool, each in its own namespace.
@@ -21,12 +24,42 @@ pub const POOL: &str = "hosts";
 /// The API path of the kinds that leases use.
 pub(super) const HIVE: &str = "/apis/hive.openshift.io/v1";
 
+/// The API server's `Date` has whole seconds, and a lease's end is rounded up.
+const IMPRECISION: SignedDuration = SignedDuration::from_secs(3);
+
 /// A pool in a namespace of its own.
 pub struct Pool<'s> {
     server: &'s PoolServer,
     namespace: String,
     inventory: Vec<String>,
     said: Mutex<Vec<Said>>,
+    was_restored: AtomicBool,
+}
+
+/// A command of a lessee.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'c> {
+    pub verb: Verb,
+    pub lessee: &'c str,
+    /// For how long it leases.
+    pub ttl: &'c str,
+    /// The lease that it renews or releases.
+    pub id: &'c str,
+    /// By how much its wall clock is ahead.
+    pub ahead: SignedDuration,
+}
+
+impl<'c> Call<'c> {
+    /// A command with the right clock. It leases for longer than any run takes.
+    pub fn new(verb: Verb, lessee: &'c str) -> Self {
+        Self {
+            verb,
+            lessee,
+            ttl: "24h",
+            id: "",
+            ahead: SignedDuration::ZERO,
+        }
+    }
 }
 
 /// The result of checking a pool's history.
@@ -47,12 +80,7 @@ impl<'s> Pool<'s> {
         create(client, "/api/v1/namespaces".to_owned(), &name).await?;
         let inventory: Vec<_> = (1..=entries).map(|number| format!("host-{number}")).collect();
         for name in &inventory {
-            let patch = json!({"op": "replace", "path": "/metadata/name", "value": name});
-            let entry = json!({
-                "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeploymentCustomization",
-                "metadata": {"name": name}, "spec": {"installConfigPatches": [patch]},
-            });
-            create(client, customizations(namespace), &entry).await?;
+            create(client, customizations(namespace), &customization(name)).await?;
         }
         let install_config = json!({
             "metadata": {"name": INSTALL_CONFIG},
@@ -79,6 +107,7 @@ impl<'s> Pool<'s> {
             namespace: namespace.to_owned(),
             inventory,
             said: Mutex::default(),
+            was_restored: AtomicBool::new(false),
         })
     }
 
@@ -90,16 +119,65 @@ impl<'s> Pool<'s> {
         self.server
     }
 
+    /// Whether an entry was restored without its status. A repair may have seen the moment without the entry.
+    pub fn was_restored(&self) -> bool {
+        self.was_restored.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_restored(&self) {
+        self.was_restored.store(true, Ordering::Relaxed);
+    }
+
     /// Runs a command for a lessee, and records what the lessee is told.
     pub async fn run(&self, verb: &Verb, lessee: &str, plan: Option<FaultPlan>) -> Result<CommandOutput> {
-        let arguments = verb.command(&self.namespace, POOL, lessee);
+        self.call(Call::new(*verb, lessee), plan).await
+    }
+
+    /// The same for any command.
+    pub async fn call(&self, call: Call<'_>, plan: Option<FaultPlan>) -> Result<CommandOutput> {
+        let Call {
+            verb,
+            lessee,
+            ttl,
+            id,
+            ahead,
+        } = call;
+        let values = Values {
+            pool: POOL,
+            lessee,
+            ttl,
+            id,
+        };
+        let arguments = verb.command(&self.namespace, &values);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         if verb.effect == Effect::Releases {
             self.say(lessee, Saying::Releases).await?;
         }
-        let ended = self.server.plugin().run(&arguments, plan).await?;
-        if verb.effect == Effect::Leases && ended.code == Some(0) {
-            self.say(lessee, Saying::Leased(ended.customization()?)).await?;
+        let started = Timestamp::now();
+        let ended = self.server.plugin().run(&arguments, plan, ahead).await?;
+        if ended.code == Some(0) {
+            match verb.effect {
+                Effect::Leases => {
+                    let ends = ended.time("/ends")?;
+                    if verb.line.contains("{ttl}") {
+                        // The lease began while the command ran, by the clock of the server and of this process.
+                        let ttl: SignedDuration = ttl.parse()?;
+                        let began = ends.checked_sub(ttl)?;
+                        ensure!(
+                            began >= started.checked_sub(IMPRECISION)?
+                                && began <= Timestamp::now().checked_add(IMPRECISION)?,
+                            "at {started} a lease for {ttl} ends at {ends}: {ended}"
+                        );
+                    }
+                    let (holder, entry) = (ended.text("/clusterDeployment/name")?, ended.customization()?);
+                    self.say(&holder, Saying::Leased { entry, ends }).await?;
+                }
+                Effect::Renews => {
+                    let ends = ended.time("/leases/0/ends")?;
+                    self.say(lessee, Saying::Renewed { ends }).await?;
+                }
+                Effect::Releases | Effect::Keeps | Effect::Repairs => {}
+            }
         }
         Ok(ended)
     }
@@ -122,6 +200,7 @@ impl<'s> Pool<'s> {
     pub async fn say(&self, lessee: &str, what: Saying) -> Result<()> {
         let said = Said {
             revision: self.server.history().revision().await?,
+            at: Timestamp::now(),
             lessee: lessee.to_owned(),
             what,
         };
@@ -162,6 +241,15 @@ impl Judgement {
         );
         Ok(())
     }
+}
+
+/// A customization without a status.
+pub(super) fn customization(name: &str) -> Value {
+    let patch = json!({"op": "replace", "path": "/metadata/name", "value": name});
+    json!({
+        "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeploymentCustomization",
+        "metadata": {"name": name}, "spec": {"installConfigPatches": [patch]},
+    })
 }
 
 /// The API path of the customizations of a namespace.

@@ -1,11 +1,11 @@
 //! The commands that write, as data.
 
-/// A command of `kubectl-kcp` that leases, releases or repairs.
+/// A verb of `kubectl-kcp pool` and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    pub name: &'static str,
-    /// The arguments, with [`POOL`] and [`LESSEE`] as placeholders. The namespace is added.
-    pub arguments: &'static [&'static str],
+    /// The command line after `kubectl-kcp pool`, with `{pool}`, `{lessee}`, `{ttl}` and `{id}` as placeholders. The
+    /// namespace is added.
+    pub line: &'static str,
     /// The effect of a successful command.
     pub effect: Effect,
 }
@@ -13,8 +13,10 @@ pub struct Verb {
 /// The effect of a command on its lessee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It has an entry afterwards. The command prints its name at `/customization/name`.
+    /// It has an entry afterwards. The command prints its name, and when the lease ends.
     Leases,
+    /// It has its entry for longer. The command prints when the lease ends.
+    Renews,
     /// It has no entry afterwards.
     Releases,
     /// It still has its entry afterwards.
@@ -23,182 +25,154 @@ pub enum Effect {
     Repairs,
 }
 
-/// The placeholder of the pool's name.
-pub const POOL: &str = "{pool}";
-/// The placeholder of the lessee's name, which is the name of its `ClusterDeployment`.
-pub const LESSEE: &str = "{lessee}";
+/// The values of the placeholders.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values<'v> {
+    pub(super) pool: &'v str,
+    /// The name of its `ClusterDeployment`.
+    pub(super) lessee: &'v str,
+    pub(super) ttl: &'v str,
+    pub(super) id: &'v str,
+}
 
 /// The Secret with the install-config of new clusters, in the pool's namespace.
 pub(super) const INSTALL_CONFIG: &str = "install-config";
 
-/// `pool lease`, for longer than any run takes.
-pub const LEASE: Verb = Verb {
-    name: "lease",
-    arguments: &[
-        "pool",
-        "lease",
-        POOL,
-        "--cluster-deployment",
-        LESSEE,
-        "--ttl",
-        "24h",
-        "-o",
-        "json",
-    ],
-    effect: Effect::Leases,
-};
+/// The prefix of generated names.
+pub(super) const GENERATED: &str = "generated-";
 
-/// `pool renew`.
-pub const RENEW: Verb = Verb {
-    name: "renew",
-    arguments: &[
-        "pool",
-        "renew",
-        POOL,
-        "--cluster-deployment",
-        LESSEE,
-        "--ttl",
-        "48h",
-        "-o",
-        "json",
-    ],
-    effect: Effect::Keeps,
-};
+const fn verb(line: &'static str, effect: Effect) -> Verb {
+    Verb { line, effect }
+}
 
-/// `pool lease` for a second, without a cluster: others may have the entry as soon as the command ends.
-pub const BORROW: Verb = Verb {
-    name: "borrow",
-    arguments: &[
-        "pool",
-        "lease",
-        POOL,
-        "--cluster-deployment",
-        LESSEE,
-        "--ttl",
-        "1s",
-        "--no-cluster",
-        "-o",
-        "json",
-    ],
-    effect: Effect::Repairs,
-};
+pub const LEASE: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --ttl {ttl} -o json",
+    Effect::Leases,
+);
 
-/// `pool cordon`.
-pub const CORDON: Verb = Verb {
-    name: "cordon",
-    arguments: &["pool", "cordon", "host-1", "--reason", "by chance"],
-    effect: Effect::Repairs,
-};
+/// The same lease again, which keeps its end.
+pub const LEASE_AGAIN: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} -o json",
+    Effect::Leases,
+);
 
-/// `pool uncordon`.
-pub const UNCORDON: Verb = Verb {
-    name: "uncordon",
-    arguments: &["pool", "uncordon", "host-1"],
-    effect: Effect::Repairs,
-};
+/// A lease that is refused to a lessee that has one.
+pub const LEASE_NEW: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --ttl {ttl} --new -o json",
+    Effect::Leases,
+);
 
-pub const CREATE: Verb = Verb {
-    name: "create",
-    arguments: &[
-        "pool",
-        "lease",
-        POOL,
-        "--cluster-deployment",
-        LESSEE,
-        "--create",
-        "--install-config",
-        "secret/install-config",
-        "-o",
-        "json",
-    ],
-    effect: Effect::Leases,
-};
+/// A lease that waits until leases of other lessees have ended.
+pub const LEASE_WAIT: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --ttl {ttl} --wait=20s -o json",
+    Effect::Leases,
+);
 
-pub const RELEASE: Verb = Verb {
-    name: "release",
-    arguments: &[
-        "pool",
-        "release",
-        POOL,
-        "--cluster-deployment",
-        LESSEE,
-        "-o",
-        "json",
-    ],
-    effect: Effect::Releases,
-};
+/// A lease without a cluster: others may have the entry as soon as it ends.
+pub const BORROW: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --ttl {ttl} --no-cluster -o json",
+    Effect::Leases,
+);
 
-/// `pool repair --yes` without a grace time. It must not take an entry that is between two writes of a lease.
-pub const REPAIR: Verb = Verb {
-    name: "repair",
-    arguments: &["pool", "repair", POOL, "--yes", "--grace", "0s", "-o", "json"],
-    effect: Effect::Repairs,
-};
+/// A lease of a lessee that the command names.
+pub const GENERATE: Verb = verb(
+    "lease {pool} --generate-name generated- --ttl {ttl} --no-cluster -o json",
+    Effect::Leases,
+);
 
-/// `pool repair --recreate`.
-pub const RECREATE: Verb = Verb {
-    name: "recreate",
-    arguments: &[
-        "pool",
-        "repair",
-        POOL,
-        "--recreate",
-        "--install-config",
-        "secret/install-config",
-        "--yes",
-        "--grace",
-        "0s",
-        "-o",
-        "json",
-    ],
-    effect: Effect::Keeps,
-};
+pub const CREATE: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --create --install-config secret/install-config -o json",
+    Effect::Leases,
+);
 
-/// `pool repair`, which succeeds if it finds no problem.
-pub const FIND: Verb = Verb {
-    name: "find",
-    arguments: &["pool", "repair", POOL, "--grace", "0s", "-o", "json"],
-    effect: Effect::Repairs,
-};
+pub const RENEW: Verb = verb(
+    "renew {pool} --cluster-deployment {lessee} --ttl 48h -o json",
+    Effect::Renews,
+);
+
+pub const RENEW_BY_ID: Verb = verb(
+    "renew {pool} --cluster-deployment {lessee} --ttl 48h --id {id} -o json",
+    Effect::Renews,
+);
+
+pub const RELEASE: Verb = verb(
+    "release {pool} --cluster-deployment {lessee} -o json",
+    Effect::Releases,
+);
+
+pub const RELEASE_BY_ID: Verb = verb(
+    "release {pool} --cluster-deployment {lessee} --id {id} -o json",
+    Effect::Releases,
+);
+
+/// A release that must be refused: a cluster uses the entry.
+pub const RELEASE_IN_USE: Verb = verb(
+    "release {pool} --cluster-deployment {lessee} -o json",
+    Effect::Keeps,
+);
+
+/// A release that must be refused: the lessee has its entry by a later lease.
+pub const RELEASE_TOO_LATE: Verb = verb(
+    "release {pool} --cluster-deployment {lessee} --id {id} -o json",
+    Effect::Keeps,
+);
+
+pub const CORDON: Verb = verb("cordon host-1 --reason tests", Effect::Repairs);
+
+pub const UNCORDON: Verb = verb("uncordon host-1", Effect::Repairs);
+
+/// Without a grace period. It must not take an entry that is between two writes of a lease.
+pub const REPAIR: Verb = verb("repair {pool} --yes --grace 0s -o json", Effect::Repairs);
+
+/// With the grace period [`GRACE`](super::claim::GRACE).
+pub const REPAIR_WITH_GRACE: Verb = verb("repair {pool} --yes --grace 3s -o json", Effect::Repairs);
+
+pub const RECREATE: Verb = verb(
+    "repair {pool} --recreate --install-config secret/install-config --yes --grace 0s -o json",
+    Effect::Keeps,
+);
+
+/// Succeeds if it finds no problem.
+pub const FIND: Verb = verb("repair {pool} --grace 0s -o json", Effect::Repairs);
 
 impl Verb {
-    pub(super) fn command(&self, namespace: &str, pool: &str, lessee: &str) -> Vec<String> {
-        let arguments = self.arguments.iter().map(|argument| match *argument {
-            POOL => pool,
-            LESSEE => lessee,
+    pub(super) fn command(&self, namespace: &str, values: &Values<'_>) -> Vec<String> {
+        let words = self.line.split(' ').map(|word| match word {
+            "{pool}" => values.pool,
+            "{lessee}" => values.lessee,
+            "{ttl}" => values.ttl,
+            "{id}" => values.id,
             other => other,
         });
-        arguments.chain(["-n", namespace]).map(str::to_owned).collect()
+        let words = ["pool"].into_iter().chain(words);
+        words.chain(["-n", namespace]).map(str::to_owned).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CREATE, INSTALL_CONFIG, RECREATE, RELEASE};
+    use super::{CREATE, GENERATE, GENERATED, INSTALL_CONFIG, RECREATE, RELEASE_BY_ID, Values};
 
     #[test]
-    fn names_stand_where_they_belong() {
+    fn placeholders_are_replaced() {
+        let values = Values {
+            pool: "p",
+            lessee: "a",
+            ttl: "1s",
+            id: "k4x7",
+        };
         assert_eq!(
-            RELEASE.command("n", "p", "a"),
-            [
-                "pool",
-                "release",
-                "p",
-                "--cluster-deployment",
-                "a",
-                "-o",
-                "json",
-                "-n",
-                "n"
-            ]
+            RELEASE_BY_ID.command("n", &values).join(" "),
+            "pool release p --cluster-deployment a --id k4x7 -o json -n n"
         );
     }
 
     #[test]
-    fn the_install_config_is_the_one_that_the_pool_has() {
+    fn names_are_those_of_the_constants() {
         let secret = format!("secret/{INSTALL_CONFIG}");
         for verb in [CREATE, RECREATE] {
-            assert!(verb.arguments.contains(&secret.as_str()), "{}", verb.name);
+            assert!(verb.line.contains(&secret), "{}", verb.line);
         }
+        assert!(GENERATE.line.contains(GENERATED));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,6 +13,8 @@ pub type Revision = u64;
 pub struct Version<T> {
     /// The revision of the write.
     pub revision: Revision,
+    /// A time after the write: when the test saw it.
+    pub seen: Timestamp,
     /// The object's name.
     pub name: String,
     /// None if the write deleted the object.
@@ -29,9 +32,11 @@ pub struct Entry {
     pub lease_id: Option<String>,
 }
 
-/// The deletion of a `ClusterDeployment`.
+/// The entry and the deletion of a `ClusterDeployment`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDeployment {
+    /// The entry that its `clusterPoolRef` names.
+    pub customization: Option<String>,
     /// It was deleted and waits for its finalizers.
     pub is_deleting: bool,
     pub finalizers: Vec<String>,
@@ -58,6 +63,7 @@ pub(super) struct Sorter {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'s> {
     pub(super) revision: Revision,
+    pub(super) seen: Timestamp,
     /// Without the API server's prefix: `/GROUP/RESOURCE/NAMESPACE/NAME`.
     pub(super) key: &'s str,
     /// JSON. None if the write deleted the object.
@@ -86,7 +92,12 @@ impl Sorter {
         stored: Stored<'_>,
         by_namespace: &mut HashMap<String, Versions>,
     ) -> Result<(), serde_json::Error> {
-        let Stored { revision, key, value } = stored;
+        let Stored {
+            revision,
+            seen,
+            key,
+            value,
+        } = stored;
         let Some((kind, namespace, name)) = parse_key(key) else {
             return Ok(());
         };
@@ -96,6 +107,7 @@ impl Sorter {
             Kind::Entry => match self.pool_elsewhere(key, object, POOL_NAMESPACE) {
                 Some(pool) => by_namespace.entry(pool).or_default().copies.push(Version {
                     revision,
+                    seen,
                     name: format!("{namespace}/{name}"),
                     object: object.map(|_| ()),
                 }),
@@ -105,6 +117,7 @@ impl Sorter {
                     .entries
                     .push(Version {
                         revision,
+                        seen,
                         name: name.to_owned(),
                         object: object.map(entry),
                     }),
@@ -116,6 +129,7 @@ impl Sorter {
                 let versions = by_namespace.entry(pool).or_default();
                 versions.cluster_deployments.push(Version {
                     revision,
+                    seen,
                     name: name.to_owned(),
                     object: object.map(cluster_deployment),
                 });
@@ -174,6 +188,7 @@ fn lease_id(object: &Value) -> Option<String> {
 fn cluster_deployment(object: &Value) -> ClusterDeployment {
     let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     ClusterDeployment {
+        customization: text(object, "/spec/clusterPoolRef/clusterDeploymentCustomization/name"),
         is_deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
         finalizers: finalizers
             .into_iter()
@@ -198,12 +213,15 @@ mod tests {
 
     use super::{ClusterDeployment, Entry, Sorter, Stored, Version, Versions};
 
+    const SEEN: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
+
     fn sorted(writes: &[(u64, &str, Option<Value>)]) -> HashMap<String, Versions> {
         let (mut sorter, mut by_namespace) = (Sorter::default(), HashMap::new());
         for (revision, key, value) in writes {
             let value = value.as_ref().map(|value| value.to_string().into_bytes());
             let stored = Stored {
                 revision: *revision,
+                seen: SEEN,
                 key,
                 value: value.as_deref(),
             };
@@ -215,6 +233,7 @@ mod tests {
     fn version<T>(revision: u64, name: &str, object: Option<T>) -> Version<T> {
         Version {
             revision,
+            seen: SEEN,
             name: name.to_owned(),
             object,
         }
@@ -262,7 +281,9 @@ mod tests {
     #[test]
     fn a_cluster_deployment_belongs_to_the_namespace_of_its_pool() {
         const KEY: &str = "/hive.openshift.io/clusterdeployments/a/a";
-        let spec = json!({"clusterPoolRef": {"namespace": "n", "poolName": "p"}});
+        let spec = json!({"clusterPoolRef": {
+            "namespace": "n", "poolName": "p", "clusterDeploymentCustomization": {"name": "x"},
+        }});
         let deleting =
             json!({"metadata": {"deletionTimestamp": "2026-11-21T05:00:00Z", "finalizers": ["f"]}});
         let sorted = sorted(&[
@@ -275,12 +296,17 @@ mod tests {
             (4, KEY, Some(deleting)),
             (5, KEY, None),
         ]);
+        let living = ClusterDeployment {
+            customization: Some("x".to_owned()),
+            ..ClusterDeployment::default()
+        };
         let deleting = ClusterDeployment {
+            customization: None,
             is_deleting: true,
             finalizers: vec!["f".to_owned()],
         };
         let cluster_deployments = vec![
-            version(3, "a", Some(ClusterDeployment::default())),
+            version(3, "a", Some(living)),
             version(4, "a", Some(deleting)),
             version(5, "a", None),
         ];

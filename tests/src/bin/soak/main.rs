@@ -26,8 +26,8 @@ use crate::state::State;
 /// The runs between two restarts of the API server, and between two writes of the progress.
 const BATCH: u64 = 50;
 
-/// Concurrent runs. Each has eight commands, most of which wait for others.
-const AT_ONCE: usize = 6;
+/// Concurrent runs. Each has eight lessees, most of which wait for others or for the end of a lease.
+const AT_ONCE: usize = 10;
 
 /// The most time that one call takes.
 const LIMIT: Duration = Duration::from_secs(3600);

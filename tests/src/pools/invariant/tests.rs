@@ -1,11 +1,20 @@
 use std::collections::BTreeSet;
 
-use super::{Leftover, Said, Saying, Violation, leftovers, violations};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Leftover, Violation, leftovers, reclaimed, violations};
+use crate::pools::claim::{Said, Saying};
 use crate::pools::version::{ClusterDeployment, Entry, Revision, Version, Versions};
+
+/// Each revision is written, and seen, at the second of its number.
+fn at(revision: Revision) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(i64::try_from(revision).unwrap())
+}
 
 fn version<T>(revision: Revision, name: &str, object: Option<T>) -> Version<T> {
     Version {
         revision,
+        seen: at(revision),
         name: name.to_owned(),
         object,
     }
@@ -37,20 +46,30 @@ fn entries<E: Into<Option<Entry>>>(
     }
 }
 
-fn leased(revision: Revision, lessee: &str, entry: &str) -> Said {
+fn said(revision: Revision, lessee: &str, what: Saying) -> Said {
     Said {
         revision,
+        at: at(revision),
         lessee: lessee.to_owned(),
-        what: Saying::Leased(entry.to_owned()),
+        what,
     }
 }
 
+/// A lease that ends before the version of this revision is written.
+fn leased_until(revision: Revision, lessee: &str, entry: &str, end: Revision) -> Said {
+    let leased = Saying::Leased {
+        entry: entry.to_owned(),
+        ends: at(end),
+    };
+    said(revision, lessee, leased)
+}
+
+fn leased(revision: Revision, lessee: &str, entry: &str) -> Said {
+    leased_until(revision, lessee, entry, 1_000)
+}
+
 fn releases(revision: Revision, lessee: &str) -> Said {
-    Said {
-        revision,
-        lessee: lessee.to_owned(),
-        what: Saying::Releases,
-    }
+    said(revision, lessee, Saying::Releases)
 }
 
 fn not_named(entry: &str, lessee: &str, revision: Revision, names: Option<&str>) -> Violation {
@@ -157,7 +176,92 @@ fn rejects_two_lessees_of_one_entry() {
     // Each version names the lessee whose answer came later.
     let said = [leased(1, "a", "x"), releases(2, "a"), leased(2, "b", "x")];
     let not_yet = not_named("x", "b", 1, Some("a"));
-    assert_eq!(violations(&versions, &said), [overlap, not_yet]);
+    assert_eq!(violations(&versions, &said), [not_yet, overlap]);
+}
+
+#[test]
+fn accepts_a_lessee_after_the_end_of_the_lease_before() {
+    let versions = entries([(1, "x", held("a")), (6, "x", held("b")), (7, "y", held("a"))]);
+    let said = [
+        leased_until(2, "a", "x", 6),
+        leased(6, "b", "x"),
+        leased(7, "a", "y"),
+    ];
+    assert_eq!(violations(&versions, &said), []);
+    assert_eq!(reclaimed(&versions), 1);
+}
+
+#[test]
+fn rejects_a_lessee_before_the_end_of_the_lease_before() {
+    let versions = entries([(1, "x", held("a")), (6, "x", held("b"))]);
+    let said = [leased_until(2, "a", "x", 7), leased(6, "b", "x")];
+    let overlap = Violation::Overlap {
+        entry: "x".to_owned(),
+        lessees: ["a".to_owned(), "b".to_owned()],
+    };
+    assert_eq!(
+        violations(&versions, &said),
+        [not_named("x", "a", 6, Some("b")), overlap]
+    );
+}
+
+fn cluster(entry: &str) -> Option<ClusterDeployment> {
+    Some(ClusterDeployment {
+        customization: Some(entry.to_owned()),
+        ..ClusterDeployment::default()
+    })
+}
+
+#[test]
+fn rejects_clusters_of_others() {
+    for (case, clusters, expected) in [
+        ("its own", vec![(3, "a", cluster("x"))], vec![]),
+        (
+            "another's entry",
+            vec![(3, "b", cluster("x"))],
+            vec![Violation::ClusterOfAnother {
+                entry: "x".to_owned(),
+                cluster: "b".to_owned(),
+                names: "a".to_owned(),
+            }],
+        ),
+        (
+            "one after the other",
+            vec![(3, "a", cluster("x")), (4, "a", None), (6, "b", cluster("x"))],
+            vec![],
+        ),
+        (
+            "both",
+            vec![(3, "a", cluster("x")), (6, "b", cluster("x"))],
+            vec![Violation::TwoClusters {
+                entry: "x".to_owned(),
+                clusters: ["a".to_owned(), "b".to_owned()],
+            }],
+        ),
+    ] {
+        let clusters = clusters
+            .into_iter()
+            .map(|(revision, name, object)| version(revision, name, object));
+        let versions = Versions {
+            cluster_deployments: clusters.collect(),
+            ..entries([(1, "x", held("a")), (5, "x", held("b"))])
+        };
+        assert_eq!(violations(&versions, &[]), expected, "{case}");
+    }
+}
+
+#[test]
+fn rejects_an_entry_that_is_freed_within_the_grace_period() {
+    // The cluster is deleted at second 4.
+    for (freed, expected) in [(6, vec![not_named("x", "a", 6, None)]), (7, vec![])] {
+        let versions = entries([(1, "x", held("a")), (freed, "x", free())]);
+        let said = [
+            leased_until(2, "a", "x", 3),
+            said(3, "a", Saying::CreatedCluster),
+            said(4, "a", Saying::DeletesCluster),
+        ];
+        assert_eq!(violations(&versions, &said), expected, "{freed}");
+    }
 }
 
 #[test]
@@ -224,6 +328,7 @@ fn rejects_a_cluster_deployment_that_waits_for_our_finalizer_alone() {
     let deployment = |is_deleting, finalizers: &[&str]| {
         let finalizers = finalizers.iter().map(|name| (*name).to_owned()).collect();
         Some(ClusterDeployment {
+            customization: None,
             is_deleting,
             finalizers,
         })

@@ -226,7 +226,8 @@ impl<'p> Lessee<'p> {
 
     async fn use_cluster(&mut self, lease: &mut Lease, keeps: bool) -> Result<()> {
         let mut is_recorded = true;
-        if self.random.one_in(4) {
+        let event = self.random.pick([0, 1, 2, 2]).unwrap_or_default();
+        if event == 0 {
             self.restore(lease).await?;
             // Another lessee that has just taken the entry gives it back to the cluster that it then sees.
             let again = self
@@ -236,7 +237,7 @@ impl<'p> Lessee<'p> {
             if let Decision::Met(output) = again {
                 *lease = Lease::of(&output)?;
             }
-        } else if self.random.one_in(4) {
+        } else if event == 1 {
             self.refused(RELEASE_IN_USE, "", "blocked").await?;
         }
         if self.random.one_in(3) {

@@ -205,20 +205,20 @@ fn rejects_a_lessee_before_the_end_of_the_lease_before() {
     );
 }
 
-fn cluster(entry: &str) -> Option<ClusterDeployment> {
-    Some(ClusterDeployment {
+fn cluster(entry: &str) -> ClusterDeployment {
+    ClusterDeployment {
         customization: Some(entry.to_owned()),
         ..ClusterDeployment::default()
-    })
+    }
 }
 
 #[test]
 fn rejects_clusters_of_others() {
     for (case, clusters, expected) in [
-        ("its own", vec![(3, "a", cluster("x"))], vec![]),
+        ("its own", vec![(3, "a", Some(cluster("x")))], vec![]),
         (
             "another's entry",
-            vec![(3, "b", cluster("x"))],
+            vec![(3, "b", Some(cluster("x")))],
             vec![Violation::ClusterOfAnother {
                 entry: "x".to_owned(),
                 cluster: "b".to_owned(),
@@ -227,12 +227,16 @@ fn rejects_clusters_of_others() {
         ),
         (
             "one after the other",
-            vec![(3, "a", cluster("x")), (4, "a", None), (6, "b", cluster("x"))],
+            vec![
+                (3, "a", Some(cluster("x"))),
+                (4, "a", None),
+                (6, "b", Some(cluster("x"))),
+            ],
             vec![],
         ),
         (
             "both",
-            vec![(3, "a", cluster("x")), (6, "b", cluster("x"))],
+            vec![(3, "a", Some(cluster("x"))), (6, "b", Some(cluster("x")))],
             vec![Violation::TwoClusters {
                 entry: "x".to_owned(),
                 clusters: ["a".to_owned(), "b".to_owned()],

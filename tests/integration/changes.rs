@@ -100,7 +100,8 @@ async fn two_operators(management: &ManagementCluster) -> Result<u32> {
     };
     let scaled = format!("kubeadmcontrolplane/{NAME} scaled from 3 to {number}\n");
     ensure!(winner.code == 0 && winner.stdout.starts_with(&scaled), "{winner}");
-    let told = format!("spec.replicas was 3 when checked and is {number} now, set by kubectl-kcp");
+    let told =
+        format!("spec.replicas was 3 when the change was checked, and is now {number}, set by kubectl-kcp");
     ensure!(loser.code == 1 && loser.stdout.contains(&told), "{loser}");
     Ok(number)
 }
@@ -141,7 +142,7 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
         (
             json!({"version": "v1.35.0"}),
             6,
-            "spec.version: replaces Machines that differ",
+            "spec.version: replaces all Machines that differ",
         ),
     ] {
         let mut spec = spec.clone();
@@ -186,7 +187,7 @@ async fn a_dead_member_blocks_by_its_name(
     dead: &str,
 ) -> Result<()> {
     workload.inflict(Fault::Kill, dead).await?;
-    let named = format!("etcd member {dead} of Machine {dead} is not healthy: ");
+    let named = format!("etcd member {dead} of Machine {dead} is unhealthy: ");
     for replicas in ["1", "5"] {
         let scale = ["scale", NAME, "--replicas", replicas];
         for force in [&["--dry-run=server"][..], &["--force", "--dry-run=server"]] {

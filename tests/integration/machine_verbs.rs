@@ -92,14 +92,15 @@ async fn remediate_needs_a_health_check(management: &ManagementCluster, name: &s
     );
     let scripted = machine(management, &["remediate", name, "-o", "json"]).await?;
     let document: Value = serde_json::from_str(&scripted.stdout).with_context(|| format!("{scripted}"))?;
-    let hint =
-        format!("replace it without a health check: kubectl kcp machine replace {name} -n {NAMESPACE}");
+    let hint = format!(
+        "replace the Machine without a MachineHealthCheck: kubectl kcp machine replace {name} -n {NAMESPACE}"
+    );
     let refused = json!({
         "apiVersion": "kubectl-kcp.dev/v1alpha1",
         "kind": "ChangeRefused",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "refusedBy": "kubectl kcp",
-        "reasons": ["no MachineHealthCheck selects it: the annotation would have no effect"],
+        "reasons": ["no MachineHealthCheck selects the Machine: the annotation would have no effect"],
         "hint": hint,
     });
     ensure!(
@@ -123,8 +124,8 @@ async fn dead_machine_is_replaced(
     ] {
         let refused = machine(management, arguments).await?;
         let reason = format!(
-            "machine/{live} not replaced: refused by kubectl kcp\n  without it etcd loses quorum: 1 of 2 voting \
-             members healthy, 2 needed\n  etcd member {dead} of Machine {dead} is not healthy: "
+            "machine/{live} not replaced: refused by kubectl kcp\n  without the Machine, etcd loses quorum: 1 of 2 voting \
+             members healthy, 2 needed for quorum\n  etcd member {dead} of Machine {dead} is unhealthy: "
         );
         ensure!(
             refused.code == 1 && refused.stdout.starts_with(&reason),
@@ -136,7 +137,8 @@ async fn dead_machine_is_replaced(
     // The controller's last report on the others may be from the moment of the loss.
     wait::until("the dead one may be replaced", || async {
         let dry = machine(management, &["replace", dead, "--dry-run=server"]).await?;
-        let expected = format!("machine/{dead} deleted: its control plane replaces it (server dry run)\n");
+        let expected =
+            format!("machine/{dead} deleted; the control plane creates a replacement (server dry run)\n");
         ensure!(dry.code == 0 && dry.stdout.starts_with(&expected), "{dry}");
         Ok(())
     })
@@ -144,7 +146,7 @@ async fn dead_machine_is_replaced(
     annotate(management, dead, HOLD, Some("")).await?;
     let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
-        "machine/{dead} deleted: its control plane replaces it\n  etcd cannot lose a member until its replacement has joined\n"
+        "machine/{dead} deleted; the control plane creates a replacement\n  etcd tolerates no member failure until the replacement has joined\n"
     );
     let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(
@@ -158,7 +160,7 @@ async fn dead_machine_is_replaced(
         "{replaced}"
     );
     let again = machine(management, &["replace", dead]).await?;
-    let expected = format!("machine/{dead} unchanged: it is being deleted already\n");
+    let expected = format!("machine/{dead} unchanged: already being deleted\n");
     ensure!(again.code == 0 && again.stdout == expected, "{again}");
     an_event_records_it(management, "MachineReplaced", "replacement requested", dead).await?;
 
@@ -228,7 +230,7 @@ async fn paused_cluster_is_refused(
         refused.code == 1
             && refused
                 .stdout
-                .contains("the Cluster is paused: no Machine would replace it"),
+                .contains("the Cluster is paused: no controller would create a replacement"),
         "{refused}"
     );
     cluster.pause(false).await?;
@@ -241,7 +243,7 @@ async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Res
     let victim = machines.first().context("there is none")?;
     let remediated = machine(management, &["remediate", victim]).await?;
     let expected = format!(
-        "machine/{victim} marked for remediation\n  MachineHealthCheck {NAME} has the control plane replace it\n"
+        "machine/{victim} marked for remediation\n  MachineHealthCheck {NAME} reports the Machine as unhealthy, and the control plane replaces it\n"
     );
     ensure!(
         remediated.code == 0 && remediated.stdout == expected,
@@ -270,11 +272,11 @@ async fn preferred_machine_is_deleted_first(management: &ManagementCluster, clus
     for (arguments, told) in [
         (
             &["prefer-delete", preferred][..],
-            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is deleted first\n",
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  the Machine is deleted first\n",
         ),
         (
             &["prefer-delete", preferred],
-            "unchanged: it is preferred for deletion already; takes effect at the next scale down or rollout; it is \
+            "unchanged: already preferred for deletion; takes effect at the next scale down or rollout; the Machine is \
              deleted first\n",
         ),
         (
@@ -283,11 +285,11 @@ async fn preferred_machine_is_deleted_first(management: &ManagementCluster, clus
         ),
         (
             &["prefer-delete", preferred, "--clear"],
-            "unchanged: it is not preferred for deletion\n",
+            "unchanged: not preferred for deletion\n",
         ),
         (
             &["prefer-delete", preferred],
-            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is deleted first\n",
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  the Machine is deleted first\n",
         ),
     ] {
         let ended = machine(management, arguments).await?;

@@ -184,7 +184,7 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
     ensure!(
         again
             .stderr
-            .contains("hint: cancel it with: kubectl kcp rollout cancel edge -n rollouts"),
+            .contains("hint: cancel the planned rollout: kubectl kcp rollout cancel edge -n rollouts"),
         "{again}"
     );
 
@@ -203,7 +203,7 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
     subject.says("rollout resume edge", 0, "unchanged").await?;
     subject.says("rollout pause edge", 0, "edge paused").await?;
     subject
-        .says("rollout pause edge", 0, "unchanged: it is paused already")
+        .says("rollout pause edge", 0, "unchanged: already paused")
         .await?;
     let control_plane = subject.cluster.get().await?;
     let annotation = control_plane.pointer("/metadata/annotations/cluster.x-k8s.io~1paused");
@@ -273,7 +273,7 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
     );
     ensure!(theirs.len() == ours.len() && theirs < ours, "{theirs} and {ours}");
     let running = subject
-        .says("rollout cancel edge", 1, "is in progress already")
+        .says("rollout cancel edge", 1, "is already in progress")
         .await?;
     ensure!(
         running.stdout.contains(second.first().context("no Machine")?),
@@ -337,7 +337,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         let dry_run = format!("upgrade edge --version {NEW} --dry-run=server");
         let dry_run = subject.says(&dry_run, 0, "(server dry run)").await?;
         ensure!(
-            !dry_run.stdout.contains("not read") && !dry_run.stderr.contains("not read"),
+            !dry_run.stdout.contains("could not read") && !dry_run.stderr.contains("could not read"),
             "{dry_run}"
         );
         ensure!(subject.spec().await? == before, "the spec has changed");
@@ -368,7 +368,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
             .says(
                 &format!("upgrade edge --version {NEW}"),
                 0,
-                "unchanged: version is v1.34.2 already",
+                "unchanged: version is already v1.34.2",
             )
             .await?;
         subject.cluster.delete().await

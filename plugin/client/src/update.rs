@@ -11,7 +11,7 @@ use serde_json::json;
 use kcp_control_plane::{
     change::{decision::ObjectWrite, ownership::FieldConflict},
     merge_patch,
-    review::rejection,
+    review::server_rejection,
     snapshot::change::{ChangeSnapshot, MachineSnapshot},
 };
 
@@ -46,7 +46,7 @@ pub trait ReadObject {
     fn object(&self) -> &str;
 
     /// The object's JSON when reading began, if reading the rest takes long.
-    fn object_at_first(&self) -> &str {
+    fn object_at_start(&self) -> &str {
         self.object()
     }
 }
@@ -56,8 +56,8 @@ impl ReadObject for ChangeSnapshot {
         &self.object
     }
 
-    fn object_at_first(&self) -> &str {
-        &self.object_at_first
+    fn object_at_start(&self) -> &str {
+        &self.object_at_start
     }
 }
 
@@ -66,8 +66,8 @@ impl ReadObject for MachineSnapshot {
         &self.object.text
     }
 
-    fn object_at_first(&self) -> &str {
-        &self.object_at_first
+    fn object_at_start(&self) -> &str {
+        &self.object_at_start
     }
 }
 
@@ -129,7 +129,7 @@ pub async fn update<S: ReadObject, D, E: From<Error>>(
             other_changes.extend(conflict.others);
         }
         let Change { write, decision } = decide(&snapshot)?;
-        let conflict = conflict_between(snapshot.object_at_first(), snapshot.object(), write.as_ref());
+        let conflict = conflict_between(snapshot.object_at_start(), snapshot.object(), write.as_ref());
         other_changes.extend(conflict.others);
         let result = match &write {
             None => WriteResult::NotWritten,
@@ -191,7 +191,7 @@ impl Target<'_> {
             Ok(Written::Stored) => return Ok(Attempt::Stored),
             Ok(Written::Changed) | Err(Error::NotFound { .. }) => return Ok(Attempt::Changed),
             Ok(Written::Unknown(error)) => error,
-            Err(Error::Rejected { status, .. }) => return Ok(Attempt::Rejected(rejection(&status))),
+            Err(Error::Rejected { status, .. }) => return Ok(Attempt::Rejected(server_rejection(&status))),
             Err(error) => return Err(error),
         };
         let now = match self

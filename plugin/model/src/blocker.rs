@@ -1,4 +1,4 @@
-//! What prevents the controller's next step, a change or a remediation: one message and one hint for each.
+//! Reasons why the controller's next step, a change or a remediation cannot proceed, each with a message and a hint.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -14,7 +14,7 @@ pub enum Blocker {
     ClusterPaused,
     InfrastructureNotReady,
     NoEndpoint,
-    /// The Secret with the workload cluster's kubeconfig.
+    /// The Secret with the workload cluster's kubeconfig does not exist.
     NoKubeconfig,
     TopologyVersion {
         /// The version of the Cluster's topology, or of its current upgrade step.
@@ -24,7 +24,7 @@ pub enum Blocker {
 
     BeingDeleted {
         machine: String,
-        /// What the deletion waits for.
+        /// The deletion hooks and finalizers that are left, or the message of the condition `Deleting`.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
@@ -47,7 +47,7 @@ pub enum Blocker {
     Learner {
         machine: String,
     },
-    /// An etcd member that does not respond, or is cut off from the others.
+    /// An etcd member does not respond or has no leader.
     Silent {
         member: String,
         machine: String,
@@ -58,11 +58,11 @@ pub enum Blocker {
         machine: String,
     },
     MemberWithoutMachine {
-        /// Empty while it has not started.
+        /// Empty until the member starts.
         member: String,
     },
 
-    /// Another remediation has deleted a Machine and not yet created its replacement.
+    /// An earlier remediation has deleted a Machine, but its replacement does not exist yet.
     AnotherInProgress,
     TriedRecently {
         until: Timestamp,
@@ -81,7 +81,7 @@ pub enum Blocker {
     NoOtherWorks,
     MembersUnknown,
     Quorum {
-        /// After the change.
+        /// The votes after the change.
         votes: Votes,
     },
 
@@ -95,9 +95,9 @@ pub enum Blocker {
         generation: i64,
         observed_generation: i64,
     },
-    /// The controller creates or deletes no Machine although nothing it waits for is known.
+    /// The controller creates and deletes no Machine, and no other blocker explains it.
     NoProgress {
-        /// A condition of the control plane that reports the change as in progress.
+        /// The condition of the control plane that reports the change as in progress.
         condition: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
@@ -105,7 +105,7 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// A condition of a Machine that is not True.
+    /// The blocker for a condition of a Machine that is not True.
     pub fn condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
         Self::Condition {
             machine: machine.name().to_owned(),
@@ -117,7 +117,7 @@ impl Blocker {
         }
     }
 
-    /// Whether the controller does not reconcile the control plane at all. The desired change does not matter.
+    /// Whether the controller does not reconcile the control plane at all, whatever the desired change is.
     pub const fn stops_reconciliation(&self) -> bool {
         matches!(
             self,
@@ -148,7 +148,7 @@ impl Blocker {
                 format!("the Cluster's topology upgrades to {version} first")
             }
             Self::CertificatesNotAvailable => {
-                "condition CertificatesAvailable is not True: no Machine can join".to_owned()
+                "no Machine can join: condition CertificatesAvailable is not True".to_owned()
             }
             Self::BeingDeleted { machine, message } => {
                 with(format!("Machine {machine} is being deleted"), message)
@@ -165,7 +165,7 @@ impl Blocker {
                 format!("the etcd member of Machine {machine} has not been promoted yet")
             }
             Self::Silent { member, machine, why } => {
-                format!("etcd member {member} of Machine {machine} is not healthy: {why}")
+                format!("etcd member {member} of Machine {machine} is unhealthy: {why}")
             }
             Self::Alarm { member, machine } => {
                 format!("etcd member {member} of Machine {machine} has raised an alarm")
@@ -174,18 +174,18 @@ impl Blocker {
                 "an etcd member that has not started has no Machine".to_owned()
             }
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
-            Self::AnotherInProgress => "another remediation is in progress".to_owned(),
+            Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
             Self::TriedRecently { until } => {
-                format!("the last attempt was too recent: the controller tries again at {until}")
+                format!("the controller waits until {until} before it remediates again")
             }
             Self::TriedTooOften { retries } => {
-                format!("it was tried {retries} times, the maximum")
+                format!("the maximum number of remediations is reached: {retries}")
             }
             Self::AnotherComingUp { machine } => format!("Machine {machine} is starting"),
             Self::AnotherBeingDeleted { machine } => format!("Machine {machine} is being deleted"),
-            Self::LastMachine => "there is no other Machine".to_owned(),
-            Self::NoOtherWorks => "no other Machine has all its components working".to_owned(),
-            Self::MembersUnknown => "the controller does not know the etcd members".to_owned(),
+            Self::LastMachine => "the control plane has no other Machine".to_owned(),
+            Self::NoOtherWorks => "no other Machine has healthy control plane components".to_owned(),
+            Self::MembersUnknown => "the controller cannot read the etcd members".to_owned(),
             Self::Quorum { votes } => format!("etcd could lose quorum: {votes}"),
             Self::Blocked { condition, message } => {
                 with(format!("the controller reports {condition} as blocked"), message)
@@ -194,7 +194,8 @@ impl Blocker {
                 generation,
                 observed_generation,
             } => format!(
-                "the controller has not processed generation {generation} of the spec; it stopped at {observed_generation}"
+                "the controller has not processed generation {generation} of the spec; the last processed generation is \
+                 {observed_generation}"
             ),
             Self::NoProgress { condition, message } => with(
                 format!("{condition} is True, but the controller creates and deletes no Machine"),
@@ -203,27 +204,27 @@ impl Blocker {
         }
     }
 
-    /// What to do. None if the only remedy is to wait.
+    /// How to remove the blocker. None if only waiting helps.
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
-                "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
+                "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
             )),
             Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
             Self::TopologyVersion { .. } => {
                 Some("change spec.topology.version of the Cluster instead".to_owned())
             }
             Self::CertificatesNotAvailable => Some(format!(
-                "see condition CertificatesAvailable of kcp {name} in {namespace}"
+                "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"
             )),
             Self::ControllerStopped { .. } | Self::NoProgress { .. } => {
-                Some("is Cluster API's kubeadm control plane controller running?".to_owned())
+                Some("check that Cluster API's kubeadm control plane controller is running".to_owned())
             }
             _ => None,
         }
     }
 
-    /// The check of `status` that looks at the same, and the objects it names.
+    /// The id of the check in `status` that reports the same problem.
     pub fn check(&self) -> &'static str {
         match self {
             Self::Paused | Self::ClusterPaused => "not-paused",
@@ -255,7 +256,7 @@ impl Blocker {
         }
     }
 
-    /// The Machine that it is about, if it is about one.
+    /// The name of the Machine that causes the blocker, if any.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }

@@ -1,14 +1,14 @@
-//! Durations as kubectl takes them: Go's `time.ParseDuration`, or a whole number of seconds.
+//! Durations in the formats that kubectl accepts: Go's `time.ParseDuration`, or a whole number of seconds.
 
 use std::time::Duration;
 
-/// The longest: a year, which a clock can be asked for.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// One year. Adding it to the current time cannot overflow.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.
 ///
 /// # Errors
-/// One sentence on what is accepted.
+/// A message that states the accepted format.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
@@ -16,7 +16,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     match duration {
         None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
-        Some(duration) if duration > LONGEST => Err("expected a year (8760h) at most".to_owned()),
+        Some(duration) if duration > MAX_DURATION => Err("expected at most one year (8760h)".to_owned()),
         Some(duration) => Ok(duration),
     }
 }
@@ -45,7 +45,7 @@ fn parse_units(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-/// A duration in its largest two units: `2d3h`, `15m`, `1m30s`, `12s`.
+/// Formats a duration in its two largest units: `2d3h`, `15m`, `1m30s`, `12s`.
 pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -61,7 +61,7 @@ pub fn format_duration(duration: Duration) -> String {
     })
 }
 
-/// A limit: as [`format_duration`] has it, below a minute with tenths of a second, below one of those in milliseconds.
+/// Formats a limit like [`format_duration`], but with tenths of a second below one minute, and in milliseconds below 100 ms.
 pub fn format_limit(limit: Duration) -> String {
     let (millis, seconds) = (limit.as_millis(), limit.as_secs());
     let tenths = millis / 100 % 10;
@@ -115,7 +115,7 @@ mod tests {
     fn rejects_what_no_clock_can_be_asked_for() {
         assert_eq!(parse_duration("8760h"), Ok(Duration::from_secs(365 * 86_400)));
         for text in ["8760h1s", "1000000000000000000", "18446744073709551615"] {
-            let error = "expected a year (8760h) at most".to_owned();
+            let error = "expected at most one year (8760h)".to_owned();
             assert_eq!(parse_duration(text), Err(error), "{text}");
         }
     }

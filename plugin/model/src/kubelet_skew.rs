@@ -1,4 +1,4 @@
-//! Which kubelet versions an API server supports.
+//! The kubelet versions that an API server supports.
 //!
 //! Source: Kubernetes, Version Skew Policy, kubelet: <https://kubernetes.io/releases/version-skew-policy/#kubelet>.
 
@@ -7,14 +7,14 @@ use kcp_rules::syntax::parse_version;
 
 use crate::snapshot::{Reading, Workload};
 
-/// Minor versions that a kubelet may be behind an API server.
-const LAG_LIMIT: u64 = 3;
-/// The same for a kubelet below [`WIDER_FROM`].
-const EARLIER_LAG_LIMIT: u64 = 2;
-/// The minor version of the first kubelet that may be three behind.
-const WIDER_FROM: u64 = 25;
+/// Minor versions that a kubelet may lag behind an API server.
+const MAX_LAG: u64 = 3;
+/// [`MAX_LAG`] of kubelets below v1.25.
+const MAX_LAG_BEFORE_1_25: u64 = 2;
+/// The first minor version of kubelets with [`MAX_LAG`].
+const FIRST_MINOR_WITH_MAX_LAG: u64 = 25;
 
-/// Something that says which version its kubelet has, or that of its Machines.
+/// A worker node, or an owner of worker Machines, with its kubelet version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker {
     /// `Node/w1`, `MachineDeployment/md-0`.
@@ -25,29 +25,29 @@ pub struct Worker {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skew {
-    /// Its kubelet would be too far behind to be served.
+    /// The kubelet is too many minor versions behind the API server.
     TooOld { lag: u64, allowed: u64 },
-    /// Its kubelet would be newer than the API server, which is not allowed either.
+    /// The kubelet is newer than the API server.
     TooNew,
 }
 
-/// None if the API server supports the kubelet, or if either version is no semantic version.
+/// The unsupported version skew between a kubelet and an API server; none if it is supported or a version is not semantic.
 pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
     if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
         return Some(Skew::TooNew);
     }
-    let allowed = if kubelet.minor < WIDER_FROM {
-        EARLIER_LAG_LIMIT
+    let allowed = if kubelet.minor < FIRST_MINOR_WITH_MAX_LAG {
+        MAX_LAG_BEFORE_1_25
     } else {
-        LAG_LIMIT
+        MAX_LAG
     };
     let lag = server.minor.saturating_sub(kubelet.minor);
     (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
 }
 
-/// The workers that an API server of `version` does not support, each with the reason.
-pub fn unserved<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Skew)> {
+/// The workers that an API server of `version` does not support.
+pub fn unsupported_workers<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Skew)> {
     let workers = workers.iter();
     workers
         .filter_map(|worker| Some((worker, skew(&worker.version, version)?)))
@@ -61,12 +61,12 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
     } = worker;
     match skew {
         Skew::TooOld { lag, allowed } => format!(
-            "{object}: kubelet {kubelet} would be {lag} minor versions behind an API server of {version}, and {allowed} \
-             are allowed; upgrade the workers first"
+            "{object}: kubelet {kubelet} would be {lag} minor versions behind API server {version}, and Kubernetes \
+             supports {allowed}; upgrade the worker nodes first"
         ),
         Skew::TooNew => {
             format!(
-                "{object}: kubelet {kubelet} is newer than an API server of {version}, which is not allowed"
+                "{object}: kubelet {kubelet} is newer than API server {version}, which Kubernetes does not support"
             )
         }
     }
@@ -75,7 +75,7 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers {
     pub known: Vec<Worker>,
-    /// What could not be read, a line each.
+    /// One line for each source of workers that could not be read.
     pub unread: Vec<String>,
 }
 
@@ -85,11 +85,11 @@ impl Workers {
         let nodes = workload.part(|workload| &workload.nodes);
         let Reading::Read(nodes) = nodes else {
             let why = nodes.failure().map_or_else(
-                || "the workload cluster was not queried".to_owned(),
+                || "the workload cluster was not read".to_owned(),
                 |failure| failure.message.clone(),
             );
             self.unread
-                .push(format!("the nodes' kubelets were not read: {why}"));
+                .push(format!("could not read the kubelet versions of the nodes: {why}"));
             return self;
         };
         let is_control_plane = |name: &str| machines.iter().any(|machine| machine.node() == Some(name));
@@ -106,7 +106,7 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Skew, Worker, Workers, message, unserved};
+    use super::{Skew, Worker, Workers, message, unsupported_workers};
     use crate::{
         snapshot::{Failure, Reading, Workload, workload::Node},
         testing::plan::machine,
@@ -136,7 +136,7 @@ mod tests {
             ("v1.30.0", "latest", None),
         ] {
             let workers = [worker(kubelet)];
-            let found = unserved(&workers, server).pop().map(|(_, skew)| skew);
+            let found = unsupported_workers(&workers, server).pop().map(|(_, skew)| skew);
             assert_eq!(found, expected, "{kubelet} and {server}");
         }
     }
@@ -145,9 +145,9 @@ mod tests {
     fn a_message_says_what_to_do() {
         let (old, new) = (worker("v1.30.9"), worker("v1.35.0"));
         insta::assert_snapshot!(message(&(&old, Skew::TooOld { lag: 4, allowed: 3 }), "v1.34.2"),
-            @"Node/w1: kubelet v1.30.9 would be 4 minor versions behind an API server of v1.34.2, and 3 are allowed; upgrade the workers first");
+            @"Node/w1: kubelet v1.30.9 would be 4 minor versions behind API server v1.34.2, and Kubernetes supports 3; upgrade the worker nodes first");
         insta::assert_snapshot!(message(&(&new, Skew::TooNew), "v1.34.2"),
-            @"Node/w1: kubelet v1.35.0 is newer than an API server of v1.34.2, which is not allowed");
+            @"Node/w1: kubelet v1.35.0 is newer than API server v1.34.2, which Kubernetes does not support");
     }
 
     fn known(object: &str, version: &str) -> Worker {
@@ -195,15 +195,15 @@ mod tests {
         for (reading, line) in [
             (
                 Reading::Failed(failure.clone()),
-                "the nodes' kubelets were not read: forbidden",
+                "could not read the kubelet versions of the nodes: forbidden",
             ),
             (
                 workload(Reading::Failed(failure)),
-                "the nodes' kubelets were not read: forbidden",
+                "could not read the kubelet versions of the nodes: forbidden",
             ),
             (
                 Reading::NotYet,
-                "the nodes' kubelets were not read: the workload cluster was not queried",
+                "could not read the kubelet versions of the nodes: the workload cluster was not read",
             ),
         ] {
             let workers = Workers::default().with_nodes(&reading, &[]);

@@ -1,26 +1,26 @@
-//! What is known of a `KubeadmControlPlane`, and what may be done with it. Pure: no client, no clock, no terminal; the
-//! time is an argument.
+//! Checks, plans and change decisions for a `KubeadmControlPlane`. Every function is pure: it uses no client, clock or
+//! terminal; callers pass the time.
 //!
-//! From the ground up:
+//! Modules, lowest layer first:
 //!
-//! - [`duration`], [`merge_patch`]: text and JSON
-//! - [`snapshot`]: what the management cluster, the workload cluster and etcd report at one time
-//! - [`quorum`]: what etcd can lose after a change of its members
-//! - [`blocker`]: what prevents a step, a change or a remediation; [`staleness`]: how long it may last before it counts as
+//! - [`duration`], [`merge_patch`]: durations as text, and JSON merge patches
+//! - [`snapshot`]: the state of the management cluster, the workload cluster and etcd at one time
+//! - [`quorum`]: how many members etcd can lose after its membership changes
+//! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
-//! - [`plan`]: the steps that Cluster API's controller takes next, and what blocks the first of them
-//! - [`checks`], [`inspection`]: what is wrong, and the verdict
-//! - [`review`], [`change`]: whether a change may be written: admission rules, field owners, preflight
-//! - [`verbs`]: the decision of each verb that writes
-//! - [`wait`]: whether a change is complete, and what it waits for
+//! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
+//! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
+//! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
+//! - [`verbs`]: one decision for each command that writes
+//! - [`wait`]: whether a change is complete, and what is still missing
 
 #![allow(
     missing_docs,
-    reason = "a field or variant is documented where its name does not say it: units, absence, sources"
+    reason = "comments on fields and variants state only what the name does not: units, absence, sources"
 )]
 #![allow(
     clippy::missing_errors_doc,
-    reason = "a DecodeError says it: the object does not have its kind's types"
+    reason = "each DecodeError describes itself: a field has the wrong type"
 )]
 #![cfg_attr(
     any(test, feature = "testing"),
@@ -29,7 +29,7 @@
         clippy::indexing_slicing,
         clippy::missing_panics_doc,
         clippy::panic,
-        reason = "the builders of snapshots for tests may panic"
+        reason = "builders of test snapshots may panic"
     )
 )]
 

@@ -1,9 +1,9 @@
-//! Merge patches (RFC 7386), their fields, and where two JSON documents differ.
+//! JSON merge patches (RFC 7386), the fields that they set, and the differences between two JSON documents.
 
 pub use json_patch::merge as apply;
 use serde_json::Value;
 
-/// Whether a patch would change nothing of an object.
+/// Whether an object would stay the same if the patch were applied.
 pub fn is_applied(object: &Value, patch: &Value) -> bool {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => patch.iter().all(|(name, patch)| {
@@ -15,7 +15,7 @@ pub fn is_applied(object: &Value, patch: &Value) -> bool {
     }
 }
 
-/// Whether a patch sets nothing where nothing is.
+/// Whether a patch of an absent field would leave it absent.
 fn is_empty(patch: &Value) -> bool {
     match patch {
         Value::Null => true,
@@ -24,35 +24,34 @@ fn is_empty(patch: &Value) -> bool {
     }
 }
 
-/// The fields that a patch sets or takes away, as the names that lead to each; a list counts as one field.
+/// The path of each field that a patch sets or removes. A list counts as one field.
 pub fn fields(patch: &Value) -> Vec<Vec<&str>> {
     let mut found = Vec::new();
-    walk(&mut Vec::new(), patch, &mut found);
+    collect_fields(&mut Vec::new(), patch, &mut found);
     found
 }
 
-fn walk<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec<Vec<&'p str>>) {
+fn collect_fields<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec<Vec<&'p str>>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (name, value) in fields {
                 path.push(name);
-                walk(path, value, found);
+                collect_fields(path, value, found);
                 path.pop();
             }
         }
-        // The object itself is no field.
+        // The path of the whole object is empty.
         _ if path.is_empty() => {}
         _ => found.push(path.clone()),
     }
 }
 
-/// The value of a field, given as the names that lead to it.
-pub fn field<'o>(object: &'o Value, path: &[&str]) -> Option<&'o Value> {
+pub fn value_at<'o>(object: &'o Value, path: &[&str]) -> Option<&'o Value> {
     path.iter().try_fold(object, |value, name| value.get(name))
 }
 
-/// The names that lead to a field as people write them: `spec.rollout.after`, `metadata.annotations[a.io/b]`.
-pub fn shown(path: &[&str]) -> String {
+/// Formats a path: `spec.rollout.after`, `metadata.annotations[a.io/b]`.
+pub fn display_path(path: &[&str]) -> String {
     let mut text = String::new();
     for name in path {
         if name.contains(['.', '/']) {
@@ -66,8 +65,8 @@ pub fn shown(path: &[&str]) -> String {
     text
 }
 
-/// The paths at which two documents differ, as `a.b[2].c`, in order. Absent and null are equal. Without the values: they
-/// may be secret.
+/// The sorted paths at which two documents differ, such as `a.b[2].c`. Absent and null are equal. The values are omitted
+/// because they may be secret.
 pub fn differences(old: &Value, new: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     compare("", old, new, &mut paths);
@@ -96,7 +95,7 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
                 compare(&format!("{path}[{index}]"), before, after, paths);
             }
         }
-        // An object that comes or goes is told by its fields, as far as it has any.
+        // For an object that was added or removed, report its fields.
         (Value::Object(fields), Value::Null) | (Value::Null, Value::Object(fields)) if !fields.is_empty() => {
             let empty = Value::Object(serde_json::Map::new());
             let (before, after) = if old.is_null() {
@@ -115,7 +114,7 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
 mod tests {
     use serde_json::json;
 
-    use super::{apply, differences, field, fields, is_applied, shown};
+    use super::{apply, differences, display_path, fields, is_applied, value_at};
 
     #[test]
     fn applies_as_the_standard_has_it() {
@@ -170,7 +169,7 @@ mod tests {
             "metadata": {"annotations": {"cluster.x-k8s.io/paused": null}},
             "spec": {"replicas": 3, "rollout": {"after": "t"}, "list": [{"a": 1}]},
         });
-        let names: Vec<String> = fields(&patch).iter().map(|path| shown(path)).collect();
+        let names: Vec<String> = fields(&patch).iter().map(|path| display_path(path)).collect();
         assert_eq!(
             names,
             [
@@ -183,8 +182,8 @@ mod tests {
         for nothing in [json!({}), json!(null)] {
             assert_eq!(fields(&nothing), Vec::<Vec<&str>>::new());
         }
-        assert_eq!(field(&patch, &["spec", "replicas"]), Some(&json!(3)));
-        assert_eq!(field(&patch, &["spec", "none", "at"]), None);
+        assert_eq!(value_at(&patch, &["spec", "replicas"]), Some(&json!(3)));
+        assert_eq!(value_at(&patch, &["spec", "none", "at"]), None);
     }
 
     #[test]

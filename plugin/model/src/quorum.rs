@@ -1,7 +1,7 @@
-//! What etcd can lose after a change of its members.
+//! etcd's quorum after its membership changes.
 //!
-//! As `targetEtcdClusterHealthy` of Cluster API counts: only voting members make a quorum, a new member counts as
-//! unhealthy until it has proved itself, and no change is safe while a member is a learner or has not started.
+//! The count follows `targetEtcdClusterHealthy` of Cluster API: only voting members count for the quorum, a new member
+//! counts as unhealthy, and no change is safe while a member is a learner or has not started.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
-    /// The name of its node; empty while it has not started.
+    /// The name of the member's node; empty until the member starts.
     pub name: String,
     pub is_learner: bool,
     pub is_healthy: bool,
@@ -17,7 +17,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether it does not vote yet.
+    /// Whether the member is a learner or has not started, and therefore does not vote.
     pub const fn is_starting(&self) -> bool {
         self.name.is_empty() || self.is_learner
     }
@@ -27,7 +27,6 @@ impl Member {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
-    /// Members that vote.
     pub voters: usize,
     /// Voting members that count as unhealthy.
     pub unhealthy: usize,
@@ -51,7 +50,7 @@ impl Votes {
         };
         if change == Change::Added {
             votes.voters = 1;
-            // With no or one member no addition could ever be safe in the worst case.
+            // If a new member counted as unhealthy here too, no member could ever join an etcd of one.
             votes.unhealthy = usize::from(members.len() > 1);
         }
         for member in members {
@@ -76,13 +75,13 @@ impl Votes {
         self.voters.saturating_sub(self.unhealthy) >= self.quorum()
     }
 
-    /// Whether the controller allows it.
+    /// Whether the controller proceeds with the change.
     pub const fn is_safe(self) -> bool {
         self.has_quorum() && self.starting == 0
     }
 
-    /// Members that etcd can lose without losing quorum.
-    pub const fn may_fail(self) -> usize {
+    /// How many more members can fail before etcd loses quorum.
+    pub const fn failure_tolerance(self) -> usize {
         self.voters
             .saturating_sub(self.unhealthy)
             .saturating_sub(self.quorum())
@@ -90,12 +89,12 @@ impl Votes {
 }
 
 impl fmt::Display for Votes {
-    /// `2 of 3 voting members healthy, 2 needed, 1 not voting yet`
+    /// `2 of 3 voting members healthy, 2 needed for quorum, 1 not voting yet`
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let healthy = self.voters.saturating_sub(self.unhealthy);
         write!(
             formatter,
-            "{healthy} of {} voting members healthy, {} needed",
+            "{healthy} of {} voting members healthy, {} needed for quorum",
             self.voters,
             self.quorum()
         )?;
@@ -170,7 +169,7 @@ mod tests {
                     votes.voters,
                     votes.unhealthy,
                     votes.quorum(),
-                    votes.may_fail(),
+                    votes.failure_tolerance(),
                     votes.is_safe()
                 ),
                 (*voters, *unhealthy, *quorum, *may_fail, *safe),

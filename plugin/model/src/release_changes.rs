@@ -1,37 +1,37 @@
-//! What an upgrade of Kubernetes breaks: what was removed between two versions, and pinned images that are too old.
+//! What breaks with a Kubernetes upgrade: features removed between two versions, and pinned images that are too old.
 //!
-//! The table of removals is small: each row has a source, and Kubernetes may have removed more.
+//! The table of removals is not complete. Each row has a source.
 
 use kcp_rules::{syntax::parse_version, topics::images};
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// The first minor version of v1 without it.
+    /// The first minor version without the feature.
     pub minor: u64,
-    pub what: Removed,
+    pub what: RemovedItem,
     pub remedy: &'static str,
     pub source: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
-    /// Kinds of an API version.
+pub enum RemovedItem {
+    /// Kinds that an API version no longer serves.
     Api {
         /// `GROUP/VERSION`.
         version: &'static str,
-        /// Separated by commas.
+        /// Kinds, separated by commas.
         kinds: &'static str,
     },
-    /// A flag. A component with it does not start.
+    /// A command-line flag. The component does not start with it.
     Flag {
         component: Component,
-        /// Without the dashes.
+        /// The flag without leading dashes.
         name: &'static str,
     },
-    /// A feature gate of Kubernetes' components. A component with it does not start.
+    /// A feature gate of the Kubernetes components. A component does not start with it.
     FeatureGate(&'static str),
-    /// A feature gate of kubeadm. kubeadm refuses a configuration with it.
+    /// A feature gate of kubeadm. kubeadm rejects a configuration with it.
     KubeadmFeatureGate(&'static str),
 }
 
@@ -114,7 +114,7 @@ const REMOVALS: &[Removal] = &[
     gate(33, "DisableKubeletCloudCredentialProviders", PULL_130162),
     Removal {
         minor: 35,
-        what: Removed::Flag {
+        what: RemovedItem::Flag {
             component: Component::Kubelet,
             name: "pod-infra-container-image",
         },
@@ -127,8 +127,8 @@ const REMOVALS: &[Removal] = &[
     gate(36, "WatchFromStorageWithoutResourceVersion", PULL_136066),
     Removal {
         minor: 36,
-        what: Removed::KubeadmFeatureGate("ControlPlaneKubeletLocalMode"),
-        remedy: "remove it: it is always on",
+        what: RemovedItem::KubeadmFeatureGate("ControlPlaneKubeletLocalMode"),
+        remedy: "remove it, because the feature is always enabled",
         source: PULL_135773,
     },
 ];
@@ -136,7 +136,7 @@ const REMOVALS: &[Removal] = &[
 const fn flag(minor: u64, component: Component, name: &'static str, source: &'static str) -> Removal {
     Removal {
         minor,
-        what: Removed::Flag { component, name },
+        what: RemovedItem::Flag { component, name },
         remedy: "remove it",
         source,
     }
@@ -145,7 +145,7 @@ const fn flag(minor: u64, component: Component, name: &'static str, source: &'st
 const fn gate(minor: u64, name: &'static str, source: &'static str) -> Removal {
     Removal {
         minor,
-        what: Removed::FeatureGate(name),
+        what: RemovedItem::FeatureGate(name),
         remedy: "remove it",
         source,
     }
@@ -154,36 +154,38 @@ const fn gate(minor: u64, name: &'static str, source: &'static str) -> Removal {
 const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'static str) -> Removal {
     Removal {
         minor,
-        what: Removed::Api { version, kinds },
+        what: RemovedItem::Api { version, kinds },
         remedy,
         source: API_GUIDE,
     }
 }
 
-/// What was removed between two versions: every API version, because its clients are unknown; flags and feature gates
-/// that the `kubeadmConfigSpec` sets.
+/// Removals between two versions: all API versions, because their clients are unknown, but only flags and feature gates that
+/// the `kubeadmConfigSpec` sets.
 pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
     let (Ok(from), Ok(to)) = (parse_version(from), parse_version(to)) else {
         return Vec::new();
     };
     let is_gone = |removal: &&Removal| to.major > 1 || removal.minor <= to.minor;
     let concerns = |removal: &&Removal| match removal.what {
-        Removed::Api { .. } => from.major == 1 && removal.minor > from.minor,
-        Removed::Flag { component, name } => component.arguments(config).any(|argument| argument.0 == name),
-        Removed::FeatureGate(gate) => Component::ALL.into_iter().any(|component| {
+        RemovedItem::Api { .. } => from.major == 1 && removal.minor > from.minor,
+        RemovedItem::Flag { component, name } => {
+            component.arguments(config).any(|argument| argument.0 == name)
+        }
+        RemovedItem::FeatureGate(gate) => Component::ALL.into_iter().any(|component| {
             component
                 .arguments(config)
-                .any(|(name, value)| name == "feature-gates" && gives(value, gate))
+                .any(|(name, value)| name == "feature-gates" && sets_gate(value, gate))
         }),
-        Removed::KubeadmFeatureGate(gate) => config
+        RemovedItem::KubeadmFeatureGate(gate) => config
             .pointer("/clusterConfiguration/featureGates")
             .is_some_and(|gates| gates.get(gate).is_some()),
     };
     REMOVALS.iter().filter(is_gone).filter(concerns).collect()
 }
 
-/// Whether `A=true,B=false` sets a feature gate.
-fn gives(value: &str, gate: &str) -> bool {
+/// Whether a value such as `A=true,B=false` contains a feature gate.
+fn sets_gate(value: &str, gate: &str) -> bool {
     let mut gates = value.split(',');
     gates.any(|given| given.split('=').next().is_some_and(|name| name.trim() == gate))
 }
@@ -205,7 +207,7 @@ impl Component {
         }
     }
 
-    /// Where a `kubeadmConfigSpec` sets its arguments.
+    /// JSON pointers to the component's arguments in a `kubeadmConfigSpec`.
     const fn pointers(self) -> &'static [&'static str] {
         match self {
             Self::ApiServer => &["/clusterConfiguration/apiServer/extraArgs"],
@@ -218,7 +220,7 @@ impl Component {
         }
     }
 
-    /// Name and value of each argument that a `kubeadmConfigSpec` sets: a map in v1beta1, a list in v1beta2.
+    /// The names and values of the component's arguments in a `kubeadmConfigSpec`: a map in v1beta1, a list in v1beta2.
     fn arguments(self, config: &Value) -> impl Iterator<Item = (&str, &str)> {
         let given = self
             .pointers()
@@ -245,26 +247,26 @@ impl Removal {
             minor, what, remedy, ..
         } = self;
         match what {
-            Removed::Api { version, kinds } => {
-                format!("from v1.{minor} on, {version} of {kinds} is not served: {remedy}")
+            RemovedItem::Api { version, kinds } => {
+                format!("v1.{minor} no longer serves {kinds} in {version}: {remedy}")
             }
-            Removed::Flag { component, name } => format!(
-                "from v1.{minor} on, {} does not start with --{name}, which is set: {remedy}",
+            RemovedItem::Flag { component, name } => format!(
+                "v1.{minor} removed the flag --{name}, with which {} does not start: {remedy}",
                 component.name()
             ),
-            Removed::FeatureGate(gate) => {
+            RemovedItem::FeatureGate(gate) => {
                 format!(
-                    "from v1.{minor} on, no component starts with feature gate {gate}, which is set: {remedy}"
+                    "v1.{minor} removed feature gate {gate}, with which components do not start: {remedy}"
                 )
             }
-            Removed::KubeadmFeatureGate(gate) => format!(
-                "from v1.{minor} on, kubeadm refuses feature gate {gate} of clusterConfiguration, which is set: {remedy}"
+            RemovedItem::KubeadmFeatureGate(gate) => format!(
+                "v1.{minor} removed feature gate {gate} of clusterConfiguration, which kubeadm then rejects: {remedy}"
             ),
         }
     }
 }
 
-/// The default tags of the first release of a minor version of kubeadm. Later patches have the same or newer ones.
+/// kubeadm's default image tags in the first release of a minor version. Later patch releases have the same or newer tags.
 #[derive(Clone, Copy, Debug)]
 struct Defaults {
     minor: u64,
@@ -294,14 +296,14 @@ const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Def
 pub struct OutdatedTag {
     /// `CoreDNS` or `etcd`.
     pub image: &'static str,
-    /// Below `spec.kubeadmConfigSpec`.
+    /// The path below `spec.kubeadmConfigSpec`.
     pub field: &'static str,
     pub tag: String,
     pub default: &'static str,
 }
 
-/// The pinned tags of a `kubeadmConfigSpec` that are older than the defaults of kubeadm `version`; none if those are
-/// unknown.
+/// The pinned image tags in a `kubeadmConfigSpec` that are older than kubeadm's defaults; empty if the defaults of `version`
+/// are unknown.
 pub fn outdated_tags(config: &Value, version: &str) -> Vec<OutdatedTag> {
     let defaults = parse_version(version)
         .ok()
@@ -337,7 +339,7 @@ impl OutdatedTag {
             default,
         } = self;
         format!(
-            "{image} stays at {tag}, which {field} pins; kubeadm of {version} brings {default} or newer: raise or remove \
+            "{field} pins {image} at {tag}, but kubeadm {version} installs {default} or newer by default: raise or remove \
              the tag"
         )
     }
@@ -347,7 +349,7 @@ impl OutdatedTag {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{DEFAULTS, REMOVALS, Removal, Removed, outdated_tags, removals};
+    use super::{DEFAULTS, REMOVALS, Removal, RemovedItem, outdated_tags, removals};
 
     fn messages(from: &str, to: &str, config: &Value) -> Vec<String> {
         removals(from, to, config)
@@ -358,8 +360,8 @@ mod tests {
 
     #[test]
     fn an_api_goes_with_the_minor_that_goes_over_it() {
-        let flow_schemas = "from v1.32 on, flowcontrol.apiserver.k8s.io/v1beta3 of FlowSchema, \
-                            PriorityLevelConfiguration is not served: use flowcontrol.apiserver.k8s.io/v1";
+        let flow_schemas = "v1.32 no longer serves FlowSchema, PriorityLevelConfiguration in \
+                            flowcontrol.apiserver.k8s.io/v1beta3: use flowcontrol.apiserver.k8s.io/v1";
         for (from, to, expected) in [
             ("v1.31.9", "v1.32.0", vec![flow_schemas]),
             ("v1.31.9", "v1.32.0-rc.1", vec![flow_schemas]),
@@ -379,9 +381,10 @@ mod tests {
             |name: &str, value: &str| json!([{"name": "v", "value": "2"}, {"name": name, "value": value}]);
         let gates = "AllAlpha=false, HonorPVReclaimPolicy=true";
         let cloud =
-            "from v1.33 on, kube-apiserver does not start with --cloud-provider, which is set: remove it";
-        let gate = "from v1.36 on, no component starts with feature gate HonorPVReclaimPolicy, which is set: remove it";
-        let pause = "from v1.35 on, kubelet does not start with --pod-infra-container-image, which is set: remove it; \
+            "v1.33 removed the flag --cloud-provider, with which kube-apiserver does not start: remove it";
+        let gate =
+            "v1.36 removed feature gate HonorPVReclaimPolicy, with which components do not start: remove it";
+        let pause = "v1.35 removed the flag --pod-infra-container-image, with which kubelet does not start: remove it; \
                      the container runtime's configuration names the image";
         for (name, config, to, expected) in [
             (
@@ -449,8 +452,8 @@ mod tests {
                 json!({"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}}}),
                 "v1.36.0",
                 vec![
-                    "from v1.36 on, kubeadm refuses feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, \
-                      which is set: remove it: it is always on",
+                    "v1.36 removed feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, which kubeadm then \
+                      rejects: remove it, because the feature is always enabled",
                 ],
             ),
         ] {
@@ -464,10 +467,10 @@ mod tests {
         for removal in REMOVALS {
             assert!(removal.source.starts_with("https://"), "{removal:?}");
             let name = match removal.what {
-                Removed::Api { version, .. } => version,
-                Removed::Flag { name, .. }
-                | Removed::FeatureGate(name)
-                | Removed::KubeadmFeatureGate(name) => name,
+                RemovedItem::Api { version, .. } => version,
+                RemovedItem::Flag { name, .. }
+                | RemovedItem::FeatureGate(name)
+                | RemovedItem::KubeadmFeatureGate(name) => name,
             };
             assert!(
                 !name.is_empty() && !name.starts_with('-') && !removal.remedy.is_empty(),
@@ -514,7 +517,7 @@ mod tests {
     fn a_message_says_what_to_do() {
         let config = json!({"clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}}});
         let found = outdated_tags(&config, "v1.34.2");
-        insta::assert_snapshot!(found[0].message("v1.34.2"), @"etcd stays at 3.5.21-0, which clusterConfiguration.etcd.local.imageTag pins; kubeadm of v1.34.2 brings 3.6.4-0 or newer: raise or remove the tag");
+        insta::assert_snapshot!(found[0].message("v1.34.2"), @"clusterConfiguration.etcd.local.imageTag pins etcd at 3.5.21-0, but kubeadm v1.34.2 installs 3.6.4-0 or newer by default: raise or remove the tag");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reviews of a change by the admission rules before it is written, and the server's own refusals; as lines to print.
+//! Reviews a change with the admission rules before it is written, and formats the server's rejection.
 
 use jiff::Timestamp;
 use kcp_rules::{
@@ -13,9 +13,9 @@ use kube::core::Status;
 pub struct ReviewContext<'s> {
     pub now: Timestamp,
     pub field_manager: &'s str,
-    /// Other objects, if they were read.
+    /// The other objects that rules read, as far as they were fetched.
     pub view: &'s View,
-    /// The action of each rule; none for the defaults.
+    /// The webhook's configuration of rule actions; none for the defaults.
     pub configuration: Option<&'s Configuration>,
 }
 
@@ -28,14 +28,14 @@ impl ReviewContext<'_> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Review {
-    /// `field: message` of each finding that denies the change.
+    /// `field: message` for each finding that denies the change.
     pub denials: Vec<String>,
-    /// `field: message` of each other finding, and why an override has no effect.
+    /// `field: message` for each other finding, and for each override without effect.
     pub warnings: Vec<String>,
 }
 
 impl Review {
-    fn of(change: Change<'_, KubeadmControlPlane<'_>>, context: ReviewContext<'_>) -> Self {
+    fn new(change: Change<'_, KubeadmControlPlane<'_>>, context: ReviewContext<'_>) -> Self {
         let ReviewContext {
             now,
             field_manager,
@@ -49,42 +49,42 @@ impl Review {
             view: Some(view),
             ..Context::UNKNOWN
         });
-        let judged = judge(&change, configuration.unwrap_or(&default));
+        let result = judge(&change, configuration.unwrap_or(&default));
         let sees_all = !view.missing().any();
         let mut review = Self::default();
-        for finding in &judged.findings {
+        for finding in &result.findings {
             let line = format!("{}: {}", finding.fault.field, finding.message());
             match finding.action {
-                Action::Deny if sees_all || !looks_around(finding) => review.denials.push(line),
+                Action::Deny if sees_all || !needs_other_objects(finding) => review.denials.push(line),
                 Action::Warn => review.warnings.push(line),
-                // The rule needs objects that we could not read. The server has them and decides.
+                // The rule needs objects that were not read. The webhook can read them, and decides.
                 Action::Deny | Action::Audit | Action::Off => {}
             }
         }
-        review.warnings.extend(judged.ignored_overrides);
+        review.warnings.extend(result.ignored_overrides);
         review
     }
 }
 
-fn looks_around(finding: &Finding) -> bool {
+fn needs_other_objects(finding: &Finding) -> bool {
     finding.rule.scope == Scope::Cluster
 }
 
-/// Reviews a write of a number of replicas to the scale subresource of a control plane, given as JSON.
+/// Reviews a write of `replicas` to the scale subresource. `old` is the control plane's JSON.
 pub fn review_scale(old: &str, replicas: i64, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let old: KubeadmControlPlane<'_> = decode(old)?;
     let new = old.scaled_to(replicas);
-    Ok(Review::of(Change::scale(&old, &new), context))
+    Ok(Review::new(Change::scale(&old, &new), context))
 }
 
-/// Reviews a change of a control plane, given as JSON.
+/// Reviews an update of a control plane. Both objects are JSON.
 pub fn review_update(old: &str, new: &str, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let (old, new): (KubeadmControlPlane<'_>, KubeadmControlPlane<'_>) = (decode(old)?, decode(new)?);
-    Ok(Review::of(Change::update(&old, &new), context))
+    Ok(Review::new(Change::update(&old, &new), context))
 }
 
-/// The server's refusal: its message, and the causes that the message does not contain.
-pub fn rejection(status: &Status) -> Vec<String> {
+/// The lines of the server's rejection: its message, and the causes that the message does not contain.
+pub fn server_rejection(status: &Status) -> Vec<String> {
     let mut lines: Vec<String> = status.message.lines().map(str::to_owned).collect();
     let causes = status.details.iter().flat_map(|details| &details.causes);
     lines.extend(
@@ -108,7 +108,7 @@ mod tests {
     use kube::core::Status;
     use serde_json::{Value, json};
 
-    use super::rejection;
+    use super::server_rejection;
     use super::{Review, ReviewContext, review_scale, review_update};
     use crate::testing::objects::now;
 
@@ -260,7 +260,7 @@ mod tests {
         }))
         .expect("a status");
         assert_eq!(
-            rejection(&status),
+            server_rejection(&status),
             [
                 "admission webhook denied the request: spec.a: wrong",
                 "more",
@@ -268,7 +268,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            rejection(&Status::failure("", "Invalid").with_code(422)),
+            server_rejection(&Status::failure("", "Invalid").with_code(422)),
             ["422 Invalid"]
         );
     }

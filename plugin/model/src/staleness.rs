@@ -1,6 +1,6 @@
-//! How long something may last before it counts as stuck.
+//! When a blocked change counts as stuck.
 //!
-//! The times are those that objects report, so the result does not depend on when somebody looks first.
+//! Ages are computed from the timestamps of objects. The result is the same for every observer.
 
 use std::time::Duration;
 
@@ -10,66 +10,71 @@ use serde::Serialize;
 
 use crate::{blocker::Blocker, duration::format_duration, plan::state::component_conditions};
 
-/// From the creation of a Machine until its node has joined. Cluster API's quick start has nodes up in under five
+/// Maximum time from the creation of a Machine until its node joins. In Cluster API's quick start, nodes join within five
 /// minutes; cloud providers document ten at most.
 pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// From the deletion of a Machine until it is gone. Draining waits for pod disruption budgets and can be slow without
-/// being stuck.
+/// Maximum time for the deletion of a Machine. The drain may wait for pod disruption budgets.
 pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Until the components of a Machine with a node are healthy. Static pods start within two minutes of the node, and
-/// kubeadm itself waits four for them.
+/// Maximum time until the components of a joined Machine are healthy. Static pods start within two minutes of the node;
+/// kubeadm waits four minutes for them.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Until static pods on a new node are ready: kubeadm marks the node last, when they have started, and their probes take
-/// some ten seconds each.
+/// Maximum time from the labels and taints of a new node until its static pods are ready. kubeadm sets labels and taints
+/// after the pods have started; their readiness probes take about ten seconds each.
 pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
 
-/// How far a condition that sums up others may lag behind them.
+/// Maximum delay of a summary condition behind the conditions that it summarizes.
 pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the controller may report that it is blocked, or leave a rollout alone. It is blocked for seconds to minutes in
-/// every rollout.
+/// Maximum time without progress while the controller reports a change as blocked or in progress. In every rollout it is
+/// blocked for seconds to minutes.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// How long the controller may take to create a missing Machine, or to process a change of the spec. Both take it seconds.
+/// Maximum time for the controller to create a missing Machine or to process a change of the spec. Both normally take
+/// seconds.
 const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Conditions of the control plane that change when the controller begins or ends something.
+/// Conditions of the control plane whose transitions count as progress.
 const ACTIVITIES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
 
-/// Something that has blocked a change for longer than its limit.
+/// A blocker that has lasted longer than its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Stuck"))]
 #[serde(rename_all = "camelCase")]
-pub struct Stuck {
+pub struct StuckBlocker {
     #[serde(flatten)]
     pub blocker: Blocker,
     pub since: Timestamp,
 }
 
-/// Zero for a time to come: clocks differ.
+/// The time since `since`; zero if it is in the future, because clocks differ.
 pub fn age(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// How long ago a time was: `5m`.
-pub fn since(time: Timestamp, now: Timestamp) -> String {
+/// The [`age`] as text: `5m`.
+pub fn format_age(time: Timestamp, now: Timestamp) -> String {
     format_duration(age(time, now))
 }
 
-/// What has blocked a change for longer than its limit, the oldest first. Whatever blocks it is not stuck while anything
-/// else happens: a Machine is created, deleted or becomes ready, or the controller begins something.
-pub fn stuck(control_plane: &KubeadmControlPlane, machines: &[Machine], now: Timestamp) -> Vec<Stuck> {
+/// Blockers that have lasted longer than their limits, the oldest first. No blocker counts as stuck soon after progress: a
+/// Machine was created, deleted or became ready, or a condition in [`ACTIVITIES`] changed.
+pub fn find_stuck(
+    control_plane: &KubeadmControlPlane,
+    machines: &[Machine],
+    now: Timestamp,
+) -> Vec<StuckBlocker> {
     let progress = last_progress(control_plane, machines, now);
-    let waits: Vec<Stuck> = machines
+    let waits: Vec<StuckBlocker> = machines
         .iter()
-        .flat_map(|machine| of_machine(control_plane, machine))
+        .flat_map(|machine| machine_waits(control_plane, machine))
         .chain(reported_blocked(control_plane))
         .collect();
     let without_cause = waits.is_empty().then(|| no_progress(control_plane, progress));
-    let mut stuck: Vec<Stuck> = waits
+    let mut stuck: Vec<StuckBlocker> = waits
         .into_iter()
         .chain(without_cause.flatten())
         .filter(|wait| {
@@ -112,12 +117,12 @@ fn last_progress(
     of_machines.chain(of_controller).chain([rollout]).flatten().max()
 }
 
-fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = Stuck> {
+fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = StuckBlocker> {
     ["ScalingUp", "ScalingDown"].into_iter().filter_map(|kind| {
         let condition = control_plane
             .condition(kind)
             .filter(|condition| condition.is_true() && condition.message.contains("blocked because"))?;
-        Some(Stuck {
+        Some(StuckBlocker {
             blocker: Blocker::Blocked {
                 condition: kind,
                 message: reason_and_message(condition),
@@ -127,8 +132,8 @@ fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item =
     })
 }
 
-/// The controller reports a change as in progress and neither creates nor deletes a Machine.
-fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<Stuck> {
+/// The controller reports a change as in progress, but no Machine has been created or deleted for too long.
+fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<StuckBlocker> {
     if is_suspended(control_plane) {
         return None;
     }
@@ -136,7 +141,7 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
         .into_iter()
         .filter_map(|kind| Some((kind, control_plane.condition(kind)?)));
     let (kind, condition) = in_progress.find(|(_, condition)| condition.is_true())?;
-    Some(Stuck {
+    Some(StuckBlocker {
         blocker: Blocker::NoProgress {
             condition: kind,
             message: reason_and_message(condition),
@@ -145,11 +150,11 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
     })
 }
 
-fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Stuck> {
+fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
     let since = control_plane.spec_changed()?;
     let is_stopped =
         !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > CONTROLLER_LIMIT;
-    is_stopped.then(|| Stuck {
+    is_stopped.then(|| StuckBlocker {
         blocker: Blocker::ControllerStopped {
             generation: control_plane.generation(),
             observed_generation: control_plane.status.observed_generation.unwrap_or_default(),
@@ -162,10 +167,10 @@ fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {
     control_plane.is_paused() || control_plane.is("Paused") || control_plane.deletion_timestamp().is_some()
 }
 
-fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<Stuck> {
+fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<StuckBlocker> {
     let name = || machine.name().to_owned();
     if let Some(since) = machine.deletion_timestamp() {
-        return vec![Stuck {
+        return vec![StuckBlocker {
             blocker: Blocker::BeingDeleted {
                 machine: name(),
                 message: machine.condition("Deleting").and_then(reason_and_message),
@@ -180,7 +185,7 @@ fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<Stu
         let mut conditions = ["InfrastructureReady", "BootstrapConfigReady", "Ready"]
             .into_iter()
             .filter_map(|kind| machine.condition(kind));
-        return vec![Stuck {
+        return vec![StuckBlocker {
             blocker: Blocker::NoNode {
                 machine: name(),
                 message: conditions
@@ -195,7 +200,7 @@ fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<Stu
     let unmet = unmet.map(|kind| {
         let condition = machine.condition(kind);
         let transition = condition.and_then(|condition| condition.last_transition_time);
-        Stuck {
+        StuckBlocker {
             blocker: Blocker::condition(machine, kind, condition.and_then(reason_and_message)),
             since: transition.unwrap_or(created),
         }
@@ -214,9 +219,9 @@ fn reason_and_message(condition: &Condition) -> Option<String> {
     Some(format!("{}: {message}", condition.reason))
 }
 
-impl Stuck {
+impl StuckBlocker {
     pub fn message(&self, now: Timestamp) -> String {
-        format!("for {}: {}", since(self.since, now), self.blocker.message())
+        format!("for {}: {}", format_age(self.since, now), self.blocker.message())
     }
 
     pub fn hint(&self, namespace: &str, name: &str) -> String {
@@ -238,7 +243,7 @@ mod tests {
         metadata::Time,
     };
 
-    use super::stuck;
+    use super::find_stuck;
     use crate::{
         snapshot::Snapshot,
         testing::objects::{
@@ -246,7 +251,7 @@ mod tests {
         },
     };
 
-    fn since(minutes: i64, kind: &str, status: ConditionStatus, message: &str) -> Condition {
+    fn condition_since(minutes: i64, kind: &str, status: ConditionStatus, message: &str) -> Condition {
         Condition {
             last_transition_time: Some(minutes_ago(minutes)),
             ..condition(kind, status, message)
@@ -256,10 +261,13 @@ mod tests {
     /// Nothing has happened for two hours.
     fn quiet() -> Snapshot {
         let mut snapshot = healthy(3);
-        controller_says(&mut snapshot, since(120, "RollingOut", False, ""));
+        controller_says(&mut snapshot, condition_since(120, "RollingOut", False, ""));
         for machine in &mut snapshot.machines {
             machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
-            set(&mut machine.status.conditions, since(590, "Ready", True, ""));
+            set(
+                &mut machine.status.conditions,
+                condition_since(590, "Ready", True, ""),
+            );
         }
         snapshot
     }
@@ -275,7 +283,7 @@ mod tests {
 
     fn blocked(snapshot: &mut Snapshot, minutes: i64) {
         let message = "blocked because:\n* waiting for certificates";
-        controller_says(snapshot, since(minutes, "ScalingUp", True, message));
+        controller_says(snapshot, condition_since(minutes, "ScalingUp", True, message));
     }
 
     /// A Machine that was made so many minutes ago.
@@ -284,7 +292,7 @@ mod tests {
         machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
         set(
             &mut machine.status.conditions,
-            since(minutes, "InfrastructureReady", False, "no capacity"),
+            condition_since(minutes, "InfrastructureReady", False, "no capacity"),
         );
         snapshot.machines.push(machine);
     }
@@ -292,7 +300,7 @@ mod tests {
     /// The first Machine, so many minutes ago.
     fn goes(snapshot: &mut Snapshot, minutes: i64) {
         snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(minutes)));
-        let mut deleting = since(
+        let mut deleting = condition_since(
             minutes,
             "Deleting",
             True,
@@ -303,7 +311,7 @@ mod tests {
     }
 
     fn reported(snapshot: &Snapshot) -> Vec<String> {
-        let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now());
+        let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, now());
         stuck.iter().map(|stuck| stuck.message(now())).collect()
     }
 
@@ -344,14 +352,14 @@ mod tests {
         judged(&[
             (
                 "unhealthy",
-                |s| machine_says(s, since(10, "EtcdMemberHealthy", False, "")),
+                |s| machine_says(s, condition_since(10, "EtcdMemberHealthy", False, "")),
                 &[],
             ),
             (
                 "unhealthy_for_too_long",
                 |s| {
-                    machine_says(s, since(15, "EtcdMemberHealthy", False, "no answer"));
-                    machine_says(s, since(20, "EtcdPodHealthy", Unknown, ""));
+                    machine_says(s, condition_since(15, "EtcdMemberHealthy", False, "no answer"));
+                    machine_says(s, condition_since(20, "EtcdPodHealthy", Unknown, ""));
                 },
                 &[
                     "for 20m: EtcdPodHealthy of Machine c1-cp-m2 is Unknown: Reason",
@@ -370,7 +378,7 @@ mod tests {
                 "etcd_is_elsewhere",
                 |s| {
                     use_external_etcd(&mut s.control_plane.spec);
-                    machine_says(s, since(15, "EtcdMemberHealthy", False, ""));
+                    machine_says(s, condition_since(15, "EtcdMemberHealthy", False, ""));
                 },
                 &[],
             ),
@@ -390,7 +398,7 @@ mod tests {
             ),
             (
                 "no_longer_blocked",
-                |s| controller_says(s, since(31, "ScalingUp", False, "blocked because")),
+                |s| controller_says(s, condition_since(31, "ScalingUp", False, "blocked because")),
                 &[],
             ),
         ]);
@@ -405,12 +413,17 @@ mod tests {
             ("a_machine_goes", |s| goes(s, 9), 0),
             (
                 "a_machine_became_ready",
-                |s| set(&mut s.machines[0].status.conditions, since(9, "Ready", True, "")),
+                |s| {
+                    set(
+                        &mut s.machines[0].status.conditions,
+                        condition_since(9, "Ready", True, ""),
+                    );
+                },
                 0,
             ),
             (
                 "the_rollout_began",
-                |s| controller_says(s, since(9, "RollingOut", True, "")),
+                |s| controller_says(s, condition_since(9, "RollingOut", True, "")),
                 0,
             ),
             (
@@ -430,7 +443,10 @@ mod tests {
         ];
         for (name, change, overdue) in cases {
             let mut snapshot = quiet();
-            machine_says(&mut snapshot, since(300, "EtcdMemberHealthy", False, ""));
+            machine_says(
+                &mut snapshot,
+                condition_since(300, "EtcdMemberHealthy", False, ""),
+            );
             change(&mut snapshot);
             assert_eq!(reported(&snapshot).len(), *overdue, "{name}");
         }
@@ -441,30 +457,30 @@ mod tests {
         judged(&[
             (
                 "scaling_up",
-                |s| controller_says(s, since(10, "ScalingUp", True, "from 3 to 4")),
+                |s| controller_says(s, condition_since(10, "ScalingUp", True, "from 3 to 4")),
                 &[],
             ),
             (
                 "a_replica_is_missing_for_too_long",
-                |s| controller_says(s, since(11, "ScalingUp", True, "from 3 to 4")),
+                |s| controller_says(s, condition_since(11, "ScalingUp", True, "from 3 to 4")),
                 &[
                     "for 11m: ScalingUp is True, but the controller creates and deletes no Machine: Reason: from 3 to 4",
                 ],
             ),
             (
                 "rolling_out",
-                |s| controller_says(s, since(30, "RollingOut", True, "")),
+                |s| controller_says(s, condition_since(30, "RollingOut", True, "")),
                 &[],
             ),
             (
                 "a_rollout_stands_still",
-                |s| controller_says(s, since(31, "RollingOut", True, "")),
+                |s| controller_says(s, condition_since(31, "RollingOut", True, "")),
                 &["for 31m: RollingOut is True, but the controller creates and deletes no Machine: Reason"],
             ),
             (
                 "a_rollout_waits_for_a_new_machine",
                 |s| {
-                    controller_says(s, since(50, "RollingOut", True, ""));
+                    controller_says(s, condition_since(50, "RollingOut", True, ""));
                     comes(s, 9);
                 },
                 &[],
@@ -472,7 +488,7 @@ mod tests {
             (
                 "paused",
                 |s| {
-                    controller_says(s, since(50, "RollingOut", True, ""));
+                    controller_says(s, condition_since(50, "RollingOut", True, ""));
                     pause(&mut s.control_plane.metadata);
                 },
                 &[],
@@ -491,7 +507,9 @@ mod tests {
                     s.control_plane.metadata.generation = Some(8);
                     change_spec(&mut s.control_plane.metadata, minutes_ago(11));
                 },
-                &["for 11m: the controller has not processed generation 8 of the spec; it stopped at 7"],
+                &[
+                    "for 11m: the controller has not processed generation 8 of the spec; the last processed generation is 7",
+                ],
             ),
             (
                 "the_time_of_the_change_is_unknown",

@@ -1,4 +1,4 @@
-//! What a wait waits for, and whether the control plane meets it.
+//! Wait conditions, and whether a control plane meets them.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
@@ -7,26 +7,26 @@ use crate::snapshot::Snapshot;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
-    /// This number of Machines, all ready and up to date.
+    /// The control plane has this number of Machines, all ready and up to date.
     Replicas(i64),
-    /// As many Machines as the spec asks for, all ready and up to date.
+    /// The control plane has the desired number of Machines, all ready and up to date.
     RolledOut,
-    /// The same, and the spec has this Kubernetes version.
+    /// [`Self::RolledOut`], and the spec has this Kubernetes version.
     Version(String),
-    /// The Machine of this name is deleted, and as many others as the spec asks for are ready.
+    /// The Machine of this name is deleted, and the desired number of other Machines is ready.
     Replaced(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitProgress {
     Met,
-    /// What is missing, a line each.
+    /// One line for each missing part.
     WaitingFor(Vec<String>),
     Impossible(String),
 }
 
 impl WaitCondition {
-    /// Compares a control plane with the condition. `uid` is the uid at the first poll.
+    /// Compares a control plane with the condition. `uid` is the control plane's uid at the first poll.
     pub fn progress(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> WaitProgress {
         let control_plane = &snapshot.control_plane;
         if let Some(why) = self.impossible(control_plane, uid) {
@@ -48,7 +48,7 @@ impl WaitCondition {
             return Some("the control plane is being deleted".to_owned());
         }
         if control_plane.is_paused() || control_plane.is("Paused") {
-            return Some("the control plane is paused; the change resumes when it is unpaused".to_owned());
+            return Some("the control plane is paused; the change continues when you resume it".to_owned());
         }
         match self {
             Self::Replicas(replicas) if control_plane.desired_replicas() != *replicas => Some(format!(
@@ -56,8 +56,8 @@ impl WaitCondition {
                 control_plane.desired_replicas()
             )),
             Self::Version(version) if control_plane.spec.version.as_ref() != Some(version) => {
-                let asked = control_plane.spec.version.as_deref().unwrap_or("another version");
-                Some(format!("another client has changed the version to {asked}"))
+                let desired = control_plane.spec.version.as_deref().unwrap_or("another version");
+                Some(format!("another client has changed the version to {desired}"))
             }
             _ => None,
         }
@@ -73,12 +73,12 @@ impl WaitCondition {
         now: Timestamp,
     ) -> Vec<String> {
         if let Self::Replaced(machine) = self {
-            return missing_of_replacement(control_plane, machines, machine);
+            return missing_for_replacement(control_plane, machines, machine);
         }
         if !control_plane.is_observed() {
-            return vec!["the controller to process the change".to_owned()];
+            return vec!["the controller has not processed the change yet".to_owned()];
         }
-        let wanted = match self {
+        let desired = match self {
             Self::Replicas(replicas) => *replicas,
             Self::RolledOut | Self::Version(_) | Self::Replaced(_) => control_plane.desired_replicas(),
         };
@@ -88,23 +88,24 @@ impl WaitCondition {
         ];
         let mut missing: Vec<String> = counts
             .iter()
-            .filter(|(count, _)| *count < wanted)
-            .map(|(count, what)| format!("Machines {what}: {count} of {wanted}"))
+            .filter(|(count, _)| *count < desired)
+            .map(|(count, what)| format!("Machines {what}: {count} of {desired}"))
             .collect();
-        if control_plane.status.replicas != wanted {
+        if control_plane.status.replicas != desired {
             missing.push(format!(
-                "number of Machines: {}, desired {wanted}",
+                "number of Machines: {}, desired {desired}",
                 control_plane.status.replicas
             ));
         }
         let deleting = machines
             .iter()
             .filter(|machine| machine.deletion_timestamp().is_some());
-        missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name())));
+        missing.extend(deleting.map(|machine| format!("Machine {} is not deleted yet", machine.name())));
         if !matches!(self, Self::Replicas(_)) {
-            // The controller writes the condition and the counts at once. The Machines' times do not depend on it.
+            // The controller writes condition and counts together, so both may be outdated. The Machines' creation times are
+            // always current.
             if missing.is_empty() && control_plane.is("RollingOut") {
-                missing.push("the controller to complete the rollout".to_owned());
+                missing.push("the controller has not completed the rollout yet".to_owned());
             }
             if let Some(after) = control_plane.spec.rollout_after.filter(|after| *after <= now) {
                 let old = machines.iter().filter(|machine| {
@@ -113,42 +114,42 @@ impl WaitCondition {
                             .creation_timestamp()
                             .is_some_and(|created| created < after)
                 });
-                missing.extend(old.map(|machine| format!("Machine {} to be replaced", machine.name())));
+                missing.extend(old.map(|machine| format!("Machine {} is not replaced yet", machine.name())));
             }
         }
         missing
     }
 }
 
-/// Looks at the Machines: the control plane's counts lag behind a deletion for a moment.
-fn missing_of_replacement(
+/// Counts Machines, because the control plane's own counts lag behind a deletion.
+fn missing_for_replacement(
     control_plane: &KubeadmControlPlane,
     machines: &[Machine],
     replaced: &str,
 ) -> Vec<String> {
     if machines.iter().any(|machine| machine.name() == replaced) {
-        return vec![format!("Machine {replaced} to be deleted")];
+        return vec![format!("Machine {replaced} is not deleted yet")];
     }
     let staying = machines
         .iter()
         .filter(|machine| machine.deletion_timestamp().is_none());
     let (ready, coming): (Vec<&Machine>, Vec<&Machine>) =
         staying.partition(|machine| machine.ready() == Some(true));
-    let wanted = usize::try_from(control_plane.desired_replicas()).unwrap_or_default();
-    let missing = wanted.saturating_sub(ready.len());
+    let desired = usize::try_from(control_plane.desired_replicas()).unwrap_or_default();
+    let missing = desired.saturating_sub(ready.len());
     let mut what: Vec<String> = coming
         .iter()
         .take(missing)
-        .map(|machine| format!("Machine {} to be ready", machine.name()))
+        .map(|machine| format!("Machine {} is not ready yet", machine.name()))
         .collect();
     if missing > coming.len() {
-        what.push(format!("{} to be created", missing - coming.len()));
+        what.push(format!("Machines not created yet: {}", missing - coming.len()));
     }
     what
 }
 
-/// What Cluster API reports about a change in progress, a line each.
-pub fn reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
+/// Cluster API's messages about a change in progress, one line each.
+pub fn reported_reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
     ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
         .into_iter()
         .filter_map(|kind| control_plane.condition(kind))
@@ -186,7 +187,7 @@ mod tests {
                 "not_seen_by_the_controller",
                 Replicas(3),
                 |s| s.control_plane.metadata.generation = Some(8),
-                waiting(&["the controller to process the change"]),
+                waiting(&["the controller has not processed the change yet"]),
             ),
             (
                 "a_machine_starts",
@@ -204,7 +205,7 @@ mod tests {
                 "a_machine_goes",
                 Replicas(3),
                 |s| s.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
-                waiting(&["Machine c1-cp-m1 to be deleted"]),
+                waiting(&["Machine c1-cp-m1 is not deleted yet"]),
             ),
             (
                 "scaled_by_somebody_else",
@@ -216,7 +217,7 @@ mod tests {
                 "paused",
                 RolledOut,
                 |s| pause(&mut s.control_plane.metadata),
-                Impossible("the control plane is paused; the change resumes when it is unpaused".to_owned()),
+                Impossible("the control plane is paused; the change continues when you resume it".to_owned()),
             ),
             ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Met),
             (
@@ -228,7 +229,7 @@ mod tests {
                         condition("RollingOut", True, ""),
                     );
                 },
-                waiting(&["the controller to complete the rollout"]),
+                waiting(&["the controller has not completed the rollout yet"]),
             ),
             (
                 "upgraded_by_somebody_else",
@@ -257,7 +258,7 @@ mod tests {
                         condition("RollingOut", True, ""),
                     );
                 },
-                waiting(&["the controller to complete the rollout"]),
+                waiting(&["the controller has not completed the rollout yet"]),
             ),
             (
                 "a_machine_older_than_the_rollout",
@@ -268,7 +269,7 @@ mod tests {
                         machine.metadata.creation_timestamp = Some(Time(now()));
                     }
                 },
-                waiting(&["Machine c1-cp-m1 to be replaced"]),
+                waiting(&["Machine c1-cp-m1 is not replaced yet"]),
             ),
             (
                 "a_rollout_planned_for_later",
@@ -293,20 +294,20 @@ mod tests {
                 "it_goes",
                 Replaced("c1-cp-m1".to_owned()),
                 |_| {},
-                waiting(&["Machine c1-cp-m1 to be deleted"]),
+                waiting(&["Machine c1-cp-m1 is not deleted yet"]),
             ),
             // The controller has not looked yet: its counts are as before.
             (
                 "its_replacement_is_not_made",
                 Replaced("c1-cp-m1".to_owned()),
                 |s| drop(s.machines.remove(0)),
-                waiting(&["1 to be created"]),
+                waiting(&["Machines not created yet: 1"]),
             ),
             (
                 "its_replacement_comes_up",
                 Replaced("c1-cp-m1".to_owned()),
                 |s| s.machines[0] = new_machine("c1-cp-m4"),
-                waiting(&["Machine c1-cp-m4 to be ready"]),
+                waiting(&["Machine c1-cp-m4 is not ready yet"]),
             ),
             (
                 "beside_it_another_goes",
@@ -315,7 +316,7 @@ mod tests {
                     s.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
                     s.machines[1] = new_machine("c1-cp-m4");
                 },
-                waiting(&["Machine c1-cp-m4 to be ready", "1 to be created"]),
+                waiting(&["Machine c1-cp-m4 is not ready yet", "Machines not created yet: 1"]),
             ),
         ];
         for (name, goal, change, expected) in cases {

@@ -16,7 +16,7 @@
 
 #![allow(
     missing_docs,
-    reason = "a field or variant is documented where its name does not say it: units, absence, sources"
+    reason = "comments on fields and variants state only what the name does not: units, absence, sources"
 )]
 
 pub mod acquire;

@@ -141,7 +141,7 @@ impl Engine<'_> {
         let references = |found: &FoundMachine| match found {
             FoundMachine::OfControlPlane(machine) => References {
                 regarding: self.control_plane_reference(machine.context.control_plane()),
-                related: Some(ObjectReference::of(
+                related: Some(ObjectReference::new(
                     &machine.object,
                     &MACHINE,
                     &self.reader.machines.api_version,
@@ -227,7 +227,7 @@ impl Engine<'_> {
         let namespace = &self.reader.connection.namespace;
         if scope != ReadScope::All {
             let snapshot = read_control_plane_alone(self.reader, namespace, name, LIMIT).await?;
-            if scope.suffices(snapshot.control_plane(), Timestamp::now()) {
+            if scope.needs_control_plane_only(snapshot.control_plane(), Timestamp::now()) {
                 return Ok(snapshot);
             }
         }
@@ -247,7 +247,7 @@ impl Engine<'_> {
     }
 
     fn control_plane_reference(&self, control_plane: &KubeadmControlPlane) -> ObjectReference {
-        ObjectReference::of(
+        ObjectReference::new(
             control_plane,
             &KUBEADM_CONTROL_PLANE,
             &self.reader.control_planes.api_version,

@@ -318,7 +318,7 @@ mod tests {
         };
         assert_eq!(parsed(&output(&machine, &Json, None)), parsed(&machine.object));
         assert_eq!(output(&machine, &Name, None), "machine.cluster.x-k8s.io/c1-cp\n");
-        let unchanged = changed(ChangeOutcome::Unchanged("replicas is 3 already".to_owned()));
+        let unchanged = changed(ChangeOutcome::Unchanged("replicas is already 3".to_owned()));
         assert_eq!(
             parsed(&output(&unchanged, &Json, None)),
             parsed(&unchanged.object)
@@ -386,20 +386,20 @@ mod tests {
     fn the_text_says_what_was_done_and_why_not() {
         let text = |changed: &Changed, dry_run| plain(&changed.text(&VERB, dry_run, true));
         let mut done = changed(scaled());
-        done.consequences = vec!["etcd cannot lose a member until step 2 is done".to_owned()];
+        done.consequences = vec!["etcd tolerates no member failure until step 2 is done".to_owned()];
         insta::assert_snapshot!(text(&done, None), @r"
         kubeadmcontrolplane/c1-cp scaled from 3 to 5
-          etcd cannot lose a member until step 2 is done
+          etcd tolerates no member failure until step 2 is done
         ");
         done.consequences.clear();
         insta::assert_snapshot!(
             text(&done, Some(DryRun::Server)),
             @"kubeadmcontrolplane/c1-cp scaled from 3 to 5 (server dry run)"
         );
-        let unchanged = changed(ChangeOutcome::Unchanged("replicas is 5 already".to_owned()));
+        let unchanged = changed(ChangeOutcome::Unchanged("replicas is already 5".to_owned()));
         insta::assert_snapshot!(
             text(&unchanged, None),
-            @"kubeadmcontrolplane/c1-cp unchanged: replicas is 5 already"
+            @"kubeadmcontrolplane/c1-cp unchanged: replicas is already 5"
         );
         let why = vec!["spec.replicas: Forbidden: 4: even".to_owned(), "more".to_owned()];
         let refused = changed(ChangeOutcome::Refused(Refusal::new(
@@ -416,10 +416,12 @@ mod tests {
           spec.replicas: Forbidden: 4: even
           more
         ");
-        let fields = vec!["spec.replicas was 3 when checked and is 7 now, set by kubectl-scale".to_owned()];
+        let fields = vec![
+            "spec.replicas was 3 when the change was checked, and is now 7, set by kubectl-scale".to_owned(),
+        ];
         insta::assert_snapshot!(text(&changed(ChangeOutcome::Conflict(fields)), None), @r"
         kubeadmcontrolplane/c1-cp not scaled to 5: conflict: changed by another client
-          spec.replicas was 3 when checked and is 7 now, set by kubectl-scale
+          spec.replicas was 3 when the change was checked, and is now 7, set by kubectl-scale
         ");
     }
 

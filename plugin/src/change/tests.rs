@@ -242,7 +242,7 @@ async fn refuses_a_worker_and_an_unknown_name() {
     let changed = deleted(&connection, "w1", None).await.expect("decided");
     let refusal = Refusal::new(
         RefusedBy::Command,
-        vec!["it is not a control plane Machine: MachineSet md-0 owns it".to_owned()],
+        vec!["the Machine is owned by MachineSet md-0, not by a control plane".to_owned()],
     );
     assert_eq!(
         (changed.control_plane, changed.outcome),
@@ -319,7 +319,7 @@ async fn a_change_of_the_same_field_while_we_read_is_a_conflict() {
         },
     };
     let outcome = decided(&scaled_while_reading(), Decision::Write(proposal)).await;
-    let line = "spec.replicas was 3 when checked and is 7 now".to_owned();
+    let line = "spec.replicas was 3 when the change was checked, and is now 7".to_owned();
     assert_eq!(outcome, ChangeOutcome::Conflict(vec![line]));
 }
 
@@ -332,7 +332,7 @@ async fn a_refusal_names_what_another_client_changed() {
     let outcome = decided(&scaled_while_reading(), Decision::Refused(refusal(&["no"]))).await;
     let expected = refusal(&[
         "no",
-        "another client changed spec.replicas in the meantime; checked again",
+        "another client changed spec.replicas; the change was checked again",
     ]);
     assert_eq!(outcome, ChangeOutcome::Refused(expected));
 }
@@ -360,7 +360,7 @@ async fn a_scope_without_machines_reads_none() {
             .await;
         let read = read.unwrap();
         assert_eq!(read.machines_read, reads_machines, "{scope:?} {after:?}");
-        assert_eq!(read.object(), read.object_at_first());
+        assert_eq!(read.object(), read.object_at_start());
     }
 }
 

@@ -128,7 +128,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         name,
         infinitive: "replace",
         not_done: "not replaced",
-        forced: Some(replace::FORCED),
+        forced: Some(replace::FORCE_HINT),
     };
     let changed = engine.change_machine(&verb, false, |machine, now| {
         replace::decide(machine, arguments.force, now)
@@ -183,7 +183,7 @@ async fn remediate_machine(arguments: &RemediateArguments, engine: Engine<'_>) -
         name: &arguments.target.name,
         infinitive: "remediate",
         not_done: "not marked for remediation",
-        forced: Some(remediate::FORCED),
+        forced: Some(remediate::FORCE_HINT),
     };
     let field_manager = &arguments.target.write.field_manager;
     let changed = engine.change_machine(&verb, true, |machine, now| {

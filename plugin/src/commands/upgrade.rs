@@ -164,7 +164,7 @@ async fn upgrade(
     }
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
         let upgrade = decided(snapshot, context, arguments, &makers)?;
-        Ok(upgrade.confirmed_as(asks.then_some(&shown)))
+        Ok(upgrade.if_confirmed_as(asks.then_some(&shown)))
     });
     let changed = Box::pin(changed).await?;
     engine.report(&verb, &changed).await
@@ -230,7 +230,7 @@ mod tests {
                 {"name": "pod-infra-container-image", "value": "pause:3.9"}]}}});
         let workers = Workers {
             known: Vec::new(),
-            unread: vec!["the nodes' kubelets were not read: no answer".to_owned()],
+            unread: vec!["could not read the kubelet versions of the nodes: no answer".to_owned()],
         };
         let upgrade = Upgrade {
             plan: plan(&snapshot.observed, &desired, now()),

@@ -9,7 +9,7 @@ use crate::{terminal::escape, verdict::Verdict};
 use kcp_control_plane::{
     duration::format_duration,
     snapshot::Snapshot,
-    staleness::Stuck,
+    staleness::StuckBlocker,
     wait::{self, WaitCondition, WaitProgress},
 };
 
@@ -25,7 +25,7 @@ pub enum EndingKind {
     /// The condition cannot be met, and why.
     Impossible(String),
     /// These blockers have lasted too long.
-    Stuck(Vec<Stuck>),
+    Stuck(Vec<StuckBlocker>),
     TimedOut(Duration),
 }
 
@@ -60,7 +60,7 @@ impl Ending {
                     format_duration(*after)
                 );
                 push_lines(&mut text, &waiting());
-                push_lines(&mut text, &wait::reasons(control_plane));
+                push_lines(&mut text, &wait::reported_reasons(control_plane));
                 text
             }
         }
@@ -69,7 +69,7 @@ impl Ending {
 
 pub(crate) fn push_obstacles(
     text: &mut String,
-    obstacles: &[Stuck],
+    obstacles: &[StuckBlocker],
     control_plane: &KubeadmControlPlane,
     now: Timestamp,
 ) {
@@ -96,7 +96,7 @@ mod tests {
     use kcp_control_plane::{
         blocker::Blocker,
         snapshot::Snapshot,
-        staleness::Stuck,
+        staleness::StuckBlocker,
         testing::objects::{condition, healthy, minutes_ago, now, set},
         wait::WaitCondition,
     };
@@ -137,7 +137,7 @@ mod tests {
           Machines up to date: 1 of 3
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
-        let stuck = Stuck {
+        let stuck = StuckBlocker {
             blocker: Blocker::BeingDeleted {
                 machine: "c1-cp-m1".to_owned(),
                 message: Some("DrainingNode: Pod d/web: cannot evict".to_owned()),

@@ -21,7 +21,7 @@ use crate::{
 use kcp_client::{Error, reader::Reader};
 use kcp_control_plane::{
     snapshot::Snapshot,
-    staleness::stuck,
+    staleness::find_stuck,
     wait::{WaitCondition, WaitProgress},
 };
 
@@ -113,7 +113,7 @@ pub async fn poll_until(
                     WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
                     WaitProgress::WaitingFor(what) => {
                         terminal.spin(&format!("waiting for {}", what.join(", ")));
-                        let stuck = stuck(&snapshot.control_plane, &snapshot.machines, at);
+                        let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, at);
                         (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
                     }
                 };

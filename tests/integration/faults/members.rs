@@ -116,7 +116,7 @@ async fn is_killed_and_restarted(workload: &WorkloadCluster, machine: &str) -> R
     Ok(())
 }
 
-/// The last running member reports that it has no leader.
+/// The last running member reports that the member has no leader.
 async fn lose_quorum_and_regain_it(
     workload: &WorkloadCluster,
     [first, second, third]: [&str; 3],

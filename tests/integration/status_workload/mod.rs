@@ -16,7 +16,7 @@ use kcp_client::reads::{self, Excluded, MachineByNode, Target};
 use kcp_client::{Connection, ConnectionFlags};
 use kcp_control_plane::snapshot::{
     EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
-    etcd::{Alarms, Asked},
+    etcd::{Alarms, QueriedMember},
     workload::{Component, Node, StaticPod},
 };
 use kcp_tests::addresses::free_port;
@@ -227,14 +227,14 @@ impl Observer {
         };
         ensure!(survey.stacked && survey.used_ca_key, "{survey:?}");
         ensure!(survey.alarms == Alarms::Listed(Vec::new()), "{survey:?}");
-        ensure!(survey.asked.len() == machines.len(), "{survey:?}");
+        ensure!(survey.queried.len() == machines.len(), "{survey:?}");
         let mut leaders = Vec::new();
-        for (asked, machine) in survey.asked.iter().zip(machines) {
+        for (asked, machine) in survey.queried.iter().zip(machines) {
             ensure!(
                 asked.name == *machine && asked.machine.as_ref() == Some(machine),
                 "{asked:?}"
             );
-            let answer = asked.answer.as_ref().map_err(unexpected)?;
+            let answer = asked.response.as_ref().map_err(unexpected)?;
             let status = answer.status.as_ref().map_err(unexpected)?;
             let directly = workload.etcd_of(machine).await?.status().await?;
             ensure!(
@@ -251,7 +251,7 @@ impl Observer {
             let mut names: Vec<_> = members.members.iter().map(|member| &member.name).collect();
             names.sort();
             ensure!(names == machines.iter().collect::<Vec<_>>(), "{members:?}");
-            ensure!(answer.is_named, "{answer:?}");
+            ensure!(answer.has_matching_name, "{answer:?}");
             let expires = answer.certificate_expires.context("no certificate")?;
             ensure!(is_in_a_year(expires)?, "{expires}");
         }
@@ -259,7 +259,7 @@ impl Observer {
         let [Some(_)] = leaders.as_slice() else {
             bail!("the leaders are {leaders:?}");
         };
-        let EtcdMembers::Known(members) = survey.members(Unqueried::Unhealthy) else {
+        let EtcdMembers::Read(members) = survey.members(Unqueried::Unhealthy) else {
             bail!("{survey:?}");
         };
         let mut names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();
@@ -392,10 +392,10 @@ impl Observer {
         ensure!(workload.read().is_some(), "{workload:?}");
         let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
         ensure!(survey.alarms == Alarms::FromStatus, "{survey:?}");
-        let refused = |machine: &String| Asked {
+        let refused = |machine: &String| QueriedMember {
             name: machine.clone(),
             machine: Some(machine.clone()),
-            answer: Err(Failure {
+            response: Err(Failure {
                 object: format!("etcd member {machine}"),
                 message: "no TLS connection: the member's certificate was not issued by the given authority"
                     .to_owned(),
@@ -404,7 +404,7 @@ impl Observer {
             }),
         };
         ensure!(
-            survey.asked == machines.iter().map(refused).collect::<Vec<_>>(),
+            survey.queried == machines.iter().map(refused).collect::<Vec<_>>(),
             "{survey:?}"
         );
         Ok(())
@@ -440,8 +440,8 @@ impl Observer {
         let (_, _, etcd) = self.read_as("given", TIMEOUT).await?;
         let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
         ensure!(!survey.used_ca_key, "{survey:?}");
-        for asked in &survey.asked {
-            let answer = asked.answer.as_ref().map_err(unexpected)?;
+        for asked in &survey.queried {
+            let answer = asked.response.as_ref().map_err(unexpected)?;
             answer.status.as_ref().map_err(unexpected)?;
         }
         Ok(())
@@ -458,7 +458,7 @@ impl Observer {
             let (_, _, etcd) = self.read_as(NAME, DEFAULT_TIMEOUT).await?;
             let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
             survey
-                .asked
+                .queried
                 .iter()
                 .try_for_each(|asked| answers_unless(asked, frozen))
         })
@@ -468,8 +468,8 @@ impl Observer {
 }
 
 /// Whether a member answered, except for the frozen one, which must not.
-fn answers_unless(asked: &Asked, frozen: &str) -> Result<()> {
-    match &asked.answer {
+fn answers_unless(asked: &QueriedMember, frozen: &str) -> Result<()> {
+    match &asked.response {
         Err(failure) if asked.name == frozen => {
             ensure!(
                 failure.message.starts_with("TLS handshake: no answer within ") && failure.hint.is_some(),

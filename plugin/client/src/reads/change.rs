@@ -8,7 +8,7 @@ use std::{
 use kcp_api::{Object as _, kind::CLUSTER};
 use kcp_control_plane::snapshot::{
     EtcdMember, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
-    change::{ChangeSnapshot, Part, Unread},
+    change::{ChangeSnapshot, Part, UnreadPart},
 };
 
 use crate::{
@@ -91,7 +91,7 @@ async fn read_parts(
     let (snapshot, unread) = of(fetched, workload, &etcd);
     Ok((
         ChangeSnapshot {
-            object_at_first: at_first,
+            object_at_start: at_first,
             ..snapshot
         },
         unread,
@@ -127,12 +127,12 @@ pub async fn read_control_plane_alone(
         }
     }
     Ok(ChangeSnapshot {
-        object_at_first: object.clone(),
+        object_at_start: object.clone(),
         object,
         observed,
         machines_read: false,
         unread,
-        etcd_unread: None,
+        etcd_failure: None,
     })
 }
 
@@ -142,19 +142,19 @@ fn of(
     etcd: &Reading<EtcdSurvey>,
 ) -> (ChangeSnapshot, Vec<planned::Unread>) {
     fetched.observed.workload = workload;
-    let mut etcd_unread = None;
+    let mut etcd_failure = None;
     if fetched.observed.etcd_members != EtcdMembers::External {
         match etcd {
             Reading::Read(survey) => {
                 fetched.observed.etcd_members = survey.members(Unqueried::Unhealthy);
-                if fetched.observed.etcd_members == EtcdMembers::Unread && survey.server_lacks_etcd {
+                if fetched.observed.etcd_members == EtcdMembers::Unread && survey.api_server_lacks_etcd {
                     fetched.observed.etcd_members = without_quorum(&fetched.observed);
                 } else if fetched.observed.etcd_members == EtcdMembers::Unread {
-                    etcd_unread = Some(no_answer(survey));
+                    etcd_failure = Some(no_answer(survey));
                 }
             }
             Reading::OutOfReach(failure) | Reading::Failed(failure) => {
-                etcd_unread = Some(failure.clone());
+                etcd_failure = Some(failure.clone());
             }
             Reading::Excluded { .. } | Reading::NotYet => {}
         }
@@ -166,18 +166,18 @@ fn of(
         ..
     } = fetched;
     let snapshot = ChangeSnapshot {
-        object_at_first: object.clone(),
+        object_at_start: object.clone(),
         object,
         observed,
         machines_read: true,
         unread: unread.iter().map(plain).collect(),
-        etcd_unread,
+        etcd_failure,
     };
     (snapshot, unread)
 }
 
-fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> Unread {
-    Unread {
+fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> UnreadPart {
+    UnreadPart {
         part: *part,
         kind: kind.clone(),
         is_absent: matches!(error, Error::NotFound { .. }),
@@ -196,15 +196,15 @@ fn without_quorum(observed: &Snapshot) -> EtcdMembers {
         fault: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
         ..EtcdMember::default()
     });
-    EtcdMembers::Known(members.collect())
+    EtcdMembers::Read(members.collect())
 }
 
 fn no_answer(survey: &EtcdSurvey) -> Failure {
     let failures = || {
         survey
-            .asked
+            .queried
             .iter()
-            .filter_map(|asked| asked.answer.as_ref().err())
+            .filter_map(|asked| asked.response.as_ref().err())
     };
     failures().next().cloned().unwrap_or_else(|| Failure {
         object: "etcd".to_owned(),
@@ -233,7 +233,7 @@ mod tests {
     use kcp_control_plane::{
         snapshot::{
             EtcdMembers, Failure,
-            etcd::{Alarms, Answer, Asked},
+            etcd::{Alarms, MemberResponse, QueriedMember},
         },
         testing::plan,
     };
@@ -308,18 +308,18 @@ mod tests {
             observed: plan::observed(),
             unread: Vec::new(),
         };
-        let of = |server_lacks_etcd| {
+        let of = |api_server_lacks_etcd| {
             let survey = EtcdSurvey {
                 stacked: true,
-                asked: Vec::new(),
+                queried: Vec::new(),
                 alarms: Alarms::FromStatus,
                 used_ca_key: true,
-                server_lacks_etcd,
+                api_server_lacks_etcd,
             };
             let (snapshot, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
             let silent = ["node-m1", "node-m2", "node-m3"]
                 .map(|node| snapshot.observed.etcd_members.fault(node).is_some());
-            (silent, snapshot.etcd_unread.is_some())
+            (silent, snapshot.etcd_failure.is_some())
         };
         assert_eq!(of(true), ([true; 3], false));
         assert_eq!(of(false), ([false; 3], true));
@@ -340,25 +340,25 @@ mod tests {
             hint: None,
             forbidden: None,
         };
-        let answer = Answer {
+        let answer = MemberResponse {
             status: Err(failure()),
             members: Ok(Members {
                 cluster_id: 1,
                 members: [1, 2].map(member).to_vec(),
             }),
-            is_named: true,
+            has_matching_name: true,
             certificate_expires: None,
         };
         let survey = EtcdSurvey {
             stacked: true,
-            asked: vec![Asked {
+            queried: vec![QueriedMember {
                 name: "node-m1".to_owned(),
                 machine: None,
-                answer: Ok(answer),
+                response: Ok(answer),
             }],
             alarms: Alarms::FromStatus,
             used_ca_key: true,
-            server_lacks_etcd: false,
+            api_server_lacks_etcd: false,
         };
         let fetched = Fetched {
             object: "{}".to_owned(),
@@ -368,7 +368,7 @@ mod tests {
         let (snapshot, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
             snapshot.observed.etcd_members.fault("node-m2"),
-            Some("it could not be queried: no control plane node has its name")
+            Some("not queried, because no control plane node has the member's name")
         );
     }
 

@@ -20,7 +20,7 @@ pub use crate::reads::etcd::{
 use crate::workload::certificate_end;
 use kcp_control_plane::snapshot::{
     EtcdSurvey, Failure, Reading,
-    etcd::{Alarms, Answer, Asked},
+    etcd::{Alarms, MemberResponse, QueriedMember},
 };
 
 /// Asks everybody at the same time. External members none of which can be reached are out of reach.
@@ -57,27 +57,31 @@ pub async fn survey(
     });
     Reading::Read(EtcdSurvey {
         stacked: failures.stacked,
-        asked: asked.collect(),
+        queried: asked.collect(),
         alarms,
         used_ca_key: access.used_ca_key,
-        server_lacks_etcd: false,
+        api_server_lacks_etcd: false,
     })
 }
 
-const fn asked(name: String, machine: Option<String>, answer: Result<Answer, Failure>) -> Asked {
-    Asked {
+const fn asked(
+    name: String,
+    machine: Option<String>,
+    response: Result<MemberResponse, Failure>,
+) -> QueriedMember {
+    QueriedMember {
         name,
         machine,
-        answer,
+        response,
     }
 }
 
-fn told(report: Report, name: &str, failures: &Failures) -> Answer {
+fn told(report: Report, name: &str, failures: &Failures) -> MemberResponse {
     let server = report.connection.server();
-    Answer {
+    MemberResponse {
         status: report.status.map_err(|error| failures.of(name, error)),
         members: report.members.map_err(|error| failures.of(name, error)),
-        is_named: server.names_member,
+        has_matching_name: server.names_member,
         certificate_expires: server.certificate_not_after.map(certificate_end),
     }
 }

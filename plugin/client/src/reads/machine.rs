@@ -38,9 +38,9 @@ impl ReadObject for FoundMachine {
         }
     }
 
-    fn object_at_first(&self) -> &str {
+    fn object_at_start(&self) -> &str {
         match self {
-            Self::OfControlPlane(machine) => machine.object_at_first(),
+            Self::OfControlPlane(machine) => machine.object_at_start(),
             Self::Other { object, .. } => object,
         }
     }
@@ -115,7 +115,7 @@ pub async fn read_machine(
         }
         Err(error) => return Err(error.into()),
     };
-    let object_at_first = text.clone();
+    let object_at_start = text.clone();
     let object = decoded(reader, name, &text)?;
     let control_plane = match object.control_plane() {
         Ok(control_plane) => control_plane,
@@ -133,7 +133,7 @@ pub async fn read_machine(
     let object = decoded(reader, name, &text)?;
     let machine = MachineSnapshot {
         object,
-        object_at_first,
+        object_at_start,
         context,
         health_checks,
     };

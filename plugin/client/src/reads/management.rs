@@ -128,11 +128,11 @@ pub fn linked(mut snapshot: Snapshot, health_checks: Reading<&[MachineHealthChec
         let about_it = all
             .iter()
             .filter(|check| Some(check.spec.cluster_name.as_str()) == cluster_name);
-        about_it.map(|check| HealthCheck::of(check, machines)).collect()
+        about_it.map(|check| HealthCheck::new(check, machines)).collect()
     });
     let unowned = machines.iter().filter(|machine| machine.controller().is_none());
     snapshot.unowned = unowned.map(|machine| machine.name().to_owned()).collect();
-    snapshot.deletions = machines.iter().filter_map(Deletion::of).collect();
+    snapshot.deletions = machines.iter().filter_map(Deletion::from_machine).collect();
     snapshot.secrets = Reading::Excluded {
         flag: super::WITHOUT_NAME,
     };

@@ -198,13 +198,13 @@ async fn workload_and_stacked_etcd(
         etcd::survey(questions, &access, &failures, timeouts).await
     };
     let lacks_etcd = async { !without_etcd && cluster.lacks_etcd().await };
-    let ((workload, endpoint_certificate), mut etcd, server_lacks_etcd) = tokio::join!(
+    let ((workload, endpoint_certificate), mut etcd, api_server_lacks_etcd) = tokio::join!(
         Box::pin(cluster.read(nodes_known)),
         Box::pin(etcd),
         Box::pin(lacks_etcd)
     );
     if let Reading::Read(survey) = &mut etcd {
-        survey.server_lacks_etcd = server_lacks_etcd;
+        survey.api_server_lacks_etcd = api_server_lacks_etcd;
     }
     (workload, endpoint_certificate, etcd)
 }

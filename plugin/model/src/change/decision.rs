@@ -1,4 +1,4 @@
-//! What a verb decides about an object as it was read, leave it, refuse, or write, and the Event that reports the write.
+//! The decision of a command about an object: leave it unchanged, refuse, or write; and the Event that records the write.
 
 use jiff::Timestamp;
 use kcp_api::{Kind, Object};
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The object is as requested already, and how: `replicas is 3 already`.
+    /// The object already has the requested state. The text says so: `replicas is already 3`.
     Unchanged(String),
     Refused(Refusal),
     Write(Proposal),
 }
 
-/// A write, and what the user has to know about it.
+/// A write with its messages for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     pub write: ObjectWrite,
-    /// The result in words, after the object's name: `scaled from 3 to 5`.
+    /// The result, printed after the object's name: `scaled from 3 to 5`.
     pub done: String,
-    /// Found by the rules or the preflight, and no reason to refuse.
+    /// Problems that do not prevent the write.
     pub warnings: Vec<String>,
-    /// What follows from the change, a line each.
+    /// One line for each effect of the change.
     pub consequences: Vec<String>,
     pub event: ChangeEvent,
 }
@@ -29,7 +29,7 @@ pub struct Proposal {
 pub enum ObjectWrite {
     Patch {
         patch: Value,
-        /// None for the object itself.
+        /// None to patch the object itself.
         subresource: Option<&'static str>,
     },
     Delete,
@@ -55,21 +55,21 @@ impl ObjectWrite {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// A line each.
+    /// One line for each reason.
     pub why: Vec<String>,
-    /// The first of those that refuse it.
+    /// The source of the first reason.
     pub by: RefusedBy,
-    /// What to do about it, a line each; empty if nothing is known, or waiting is enough.
+    /// One line for each remedy; empty if only waiting helps.
     pub remedies: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedBy {
-    /// The admission rules. The server's configuration can turn a rule off.
+    /// The admission rules. The webhook's configuration can turn a rule off.
     Rules,
-    /// `--force` overrides it.
+    /// The preflight, which `--force` overrides.
     Preflight,
-    /// Nothing overrides it.
+    /// The command itself. No flag overrides this refusal.
     Command,
 }
 
@@ -82,12 +82,15 @@ impl Refusal {
         }
     }
 
-    /// The user did not answer yes.
+    /// The user did not confirm the change.
     pub fn unconfirmed() -> Self {
-        Self::new(RefusedBy::Command, vec!["it was not confirmed".to_owned()])
+        Self::new(
+            RefusedBy::Command,
+            vec!["the change was not confirmed".to_owned()],
+        )
     }
 
-    /// `is_configured` is whether the server's configuration of the rules is known.
+    /// Who refuses, for the error message. `is_configured` is whether the webhook's configuration was passed.
     pub const fn by(&self, is_configured: bool) -> &'static str {
         match (self.by, is_configured) {
             (RefusedBy::Rules, false) => "the admission rules in their default configuration",
@@ -97,12 +100,12 @@ impl Refusal {
         }
     }
 
-    /// What to do, and what else to try, a line each. `forced` says what `--force` does.
+    /// The remedies, and the flag that may help. `forced` describes `--force`.
     pub fn hints<'r>(&'r self, is_configured: bool, forced: Option<&'r str>) -> Vec<&'r str> {
         let other = match (self.by, is_configured) {
-            (RefusedBy::Rules, false) => {
-                Some("if the server has another configuration, name its file with --configuration")
-            }
+            (RefusedBy::Rules, false) => Some(
+                "if the webhook runs with a different configuration, pass that file with --configuration",
+            ),
             (RefusedBy::Preflight, _) => forced,
             (RefusedBy::Rules, true) | (RefusedBy::Command, _) => None,
         };
@@ -110,20 +113,20 @@ impl Refusal {
     }
 }
 
-/// Reasons not to write, by whether `--force` overrides them; a line each.
+/// Reasons not to write, one line each.
 #[derive(Debug, Default)]
 pub struct Objections {
-    /// Someone has to act first. Never overridden.
+    /// Reasons that require an action first. `--force` does not override them.
     pub lasting: Vec<String>,
-    /// They end without help. Overridden, the controller waits for them.
+    /// Reasons that clear on their own. `--force` overrides them; the controller then waits.
     pub temporary: Vec<String>,
 }
 
 impl Objections {
-    /// The warnings of a write in spite of them.
+    /// The warnings if the change is written despite the objections.
     ///
     /// # Errors
-    /// Why nothing is written.
+    /// The refusal if it must not be written.
     pub fn warnings(self, force: bool) -> Result<Vec<String>, Refusal> {
         let Self { lasting, temporary } = self;
         if lasting.is_empty() && (force || temporary.is_empty()) {
@@ -138,24 +141,24 @@ impl Objections {
     }
 }
 
-/// The API requires a qualified name.
+/// A qualified name, as the Events API requires.
 const REPORTING_CONTROLLER: &str = "kubectl-kcp.dev/kubectl-kcp";
 
-/// The API's limit, in bytes.
-const LONGEST_NOTE: usize = 1024;
+/// Limit of the Events API.
+const MAX_NOTE_BYTES: usize = 1024;
 
-/// In bytes: an Event's name is the object's name and a suffix that makes it unique, 253 bytes at most.
-const LONGEST_PREFIX: usize = 180;
+/// An Event's name has at most 253 bytes: the name of the object and a unique suffix.
+const MAX_NAME_PREFIX_BYTES: usize = 180;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeEvent {
-    /// One word: `Scaled`.
+    /// For example `Scaled`.
     pub reason: &'static str,
-    /// The verb: `Scale`.
+    /// For example `Scale`.
     pub action: &'static str,
-    /// `scaled`, followed by `by` and the user.
+    /// For example `scaled`; the note continues with `by USER`.
     pub done: &'static str,
-    /// `from 3 to 5`
+    /// The end of the note: `from 3 to 5`.
     pub detail: String,
 }
 
@@ -170,7 +173,7 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
-    pub fn of(object: &impl Object, kind: &Kind, api_version: &str) -> Self {
+    pub fn new(object: &impl Object, kind: &Kind, api_version: &str) -> Self {
         Self {
             api_version: api_version.to_owned(),
             kind: kind.kind.to_owned(),
@@ -181,7 +184,7 @@ impl ObjectReference {
         }
     }
 
-    fn reference(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -197,11 +200,11 @@ impl ChangeEvent {
     /// `scaled by alice from 3 to 5`
     pub fn note(&self, who: &str) -> String {
         let note = format!("{} by {who} {}", self.done, self.detail);
-        cut(note.trim_end(), LONGEST_NOTE).to_owned()
+        truncate(note.trim_end(), MAX_NOTE_BYTES).to_owned()
     }
 
-    /// The Event. Its name contains the version that was changed: each change has its own, and writing it twice creates
-    /// one.
+    /// The Event as JSON. Its name contains the resourceVersion of the changed object, so that a repeated write of the same
+    /// change does not create a second Event.
     pub fn object(
         &self,
         regarding: &ObjectReference,
@@ -210,7 +213,7 @@ impl ChangeEvent {
         now: Timestamp,
     ) -> Value {
         let changed = related.unwrap_or(regarding);
-        let prefix = cut(&regarding.name, LONGEST_PREFIX);
+        let prefix = truncate(&regarding.name, MAX_NAME_PREFIX_BYTES);
         json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -218,22 +221,22 @@ impl ChangeEvent {
                 "name": format!("{prefix}.{}.{}", self.reason.to_lowercase(), changed.resource_version),
                 "namespace": regarding.namespace,
             },
-            // The API's type has microseconds.
+            // The API requires microseconds.
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             "reportingController": REPORTING_CONTROLLER,
             "reportingInstance": "kubectl-kcp",
             "action": self.action,
             "reason": self.reason,
-            "regarding": regarding.reference(),
-            "related": related.map(ObjectReference::reference),
+            "regarding": regarding.to_json(),
+            "related": related.map(ObjectReference::to_json),
             "note": self.note(who),
             "type": "Normal",
         })
     }
 }
 
-/// The beginning of a text, of at most so many bytes.
-fn cut(text: &str, longest: usize) -> &str {
+/// The longest prefix of whole characters with at most `longest` bytes.
+fn truncate(text: &str, longest: usize) -> &str {
     let end = text
         .char_indices()
         .map(|(at, character)| at + character.len_utf8());
@@ -250,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_its_source_and_what_helps() {
-        let file = Some("if the server has another configuration, name its file with --configuration");
+        let file =
+            Some("if the webhook runs with a different configuration, pass that file with --configuration");
         let force = Some("use --force");
         for (by, is_configured, expected) in [
             (
@@ -281,7 +285,7 @@ mod tests {
             refusal.hints(false, None),
             [
                 "resume it",
-                "if the server has another configuration, name its file with --configuration"
+                "if the webhook runs with a different configuration, pass that file with --configuration"
             ]
         );
     }
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn an_event_says_who_did_what() {
         let control_plane = subject("KubeadmControlPlane", "edge", "12");
-        let reference = |kind: &str, name: &str, version: &str| {
+        let to_json = |kind: &str, name: &str, version: &str| {
             json!({"apiVersion": "g/v1", "kind": kind, "namespace": "d", "name": name, "uid": "u",
                 "resourceVersion": version})
         };
@@ -347,7 +351,7 @@ mod tests {
             "reportingInstance": "kubectl-kcp",
             "action": "Scale",
             "reason": "Scaled",
-            "regarding": reference("KubeadmControlPlane", "edge", "12"),
+            "regarding": to_json("KubeadmControlPlane", "edge", "12"),
             "related": null,
             "note": "scaled by alice from 3 to 5",
             "type": "Normal",
@@ -357,7 +361,7 @@ mod tests {
 
         let machine = subject("Machine", "edge-x", "7");
         expected["metadata"]["name"] = json!("edge.scaled.7");
-        expected["related"] = reference("Machine", "edge-x", "7");
+        expected["related"] = to_json("Machine", "edge-x", "7");
         assert_eq!(
             event.object(&control_plane, Some(&machine), "alice", now()),
             expected

@@ -1,4 +1,4 @@
-//! Whether a change may be written, and what a verb decides.
+//! Decides whether a change may be written.
 
 pub mod decision;
 pub mod ownership;

@@ -1,9 +1,9 @@
-//! Who owns a field that is to be written, by `metadata.managedFields`.
+//! The owners of the fields that a patch writes, from `metadata.managedFields`.
 //!
-//! A patch may set a field that another client manages by server-side apply; that client sets it back the next time it
-//! applies. We warn about that, and refuse fields of the topology controller, which applies all the time.
+//! If another client manages a field by server-side apply, its next apply reverts the patch. The plugin warns about this, and
+//! refuses to write fields of the topology controller, which applies continuously.
 //!
-//! A field that another client changed after the object was read is a conflict if we write it too.
+//! If another client changed a field after the object was read, and the patch writes that field too, the write conflicts.
 
 use kcp_api::{
     Object as _,
@@ -19,7 +19,7 @@ use crate::merge_patch::{self, differences};
 /// `core/reconcilers/topology/cluster/structuredmerge`.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
 
-/// Continuous deployment tools by the prefix of their field managers.
+/// Continuous deployment tools, by the prefix of their field managers.
 const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("argocd", "Argo CD"),
     ("flux", "Flux"),
@@ -28,7 +28,7 @@ const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("helm", "Helm"),
 ];
 
-/// Fields that a managed topology sets, in both API versions, and the Cluster's fields to set instead.
+/// Fields that a managed topology sets, in both API versions, and the fields of the Cluster to set instead.
 const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "replicas"], "spec.topology.controlPlane.replicas"),
     (
@@ -43,8 +43,8 @@ const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "version"], "spec.topology.version"),
 ];
 
-/// The same field in both API versions: an entry of `managedFields` keeps the version it was written in.
-const SAME_FIELDS: &[(&[&str], &[&str])] = &[
+/// Fields with different paths in the two API versions. An entry in `managedFields` keeps the API version of its write.
+const RENAMED_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout", "after"]),
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
 ];
@@ -53,23 +53,23 @@ const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// No client would set them back.
+    /// No other client reverts the fields.
     Free,
-    /// Another client applies them and will set them back.
-    Applied(Vec<Applied>),
-    /// The topology controller applies a field, or the Cluster has the field to set.
-    OfTopology {
+    /// Other clients apply the fields and will revert the change.
+    Applied(Vec<AppliedField>),
+    /// The topology controller manages a field.
+    ManagedByTopology {
         field: String,
-        /// The Cluster's field to set; none if the value comes from the `ClusterClass`.
+        /// The Cluster's field to set instead; none if the value comes from the `ClusterClass`.
         instead: Option<&'static str>,
     },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedField {
     pub field: String,
     pub manager: String,
-    /// The product, if we know the field manager.
+    /// The product that uses this field manager, if known.
     pub product: Option<&'static str>,
 }
 
@@ -89,8 +89,8 @@ impl<'m> ManagedFields<'m> {
         self.0.operation.as_deref() == Some("Apply")
     }
 
-    /// Whether the entry owns a field: an entry that ends above it owns everything below.
-    fn has(self, path: &[&str]) -> bool {
+    /// Whether the entry owns the field at `path`. An entry that ends above the field owns everything below.
+    fn owns(self, path: &[&str]) -> bool {
         let mut at = self.fields();
         for name in path {
             match at.get(format!("f:{name}")) {
@@ -101,41 +101,41 @@ impl<'m> ManagedFields<'m> {
                 return true;
             }
         }
-        // A "." means that the object itself is owned, not only fields in it.
+        // "." means that the entry owns the object itself, not only fields in it.
         at.get(".").is_some()
     }
 
-    /// Whether the entry owns a field or one below it: removing an object removes its fields.
-    fn has_any_of(self, path: &[&str]) -> bool {
+    /// Whether the entry owns the field or a field below it, all of which a removal affects.
+    fn owns_any_below(self, path: &[&str]) -> bool {
         let below = path
             .iter()
             .try_fold(self.fields(), |at, name| at.get(format!("f:{name}")));
-        below.is_some() || self.has_in_any_version(path)
+        below.is_some() || self.owns_in_any_version(path)
     }
 
-    fn has_in_any_version(self, path: &[&str]) -> bool {
-        let same = SAME_FIELDS.iter().find_map(|(one, other)| {
+    fn owns_in_any_version(self, path: &[&str]) -> bool {
+        let same = RENAMED_FIELDS.iter().find_map(|(one, other)| {
             if *one == path {
                 Some(*other)
             } else {
                 (*other == path).then_some(*one)
             }
         });
-        self.has(path) || same.is_some_and(|same| self.has(same))
+        self.owns(path) || same.is_some_and(|same| self.owns(same))
     }
 }
 
-/// Who owns the fields that a merge patch of `object` writes as field manager `manager`.
+/// The owners of the fields that a merge patch of `object` writes as field manager `manager`.
 pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
     let metadata = with_managed_fields(object)?;
     let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);
     let fields = merge_patch::fields(patch);
     let mut applied = Vec::new();
     for path in &fields {
-        let field = || merge_patch::shown(path);
-        let sets = merge_patch::field(patch, path).is_some_and(|value| !value.is_null());
+        let field = || merge_patch::display_path(path);
+        let sets = merge_patch::value_at(patch, path).is_some_and(|value| !value.is_null());
         if path.as_slice() == PAUSED && sets && metadata.label(label::TOPOLOGY_OWNED).is_some() {
-            return Ok(Ownership::OfTopology {
+            return Ok(Ownership::ManagedByTopology {
                 field: field(),
                 instead: Some("spec.paused"),
             });
@@ -143,25 +143,25 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
         let owners = || {
             entries().filter(|entry| {
                 if sets {
-                    entry.has_in_any_version(path)
+                    entry.owns_in_any_version(path)
                 } else {
-                    entry.has_any_of(path)
+                    entry.owns_any_below(path)
                 }
             })
         };
         if owners().any(|owner| owner.manager() == TOPOLOGY_MANAGER && owner.applies()) {
             let known = TOPOLOGY_FIELDS.iter().find(|(known, _)| known == path);
-            return Ok(Ownership::OfTopology {
+            return Ok(Ownership::ManagedByTopology {
                 field: field(),
                 instead: known.map(|(_, instead)| *instead),
             });
         }
         let others = owners().filter(|owner| owner.manager() != manager);
-        let appliers = others.filter(|owner| owner.applies() || product(owner.manager()).is_some());
-        applied.extend(appliers.map(|owner| Applied {
+        let appliers = others.filter(|owner| owner.applies() || product_name(owner.manager()).is_some());
+        applied.extend(appliers.map(|owner| AppliedField {
             field: field(),
             manager: owner.manager().to_owned(),
-            product: product(owner.manager()),
+            product: product_name(owner.manager()),
         }));
     }
     Ok(if applied.is_empty() {
@@ -171,16 +171,16 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     })
 }
 
-/// The owner of a field that wrote last; none if the field has no owner.
+/// The field manager that last wrote the field at `path`; none if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
     let metadata = with_managed_fields(object).ok()?;
     let entries = metadata.managed_fields.iter().flatten().map(ManagedFields);
-    let owners = entries.filter(|entry| entry.has_in_any_version(path));
+    let owners = entries.filter(|entry| entry.owns_in_any_version(path));
     let last = owners.max_by_key(|entry| entry.0.time.as_ref().map(|time| time.0))?;
     Some(last.manager().to_owned())
 }
 
-fn product(manager: &str) -> Option<&'static str> {
+fn product_name(manager: &str) -> Option<&'static str> {
     let is_of = |prefix: &str| {
         let rest = manager.strip_prefix(prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -190,31 +190,31 @@ fn product(manager: &str) -> Option<&'static str> {
 }
 
 impl Ownership {
-    /// Warnings about writing the fields of an object of `cluster`, a line each.
+    /// One warning for each field that another client will revert.
     ///
     /// # Errors
-    /// Why they are not written, and what to set instead.
+    /// Why the topology of `cluster` forbids the write, and what to set instead.
     pub fn warnings(&self, cluster: Option<&str>) -> Result<Vec<String>, String> {
         match self {
             Self::Free => Ok(Vec::new()),
-            Self::Applied(applied) => Ok(applied.iter().map(Applied::message).collect()),
-            Self::OfTopology { field, instead } => {
-                Err(of_topology(field, *instead, cluster.unwrap_or_default()))
+            Self::Applied(applied) => Ok(applied.iter().map(AppliedField::message).collect()),
+            Self::ManagedByTopology { field, instead } => {
+                Err(topology_refusal(field, *instead, cluster.unwrap_or_default()))
             }
         }
     }
 }
 
-/// Warnings about a merge patch of a Machine. Fields of a topology are no reason to refuse: a Machine is not a part of
+/// Warnings about a merge patch of a Machine. Fields of the topology controller are allowed, because a Machine is not part of
 /// the topology's templates.
-pub fn applied(object: &str, patch: &Value, manager: &str) -> Vec<String> {
+pub fn apply_warnings(object: &str, patch: &Value, manager: &str) -> Vec<String> {
     match ownership(object, patch, manager) {
-        Ok(Ownership::Applied(applied)) => applied.iter().map(Applied::message).collect(),
-        Ok(Ownership::Free | Ownership::OfTopology { .. }) | Err(_) => Vec::new(),
+        Ok(Ownership::Applied(applied)) => applied.iter().map(AppliedField::message).collect(),
+        Ok(Ownership::Free | Ownership::ManagedByTopology { .. }) | Err(_) => Vec::new(),
     }
 }
 
-impl Applied {
+impl AppliedField {
     pub fn message(&self) -> String {
         let Self {
             field,
@@ -222,11 +222,11 @@ impl Applied {
             product,
         } = self;
         let product = product.map_or_else(String::new, |product| format!(" ({product})"));
-        format!("{field} is applied by {manager}{product}, which will revert the change: change it there too")
+        format!("{manager}{product} applies {field} and will revert the change: change it there too")
     }
 }
 
-fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
+fn topology_refusal(field: &str, instead: Option<&str>, cluster: &str) -> String {
     let instead = instead.map_or_else(
         || format!("change the variables of Cluster {cluster}, or its ClusterClass, instead"),
         |instead| format!("set {instead} of Cluster {cluster} instead"),
@@ -234,54 +234,58 @@ fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
     format!("{field} is managed by the topology of Cluster {cluster}: {instead}")
 }
 
-/// What another client changed between two reads of an object.
+/// The fields that another client changed between two reads of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldConflict {
-    /// Changed fields that our patch writes as well, a line each. The user asked for the change while they had another
-    /// value.
+    /// One line for each changed field that the patch writes too. The user requested the change for its earlier value.
     pub contested: Vec<String>,
-    /// Other changed fields of the spec, a line each.
+    /// One line for each other changed field of the spec.
     pub others: Vec<String>,
 }
 
 impl FieldConflict {
-    /// Compares an object as the server wrote it when it was checked, and now; `patch` is the merge patch to write.
+    /// Compares the object that was checked with its current state. `patch` is the merge patch to write.
     pub fn between(checked: &str, now: &str, patch: &Value) -> Self {
         let decode = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
         let (before, after) = (decode(checked), decode(now));
         let fields = merge_patch::fields(patch);
         let is_contested = |path: &&Vec<&str>| {
-            let old = merge_patch::field(&before, path);
-            let new = merge_patch::field(&after, path);
-            // Another client that wrote our value does no harm.
-            let ours = merge_patch::field(patch, path).filter(|ours| !ours.is_null());
+            let old = merge_patch::value_at(&before, path);
+            let new = merge_patch::value_at(&after, path);
+            // There is no conflict if the other client wrote the same value.
+            let ours = merge_patch::value_at(patch, path).filter(|ours| !ours.is_null());
             old != new && new != ours
         };
         let contested = fields.iter().filter(is_contested).map(|path| {
-            let value = |object| merge_patch::field(object, path).map_or_else(|| "unset".to_owned(), shown);
+            let value = |object| {
+                merge_patch::value_at(object, path).map_or_else(|| "unset".to_owned(), display_value)
+            };
             let writer =
                 last_writer(now, path).map_or_else(String::new, |writer| format!(", set by {writer}"));
             format!(
-                "{} was {} when checked and is {} now{writer}",
-                merge_patch::shown(path),
+                "{} was {} when the change was checked, and is now {}{writer}",
+                merge_patch::display_path(path),
                 value(&before),
                 value(&after)
             )
         });
-        let own: Vec<String> = fields.iter().map(|path| merge_patch::shown(path)).collect();
+        let own: Vec<String> = fields
+            .iter()
+            .map(|path| merge_patch::display_path(path))
+            .collect();
         let spec = |object: &Value| json!({ "spec": object.get("spec") });
         let others = differences(&spec(&before), &spec(&after)).into_iter();
         Self {
             contested: contested.collect(),
             others: others
                 .filter(|field| !own.contains(field))
-                .map(|field| format!("another client changed {field} in the meantime; checked again"))
+                .map(|field| format!("another client changed {field}; the change was checked again"))
                 .collect(),
         }
     }
 }
 
-fn shown(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -289,7 +293,9 @@ fn shown(value: &Value) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Applied, FieldConflict, Ownership, applied, last_writer, of_topology, ownership};
+    use super::{
+        AppliedField, FieldConflict, Ownership, apply_warnings, last_writer, ownership, topology_refusal,
+    };
 
     /// As a server writes it of a control plane that a topology controller applies, a person made once with
     /// `kubectl apply`, and controllers report on.
@@ -337,7 +343,7 @@ mod tests {
 
     #[test]
     fn fields_of_the_topology_controller_are_refused() {
-        let topology = |field: &str, instead| Ownership::OfTopology {
+        let topology = |field: &str, instead| Ownership::ManagedByTopology {
             field: field.to_owned(),
             instead,
         };
@@ -429,7 +435,7 @@ mod tests {
     #[test]
     fn names_the_client_that_will_revert_a_field() {
         let by = |manager: &str, product| {
-            Ownership::Applied(vec![Applied {
+            Ownership::Applied(vec![AppliedField {
                 field: "spec.replicas".to_owned(),
                 manager: manager.to_owned(),
                 product,
@@ -474,7 +480,7 @@ mod tests {
         };
         assert_eq!(
             of(&labels, json!("true")),
-            Ownership::OfTopology {
+            Ownership::ManagedByTopology {
                 field: "metadata.annotations[cluster.x-k8s.io/paused]".to_owned(),
                 instead: Some("spec.paused"),
             }
@@ -509,22 +515,22 @@ mod tests {
 
     #[test]
     fn says_what_to_do() {
-        let field = Applied {
+        let field = AppliedField {
             field: "spec.replicas".to_owned(),
             manager: "argocd-controller".to_owned(),
             product: Some("Argo CD"),
         };
         assert_eq!(
             field.message(),
-            "spec.replicas is applied by argocd-controller (Argo CD), which will revert the change: change it there too"
+            "argocd-controller (Argo CD) applies spec.replicas and will revert the change: change it there too"
         );
         assert_eq!(
-            of_topology("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
+            topology_refusal("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
             "spec.replicas is managed by the topology of Cluster c1: set spec.topology.controlPlane.replicas of Cluster c1 \
              instead"
         );
         assert_eq!(
-            of_topology("spec.machineNaming.template", None, "c1"),
+            topology_refusal("spec.machineNaming.template", None, "c1"),
             "spec.machineNaming.template is managed by the topology of Cluster c1: change the variables of Cluster c1, or \
              its ClusterClass, instead"
         );
@@ -538,13 +544,13 @@ mod tests {
             let entry = json!({"manager": manager, "operation": "Apply", "fieldsV1": fields});
             let object = json!({"metadata": {"name": "m1", "managedFields": [entry],
                 "labels": {"topology.cluster.x-k8s.io/owned": ""}}});
-            applied(&object.to_string(), &patch, "kubectl-kcp")
+            apply_warnings(&object.to_string(), &patch, "kubectl-kcp")
         };
         assert_eq!(
             of("capi-kubeadmcontrolplane"),
             [
-                "metadata.annotations[cluster.x-k8s.io/delete-machine] is applied by capi-kubeadmcontrolplane, which will \
-                 revert the change: change it there too"
+                "capi-kubeadmcontrolplane applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will revert the \
+                 change: change it there too"
             ]
         );
         assert_eq!(of("capi-topology"), Vec::<String>::new());
@@ -583,17 +589,19 @@ mod tests {
             (
                 "replicas",
                 changed(Some(5), "v1.34.1", Some("kubectl-scale")),
-                contested("spec.replicas was 3 when checked and is 5 now, set by kubectl-scale"),
+                contested(
+                    "spec.replicas was 3 when the change was checked, and is now 5, set by kubectl-scale",
+                ),
             ),
             (
                 "unknown writer",
                 changed(Some(5), "v1.34.1", None),
-                contested("spec.replicas was 3 when checked and is 5 now"),
+                contested("spec.replicas was 3 when the change was checked, and is now 5"),
             ),
             (
                 "removed",
                 changed(None, "v1.34.1", None),
-                contested("spec.replicas was 3 when checked and is unset now"),
+                contested("spec.replicas was 3 when the change was checked, and is now unset"),
             ),
             (
                 "our value",
@@ -606,7 +614,7 @@ mod tests {
                 FieldConflict {
                     contested: vec![],
                     others: vec![
-                        "another client changed spec.version in the meantime; checked again".to_owned(),
+                        "another client changed spec.version; the change was checked again".to_owned(),
                     ],
                 },
             ),
@@ -622,7 +630,9 @@ mod tests {
         let checked = object("2026-08-21T12:00:00Z");
         assert_eq!(
             FieldConflict::between(&checked, &object("2026-08-22T12:00:00Z"), &patch).contested,
-            ["spec.rollout.after was 2026-08-21T12:00:00Z when checked and is 2026-08-22T12:00:00Z now"]
+            [
+                "spec.rollout.after was 2026-08-21T12:00:00Z when the change was checked, and is now 2026-08-22T12:00:00Z"
+            ]
         );
         assert_eq!(
             FieldConflict::between(&checked, &json!({"spec": {"rollout": {}}}).to_string(), &patch),

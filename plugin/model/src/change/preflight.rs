@@ -1,4 +1,4 @@
-//! Whether a change may be written: the admission rules, the owners of its fields, and what the controller would do.
+//! Checks whether a change may be written: admission rules, field owners, and the plan of the controller.
 
 use kcp_rules::api::DecodeError;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::{
     change::{
         decision::{Refusal, RefusedBy},
         ownership::ownership,
-        quorum_guard::{Guard, standstill},
+        quorum_guard::{QuorumGuard, unreconciled_reasons},
     },
     plan::{
         self, Plan, messages,
@@ -25,9 +25,9 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// When etcd cannot lose another member, a line each.
+    /// One line for each range of steps during which etcd tolerates no member failure.
     pub fn consequences(&self) -> Vec<String> {
-        messages::stretches(&self.plan.fragile_stretches())
+        messages::fragile_steps(&self.plan.fragile_steps())
     }
 }
 
@@ -39,7 +39,7 @@ fn review(
     review_update(&snapshot.object, &patched(&snapshot.object, patch)?, context)
 }
 
-/// Checks a merge patch. `force` writes it although the controller could not take its first step now.
+/// Checks a merge patch. `force` permits the write even if the controller cannot take its first step now.
 pub fn preflight(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -49,7 +49,7 @@ pub fn preflight(
     preflight_reviewed(snapshot, patch, review(snapshot, patch, context)?, force, context)
 }
 
-/// As [`preflight`], for a patch that the rules have reviewed.
+/// Like [`preflight`], for a patch that the admission rules have already reviewed.
 pub fn preflight_reviewed(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -63,20 +63,22 @@ pub fn preflight_reviewed(
     let desired = desired(&snapshot.object, patch, &denials)?;
     let plan = plan::plan(&snapshot.observed, &desired, context.now);
     let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
-    let guard = Guard::of(&plan);
+    let guard = QuorumGuard::new(&plan);
 
     warnings.extend(snapshot.warnings());
-    warnings.extend(standstill(&plan));
+    warnings.extend(unreconciled_reasons(&plan));
     let mut refusals = vec![(RefusedBy::Rules, denials)];
     match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
     }
     match &guard {
-        Guard::Clear => {}
-        Guard::NoWay(_) | Guard::AtRisk { .. } => refusals.push((RefusedBy::Command, guard.why())),
-        Guard::Blocked(_) if force => warnings.extend(guard.why()),
-        Guard::Blocked(_) => refusals.push((RefusedBy::Preflight, guard.why())),
+        QuorumGuard::Clear => {}
+        QuorumGuard::NoWay(_) | QuorumGuard::AtRisk { .. } => {
+            refusals.push((RefusedBy::Command, guard.why()));
+        }
+        QuorumGuard::Blocked(_) if force => warnings.extend(guard.why()),
+        QuorumGuard::Blocked(_) => refusals.push((RefusedBy::Preflight, guard.why())),
     }
     refusals.retain(|(_, why)| !why.is_empty());
     let by = refusals.first().map(|(by, _)| *by);
@@ -92,16 +94,16 @@ pub fn preflight_reviewed(
     })
 }
 
-/// What to do about what the guard found, a line each.
-fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
+/// One line for each remedy.
+fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     match guard {
-        Guard::Clear => Vec::new(),
-        Guard::Blocked(_) if force => Vec::new(),
-        Guard::NoWay(no_plan) => {
+        QuorumGuard::Clear => Vec::new(),
+        QuorumGuard::Blocked(_) if force => Vec::new(),
+        QuorumGuard::NoWay(no_plan) => {
             let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
             hint.into_iter().collect()
         }
-        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => {
+        QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. } => {
             let hints = blockers
                 .iter()
                 .map(|blocker| blocker.hint(&plan.namespace, &plan.name));
@@ -110,8 +112,8 @@ fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
     }
 }
 
-/// Checks a change that gives the controller nothing to do: the rules and the owners of its fields. The warnings, or why
-/// it is refused.
+/// Checks a change after which the controller has nothing to do: only admission rules and field owners. Returns the warnings
+/// or the refusal.
 pub fn preflight_without_plan(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -247,7 +249,7 @@ mod tests {
         };
         let mut cut_off = snapshot();
         cut_off.observed.etcd_members =
-            EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+            EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
         for force in [false, true] {
             let preflight = of(&cut_off, 1, &Review::default(), force);
             assert_eq!(
@@ -255,9 +257,9 @@ mod tests {
                 Some(refused(
                     RefusedBy::Command,
                     &[
-                        "etcd member node-m2 of Machine m2 is not healthy: gone",
-                        "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 voting \
-                         members healthy, 2 needed"
+                        "etcd member node-m2 of Machine m2 is unhealthy: gone",
+                        "the controller does not detect this; with its first step, etcd could lose quorum: 1 of 2 voting \
+                         members healthy, 2 needed for quorum"
                     ]
                 )),
                 "{force}"
@@ -274,7 +276,7 @@ mod tests {
         let mut uncertified = snapshot();
         let conditions = &mut uncertified.observed.control_plane.status.conditions;
         set(conditions, condition("CertificatesAvailable", False, "no"));
-        let see = "see condition CertificatesAvailable of kcp c1-cp in d".to_owned();
+        let see = "see condition CertificatesAvailable: kubectl describe kcp c1-cp -n d".to_owned();
         assert_eq!(remedies(&uncertified, false), Some(vec![see]));
         assert_eq!(remedies(&uncertified, true), None);
         let mut lost = snapshot();
@@ -284,8 +286,8 @@ mod tests {
             ..EtcdMember::default()
         };
         lost.observed.etcd_members =
-            EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
-        let etcd = "recover etcd first: the controller cannot".to_owned();
+            EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
+        let etcd = "recover etcd manually: the controller cannot".to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
@@ -296,7 +298,7 @@ mod tests {
     fn says_what_was_not_read_and_who_puts_it_back() {
         let mut snapshot = snapshot();
         applied_by(&mut snapshot, "argocd-controller");
-        snapshot.etcd_unread = Some(Failure {
+        snapshot.etcd_failure = Some(Failure {
             object: "Secret/c1-etcd".to_owned(),
             message: "it is not there".to_owned(),
             hint: None,
@@ -306,8 +308,8 @@ mod tests {
         assert_eq!(
             preflight.warnings,
             [
-                "etcd's members were not read: Secret/c1-etcd: it is not there; using the conditions of Machines instead",
-                "spec.replicas is applied by argocd-controller (Argo CD), which will revert the change: change it there too"
+                "could not read the etcd members: Secret/c1-etcd: it is not there; using the Machines' conditions instead",
+                "argocd-controller (Argo CD) applies spec.replicas and will revert the change: change it there too"
             ]
         );
         assert_eq!(preflight.refusal, None);
@@ -320,7 +322,7 @@ mod tests {
         let preflight = of(&snapshot, 3, &Review::default(), false);
         assert_eq!(
             preflight.consequences(),
-            ["etcd cannot lose a member until step 2 is done"]
+            ["etcd tolerates no member failure until step 2 is done"]
         );
     }
 
@@ -342,7 +344,7 @@ mod tests {
             panic!("denied");
         };
         assert!(
-            matches!(&warnings[..], [only] if only.starts_with("spec.replicas is applied by argocd-controller (Argo CD)")),
+            matches!(&warnings[..], [only] if only.starts_with("argocd-controller (Argo CD) applies spec.replicas")),
             "{warnings:?}"
         );
         for (snapshot, replicas, expected, end) in [

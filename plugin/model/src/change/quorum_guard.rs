@@ -1,7 +1,7 @@
-//! Whether etcd keeps its quorum: through the steps of a plan, and through the loss of one Machine.
+//! Whether etcd keeps its quorum during a plan and after the loss of one Machine.
 //!
-//! [`loss`] decides as `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` calls too; but etcd's
-//! own answers count, and Machines that are being deleted do not.
+//! [`fatal_loss`] follows `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` also calls. Unlike
+//! Cluster API, it uses the status of each etcd member, and ignores Machines that are being deleted.
 
 use kcp_api::Object as _;
 
@@ -9,7 +9,7 @@ use crate::{
     blocker::Blocker,
     plan::{
         Plan,
-        messages::{self, listed_members},
+        messages::{self, join_member_names},
         state::{Replica, State},
         step::NoPlan,
     },
@@ -17,30 +17,31 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
+/// Whether a planned change may be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Guard {
+pub enum QuorumGuard {
     Clear,
-    /// The controller would not take its first step now. `--force` overrides it: the controller waits.
+    /// The controller cannot take its first step now. With `--force` the change is written, and the controller waits.
     Blocked(Vec<Blocker>),
-    /// The controller would take its first step now although etcd could lose its quorum. Never overridden.
+    /// The controller would take its first step now although etcd could lose quorum. `--force` does not override this.
     AtRisk {
-        /// What it should wait for.
+        /// The faults that the controller does not detect.
         blockers: Vec<Blocker>,
         /// etcd's votes after the step.
         votes: Votes,
     },
-    /// No order of steps completes the change, or keeps etcd's quorum. Never overridden.
+    /// No sequence of steps completes the change and keeps etcd's quorum. `--force` does not override this.
     NoWay(NoPlan),
 }
 
-impl Guard {
-    pub fn of(plan: &Plan) -> Self {
-        // Without a Machine there is nothing to lose.
+impl QuorumGuard {
+    pub fn new(plan: &Plan) -> Self {
+        // Without Machines there is no etcd.
         if plan.replicas == 0 {
             return Self::Clear;
         }
         match &plan.steps {
-            // The admission rules give the reason.
+            // The denial is reported separately.
             Err(NoPlan::Refused { .. }) => Self::Clear,
             Err(no_plan) => Self::NoWay(no_plan.clone()),
             Ok(_) => {
@@ -58,7 +59,7 @@ impl Guard {
         }
     }
 
-    /// A line each.
+    /// One line for each reason.
     pub fn why(&self) -> Vec<String> {
         match self {
             Self::Clear => Vec::new(),
@@ -73,8 +74,8 @@ impl Guard {
     }
 }
 
-/// Why no controller reconciles the control plane, a line each. A change waits until one does.
-pub fn standstill(plan: &Plan) -> Vec<String> {
+/// One line for each reason why no controller reconciles the control plane. A change has no effect until one does.
+pub fn unreconciled_reasons(plan: &Plan) -> Vec<String> {
     let blockers = plan
         .blockers
         .iter()
@@ -82,15 +83,15 @@ pub fn standstill(plan: &Plan) -> Vec<String> {
     blockers.map(Blocker::message).collect()
 }
 
-/// The loss of a Machine that the control plane does not survive.
+/// Why the control plane does not survive the loss of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct FatalLoss {
     pub blocker: Blocker,
-    /// A line each.
+    /// One line for each reason.
     pub why: Vec<String>,
 }
 
-impl Loss {
+impl FatalLoss {
     fn new(blocker: Blocker, why: impl Into<String>) -> Self {
         Self {
             blocker,
@@ -98,14 +99,14 @@ impl Loss {
         }
     }
 
-    /// Whether it does not end by itself: members that start, start in every rollout, and the controller waits for them.
-    pub const fn is_lasting(&self) -> bool {
+    /// Whether the reason does not clear on its own. Starting members are normal in a rollout; the controller waits for them.
+    pub const fn needs_action(&self) -> bool {
         !matches!(self.blocker, Blocker::Quorum { votes } if votes.starting > 0)
     }
 }
 
-/// None if the control plane survives the loss of this Machine.
-pub fn loss(observed: &Snapshot, machine: &str) -> Option<Loss> {
+/// None if the control plane survives the loss of the Machine.
+pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     // A control plane that was never initialized has no data.
     if !observed.control_plane.status.initialized {
         return None;
@@ -115,35 +116,38 @@ pub fn loss(observed: &Snapshot, machine: &str) -> Option<Loss> {
     let stays = |other: &&Replica| other.name != machine && !other.is_deleting();
     let others = state.replicas.iter().filter(stays);
     if others.clone().next().is_none() {
-        let why = "it is the only Machine: deleting it deletes the cluster's data";
-        return Some(Loss::new(Blocker::LastMachine, why));
+        let why = "the Machine is the only one: deleting it deletes the cluster's data";
+        return Some(FatalLoss::new(Blocker::LastMachine, why));
     }
     if !others.clone().any(Replica::runs_components) {
         let why = "no other Machine runs a working API server, controller manager and scheduler";
-        return Some(Loss::new(Blocker::NoOtherWorks, why));
+        return Some(FatalLoss::new(Blocker::NoOtherWorks, why));
     }
     remove_unstarted_member(&mut state, &replica);
     let votes = state.votes(state.removal(&replica))?;
     if state.members.as_ref().is_some_and(Vec::is_empty) {
-        return Some(Loss::new(Blocker::MembersUnknown, "etcd's members are unknown"));
+        return Some(FatalLoss::new(
+            Blocker::MembersUnknown,
+            "etcd's members are unknown",
+        ));
     }
     let others = state.members.iter().flatten();
     let others = others.filter(|member| member.machine.as_deref() != Some(machine));
     if votes.starting > 0 {
         let starting = others.filter(|member| member.is_starting());
         let why = format!(
-            "etcd members have not started or are still learners: {}",
-            listed_members(starting.map(|member| member.name.as_str()), "and")
+            "some etcd members do not vote yet: {}",
+            join_member_names(starting.map(|member| member.name.as_str()), "and")
         );
-        return Some(Loss::new(Blocker::Quorum { votes }, why));
+        return Some(FatalLoss::new(Blocker::Quorum { votes }, why));
     }
     let unhealthy = others.filter(|member| !member.is_healthy);
     let unhealthy =
         unhealthy.map(|member| unhealthy_member(observed, &member.name, member.machine.as_deref()));
     (!votes.has_quorum()).then(|| {
-        let mut loss = Loss::new(
+        let mut loss = FatalLoss::new(
             Blocker::Quorum { votes },
-            format!("without it etcd loses quorum: {votes}"),
+            format!("without the Machine, etcd loses quorum: {votes}"),
         );
         loss.why.extend(unhealthy);
         loss
@@ -152,7 +156,7 @@ pub fn loss(observed: &Snapshot, machine: &str) -> Option<Loss> {
 
 /// A warning if the Machine's etcd member is the leader.
 pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
-    let EtcdMembers::Known(members) = &observed.etcd_members else {
+    let EtcdMembers::Read(members) = &observed.etcd_members else {
         return None;
     };
     let mut machines = observed.machines.iter();
@@ -161,16 +165,16 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
     let mut leaders = members.iter().filter(|member| member.is_leader);
     leaders.any(|member| member.name == *node).then(|| {
         format!(
-            "etcd member {node} of Machine {machine} is the leader: Cluster API moves the leadership before it removes the \
-             member, and writes wait for that moment"
+            "etcd member {node} of Machine {machine} is the leader: Cluster API moves the leadership to another member before \
+             it removes this one, and writes pause during the move"
         )
     })
 }
 
-/// The state of the control plane. If etcd did not answer, the controller counts a member as healthy while other members
-/// list it; here a member without a healthy pod is unhealthy.
+/// The state of the control plane. If no etcd member responded, the controller counts every listed member as healthy; here a
+/// member without a healthy pod counts as unhealthy.
 fn state(observed: &Snapshot) -> State {
-    let mut state = State::of(observed, &[]);
+    let mut state = State::new(observed, &[]);
     if observed.etcd_members != EtcdMembers::Unread {
         return state;
     }
@@ -184,8 +188,8 @@ fn state(observed: &Snapshot) -> State {
     state
 }
 
-/// A member that has not started belongs to the only Machine without a node. It is removed with that Machine: the
-/// controller removes members without a Machine.
+/// If this Machine is the only one without a node, a member that has not started belongs to it. The controller removes that
+/// member after the Machine.
 fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     let has_no_node = |other: &&Replica| other.node.is_none();
     if replica.node.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
@@ -202,9 +206,9 @@ fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) ->
         |machine| format!("etcd member {member} of Machine {machine}"),
     );
     match observed.etcd_members.fault(member) {
-        Some(why) => format!("{what} is not healthy: {why}"),
+        Some(why) => format!("{what} is unhealthy: {why}"),
         None if observed.etcd_members.has_alarm(member) => format!("{what} has raised an alarm"),
-        None => format!("{what} is not healthy"),
+        None => format!("{what} is unhealthy"),
     }
 }
 
@@ -216,7 +220,7 @@ mod tests {
         metadata::Time,
     };
 
-    use super::{Guard, loss, standstill};
+    use super::{QuorumGuard, fatal_loss, unreconciled_reasons};
     use crate::{
         plan::{Desired, Plan, plan, step::NoPlan},
         quorum::Votes,
@@ -246,17 +250,17 @@ mod tests {
                 .map(|(_, why)| (*why).to_owned()),
             ..EtcdMember::default()
         };
-        EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
+        EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
     }
 
     fn alarmed(node: &str) -> EtcdMembers {
-        let EtcdMembers::Known(mut members) = members(&[]) else {
+        let EtcdMembers::Read(mut members) = members(&[]) else {
             panic!("members are told");
         };
         for member in &mut members {
             member.has_alarm = member.name == node;
         }
-        EtcdMembers::Known(members)
+        EtcdMembers::Read(members)
     }
 
     #[test]
@@ -267,10 +271,10 @@ mod tests {
             KubeadmControlPlaneSpec,
             &'static [&'static str],
         );
-        const COSTS_4: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 2 of 4 \
-                               voting members healthy, 3 needed";
-        const COSTS_2: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 \
-                               voting members healthy, 2 needed";
+        const COSTS_4: &str = "the controller does not detect this; with its first step, etcd could lose quorum: 2 of 4 \
+                               voting members healthy, 3 needed for quorum";
+        const COSTS_2: &str = "the controller does not detect this; with its first step, etcd could lose quorum: 1 of 2 \
+                               voting members healthy, 2 needed for quorum";
         let one = || with_replicas(spec(), 1);
         let five = || with_replicas(spec(), 5);
         let cases: Vec<Case> = vec![
@@ -283,7 +287,7 @@ mod tests {
                 |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
                 five(),
                 &[
-                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 is unhealthy: no answer within 2 s",
                     COSTS_4,
                 ],
             ),
@@ -292,7 +296,7 @@ mod tests {
                 |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
                 restarted(spec(), now()),
                 &[
-                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 is unhealthy: no answer within 2 s",
                     COSTS_4,
                 ],
             ),
@@ -304,7 +308,7 @@ mod tests {
                 },
                 one(),
                 &[
-                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 is unhealthy: no answer within 2 s",
                     COSTS_2,
                 ],
             ),
@@ -318,7 +322,7 @@ mod tests {
                 "two members that are silent",
                 |o| o.etcd_members = members(&[("node-m2", "gone"), ("node-m3", "gone")]),
                 five(),
-                &["etcd has lost quorum: 1 of 3 voting members healthy, 2 needed"],
+                &["etcd has lost quorum: 1 of 3 voting members healthy, 2 needed for quorum"],
             ),
             (
                 "a Machine that goes",
@@ -345,7 +349,11 @@ mod tests {
         for (name, change, desired, expected) in cases {
             let mut observed = observed();
             change(&mut observed);
-            assert_eq!(Guard::of(&of(&observed, desired, &[])).why(), expected, "{name}");
+            assert_eq!(
+                QuorumGuard::new(&of(&observed, desired, &[])).why(),
+                expected,
+                "{name}"
+            );
         }
     }
 
@@ -359,16 +367,19 @@ mod tests {
             starting: 0,
         };
         assert_eq!(
-            Guard::of(&of(&lost, spec(), &[])),
-            Guard::NoWay(NoPlan::QuorumLost { votes })
+            QuorumGuard::new(&of(&lost, spec(), &[])),
+            QuorumGuard::NoWay(NoPlan::QuorumLost { votes })
         );
         // The controller would not wait, and either step costs the quorum.
         let mut silent = observed();
         silent.etcd_members = members(&[("node-m2", "gone")]);
         silent.set_failure_domains("");
         for replicas in [1, 5] {
-            let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));
-            assert!(matches!(guard, Guard::AtRisk { .. }), "to {replicas}: {guard:?}");
+            let guard = QuorumGuard::new(&of(&silent, with_replicas(spec(), replicas), &[]));
+            assert!(
+                matches!(guard, QuorumGuard::AtRisk { .. }),
+                "to {replicas}: {guard:?}"
+            );
         }
         // It waits for what conditions tell it.
         set(
@@ -376,11 +387,17 @@ mod tests {
             condition("EtcdPodHealthy", ConditionStatus::False, "crashed"),
         );
         for replicas in [1, 5] {
-            let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));
-            assert!(matches!(guard, Guard::Blocked(_)), "to {replicas}: {guard:?}");
+            let guard = QuorumGuard::new(&of(&silent, with_replicas(spec(), replicas), &[]));
+            assert!(
+                matches!(guard, QuorumGuard::Blocked(_)),
+                "to {replicas}: {guard:?}"
+            );
         }
         // The rules speak for themselves.
-        assert_eq!(Guard::of(&of(&observed(), spec(), &["no"])), Guard::Clear);
+        assert_eq!(
+            QuorumGuard::new(&of(&observed(), spec(), &["no"])),
+            QuorumGuard::Clear
+        );
     }
 
     #[test]
@@ -389,7 +406,7 @@ mod tests {
         pause(&mut observed.control_plane.metadata);
         observed.cluster_mut().spec.control_plane_endpoint = None;
         assert_eq!(
-            standstill(&of(&observed, with_replicas(spec(), 5), &[])),
+            unreconciled_reasons(&of(&observed, with_replicas(spec(), 5), &[])),
             [
                 "the control plane is paused: no controller reconciles it",
                 "the Cluster has no control plane endpoint yet"
@@ -413,7 +430,7 @@ mod tests {
                 ..EtcdMember::default()
             }
         });
-        EtcdMembers::Known(members.collect())
+        EtcdMembers::Read(members.collect())
     }
 
     fn crashed(observed: &mut Snapshot, machine: usize, kind: &str) {
@@ -428,15 +445,16 @@ mod tests {
         &'static [&'static str],
     );
 
-    const DEAD: &str = "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed";
-    const SILENT: &str = "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s";
-    const SICK: &str = "etcd member node-m3 of Machine m3 is not healthy";
+    const DEAD: &str =
+        "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum";
+    const SILENT: &str = "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s";
+    const SICK: &str = "etcd member node-m3 of Machine m3 is unhealthy";
 
     fn assert_losses(cases: &[Case]) {
         for (name, change, machine, expected) in cases {
             let mut observed = observed();
             change(&mut observed);
-            let why = loss(&observed, machine).map_or_else(Vec::new, |loss| loss.why);
+            let why = fatal_loss(&observed, machine).map_or_else(Vec::new, |loss| loss.why);
             assert_eq!(why, *expected, "{name}");
         }
     }
@@ -517,7 +535,7 @@ mod tests {
                 "a learner: another",
                 |o| o.etcd_members = members_of("m1 m2 m3~"),
                 "m1",
-                &["etcd members have not started or are still learners: node-m3"],
+                &["some etcd members do not vote yet: node-m3"],
             ),
             (
                 "a learner: it",
@@ -529,7 +547,7 @@ mod tests {
                 "one that has not started",
                 |o| o.etcd_members = members_of("m1 m2 m3 m4-"),
                 "m1",
-                &["etcd members have not started or are still learners: (not started)"],
+                &["some etcd members do not vote yet: (not started)"],
             ),
             (
                 "one that has not started: it",
@@ -548,7 +566,7 @@ mod tests {
                     o.machines[2].status.node_name = None;
                 },
                 "m3",
-                &["etcd members have not started or are still learners: (not started)"],
+                &["some etcd members do not vote yet: (not started)"],
             ),
             (
                 "a stray that is silent",
@@ -561,9 +579,9 @@ mod tests {
                 |o| o.etcd_members = members_of("m1 m2 m3? stray?"),
                 "m1",
                 &[
-                    "without it etcd loses quorum: 1 of 3 voting members healthy, 2 needed",
+                    "without the Machine, etcd loses quorum: 1 of 3 voting members healthy, 2 needed for quorum",
                     SILENT,
-                    "etcd member node-stray, which has no Machine, is not healthy: no answer within 2s",
+                    "etcd member node-stray, which has no Machine, is unhealthy: no answer within 2s",
                 ],
             ),
         ]);
@@ -576,7 +594,7 @@ mod tests {
                 "alone",
                 |o| o.machines.truncate(1),
                 "m1",
-                &["it is the only Machine: deleting it deletes the cluster's data"],
+                &["the Machine is the only one: deleting it deletes the cluster's data"],
             ),
             (
                 "the others go",
@@ -586,7 +604,7 @@ mod tests {
                     }
                 },
                 "m1",
-                &["it is the only Machine: deleting it deletes the cluster's data"],
+                &["the Machine is the only one: deleting it deletes the cluster's data"],
             ),
             (
                 "no other works",
@@ -626,6 +644,6 @@ mod tests {
 
     #[test]
     fn another_machine_is_no_loss() {
-        assert_eq!(loss(&observed(), "other"), None);
+        assert_eq!(fatal_loss(&observed(), "other"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates: those that are there, and when they expire.
+//! Secrets with certificates, and the expiry of certificates.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,36 +10,36 @@ use crate::{
         Check,
         components::WORKLOAD,
         etcd_quorum::ETCD,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
-        machine_grace::machines_read,
-        membership::asked_objects,
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
+        machine_grace::require_machines,
+        membership::queried_objects,
     },
     duration::format_duration,
     snapshot::{Reading, Snapshot},
-    staleness::{JOIN_LIMIT, age, since},
+    staleness::{JOIN_LIMIT, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("secrets-present", "the Secrets of the cluster exist", secrets),
+    Check::new("secrets-present", "all Secrets of the cluster exist", secrets),
     Check::new(
         "machine-certificates",
         "no Machine's certificates expire soon",
-        of_machines,
+        machine_certificates,
     ),
     Check::new(
         "endpoint-certificate",
         "the endpoint's certificate does not expire soon",
-        of_endpoint,
+        endpoint_certificate,
     ),
     Check::new(
         "etcd-certificates",
         "no etcd member's certificate expires soon",
-        of_etcd,
+        etcd_certificates,
     ),
 ];
 
-/// Days before its expiry from which a certificate is a warning. kubeadm's certificates last a year; for shorter ones a
-/// third of their validity.
+/// Days before the expiry of a certificate from which it is a warning. kubeadm's certificates are valid for a year; shorter
+/// ones are a warning in the last third of their validity.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
@@ -48,7 +48,7 @@ fn expiry(observed: &Snapshot, expires: Timestamp, now: Timestamp) -> Option<(Ch
     if expires <= now {
         return Some((
             CheckOutcome::Fail,
-            format!("certificate expired {} ago", since(expires, now)),
+            format!("certificate expired {} ago", format_age(expires, now)),
         ));
     }
     let left = age(now, expires);
@@ -72,36 +72,37 @@ fn renewal_hint(observed: &Snapshot) -> String {
     )
 }
 
-pub fn of_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+pub fn machine_certificates(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let (outcome, message) = expiry(observed, of.status.certificates_expiry_date?, now)?;
-        Some(Finding::of(outcome, machine(of.name()), message).hint(renewal_hint(observed)))
+        Some(Finding::new(outcome, machine_object(of.name()), message).hint(renewal_hint(observed)))
     });
     Ok(findings.collect())
 }
 
-pub fn of_endpoint(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn endpoint_certificate(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let certificate = match &observed.endpoint_certificate {
         Reading::Read(certificate) => certificate,
         unread => {
-            need(&observed.workload, WORKLOAD)?;
-            need(unread, "the endpoint's certificate")?
+            require(&observed.workload, WORKLOAD)?;
+            require(unread, "the endpoint's certificate")?
         }
     };
     let found = expiry(observed, certificate.expires, now).map(|(outcome, message)| {
-        Finding::of(outcome, format!("Endpoint/{}", certificate.server), message).hint(renewal_hint(observed))
+        Finding::new(outcome, format!("Endpoint/{}", certificate.server), message)
+            .hint(renewal_hint(observed))
     });
     Ok(found.into_iter().collect())
 }
 
-pub fn of_etcd(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let findings = survey.answers().filter_map(|(asked, answer)| {
-        let (outcome, message) = expiry(observed, answer.certificate_expires?, now)?;
+pub fn etcd_certificates(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let findings = survey.responses().filter_map(|(queried, response)| {
+        let (outcome, message) = expiry(observed, response.certificate_expires?, now)?;
         let finding = Finding {
-            objects: asked_objects(asked),
-            ..Finding::of(outcome, "", message)
+            objects: queried_objects(queried),
+            ..Finding::new(outcome, "", message)
         };
         Some(if survey.stacked {
             finding.hint(renewal_hint(observed))
@@ -112,25 +113,25 @@ pub fn of_etcd(observed: &Snapshot, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-pub fn secrets(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let present: &BTreeSet<String> = need(&observed.secrets, "Secrets")?;
+pub fn secrets(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let present: &BTreeSet<String> = require(&observed.secrets, "Secrets")?;
     let control_plane = &observed.control_plane;
     let Some(cluster) = &control_plane.cluster() else {
-        return Err(Unjudged::skipped("it has no Cluster yet"));
+        return Err(NoResult::skipped("the control plane has no Cluster yet"));
     };
-    // The CA of an etcd elsewhere is in the same place, beside a client's certificate that only then is needed.
+    // Only an external etcd requires the client certificate; the CA Secret has the same name for both.
     let client = control_plane
         .spec
         .kubeadm_config_spec
         .has_external_etcd()
         .then_some("apiserver-etcd-client");
-    let wanted = ["ca", "etcd", "proxy", "sa", "kubeconfig"];
-    // The controller makes them before the first Machine.
+    let required = ["ca", "etcd", "proxy", "sa", "kubeconfig"];
+    // The controller creates the Secrets before the first Machine.
     let is_new = !control_plane.status.initialized
         && control_plane
             .creation_timestamp()
             .is_some_and(|created| age(created, now) < JOIN_LIMIT);
-    let absent: Vec<String> = wanted
+    let absent: Vec<String> = required
         .into_iter()
         .chain(client)
         .map(|purpose| format!("{cluster}-{purpose}"))
@@ -142,7 +143,7 @@ pub fn secrets(observed: &Snapshot, now: Timestamp) -> Judgement {
         unread.any(|failure| failure.object == *object)
     });
     if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
-        return Err(Unjudged::unknown(format!("{unread}: could not be read")));
+        return Err(NoResult::unknown(format!("could not read {unread}")));
     }
     let findings = absent.into_iter().map(|object| {
         if is_new {

@@ -1,4 +1,4 @@
-//! The components of the control plane on each node.
+//! Control plane components on each node.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,10 @@ use kcp_api::{Machine, Object as _};
 use crate::{
     checks::{
         Check,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, node, or_else},
-        machine_grace::{Phase, is_turning, machine_of_node, machines_read, phase_of_node},
+        finding::{
+            CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, node_object, require,
+        },
+        machine_grace::{Phase, are_machines_changing, machine_of_node, phase_of_node, require_machines},
     },
     snapshot::{
         Snapshot,
@@ -52,8 +54,8 @@ pub const CHECKS: &[Check] = &[
 
 pub const WORKLOAD: &str = "the workload cluster";
 
-/// The Machine condition of a component, for when the pods are not read.
-const fn condition_of(component: Component) -> (&'static str, &'static str) {
+/// The Machine condition and the display name of a component. The condition replaces pods that could not be read.
+const fn machine_condition(component: Component) -> (&'static str, &'static str) {
     match component {
         Component::ApiServer => ("APIServerPodHealthy", "API server"),
         Component::ControllerManager => ("ControllerManagerPodHealthy", "controller manager"),
@@ -62,10 +64,10 @@ const fn condition_of(component: Component) -> (&'static str, &'static str) {
     }
 }
 
-/// The static pods, without those that a node has left behind: they stay until somebody collects them.
-fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, Unjudged> {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let pods = need(&workload.static_pods, "static pods")?;
+/// The static pods on existing nodes. Pods of a removed node remain until they are garbage collected.
+fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let pods = require(&workload.static_pods, "static pods")?;
     let is_there = |pod: &&StaticPod| {
         let nodes = workload.nodes.read();
         nodes.is_none_or(|nodes| nodes.iter().any(|node| node.name == pod.node))
@@ -73,8 +75,8 @@ fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, Unjudged> {
     Ok(pods.iter().filter(is_there).collect())
 }
 
-/// What the controller has written into a condition of each Machine that has settled.
-pub fn by_conditions(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
+/// Findings for a condition of all settled Machines.
+pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
     let external = observed.has_external_etcd();
     if external && kind.starts_with("Etcd") {
         return Vec::new();
@@ -82,18 +84,18 @@ pub fn by_conditions(observed: &Snapshot, kind: &str, about: &str, now: Timestam
     let settled = observed
         .machines
         .iter()
-        .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
+        .filter(|of| of.has_node() && Phase::from_machine(of, now) == Phase::Settled);
     settled
         .filter_map(|of| {
             let condition = of.condition(kind).filter(|condition| !condition.is_true())?;
             let doubt = if condition.is_false() { "" } else { "unknown: " };
             let message = format!("{about}: {doubt}{}", condition.one_line());
-            Some(Finding::fail(machine(of.name()), message).hint(describe(of)))
+            Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of)))
         })
         .collect()
 }
 
-/// Machines on whose node the pod of etcd is not ready; none where pods are not read.
+/// Machines whose etcd pod is not ready; empty if pods were not read.
 pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
     let pods = pods(observed).unwrap_or_default();
     let not_ready = pods
@@ -105,7 +107,7 @@ pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
         .collect()
 }
 
-pub fn describe(of: &Machine) -> String {
+pub fn describe_hint(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
         of.name(),
@@ -113,15 +115,15 @@ pub fn describe(of: &Machine) -> String {
     )
 }
 
-pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let pods = pods(observed)?;
-    machines_read(observed)?;
+    require_machines(observed)?;
     let with_pod: BTreeSet<&str> = pods
         .iter()
         .filter(|pod| pod.component == Component::ApiServer)
         .map(|pod| pod.node.as_str())
         .collect();
-    let is_turning = is_turning(observed, now);
+    let are_machines_changing = are_machines_changing(observed, now);
     let without_pod = observed.machines.iter().filter_map(|of| {
         let on = of
             .status
@@ -129,51 +131,54 @@ pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> Judgement {
             .as_deref()
             .filter(|node| !with_pod.contains(node))?;
         let message = format!("node {on} has no API server pod");
-        match Phase::of(of, now) {
-            Phase::Leaving => None,
-            Phase::Starting => Some(Finding::info(machine(of.name()), format!("{message} yet"))),
-            Phase::Settled => Some(Finding::fail(machine(of.name()), message).hint(describe(of))),
+        match Phase::from_machine(of, now) {
+            Phase::Deleting => None,
+            Phase::Starting => Some(Finding::info(machine_object(of.name()), format!("{message} yet"))),
+            Phase::Settled => Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of))),
         }
     });
     let without_machine = with_pod
         .iter()
         .filter(|on| machine_of_node(observed, on).is_none())
         .map(|on| {
-            if is_turning {
-                return Finding::info(node(on), "has an API server pod but no Machine at the moment");
+            if are_machines_changing {
+                return Finding::info(
+                    node_object(on),
+                    "has an API server pod, but no Machine references the node yet",
+                );
             }
             Finding::fail(
-                node(on),
-                "has an API server pod but no Machine: Cluster API does not manage it",
+                node_object(on),
+                "has an API server pod, but no Machine: Cluster API does not manage the node",
             )
         });
     Ok(without_pod.chain(without_machine).collect())
 }
 
-pub fn api_servers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
-    ready(observed, Component::ApiServer, now)
+pub fn api_servers_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    component_ready(observed, Component::ApiServer, now)
 }
 
-pub fn controller_managers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
-    ready(observed, Component::ControllerManager, now)
+pub fn controller_managers_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    component_ready(observed, Component::ControllerManager, now)
 }
 
-pub fn schedulers_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
-    ready(observed, Component::Scheduler, now)
+pub fn schedulers_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    component_ready(observed, Component::Scheduler, now)
 }
 
-pub fn etcd_pods_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn etcd_pods_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if observed.has_external_etcd() {
-        return Err(Unjudged::skipped("etcd is external"));
+        return Err(NoResult::skipped("etcd is external"));
     }
-    ready(observed, Component::Etcd, now)
+    component_ready(observed, Component::Etcd, now)
 }
 
-fn ready(observed: &Snapshot, component: Component, now: Timestamp) -> Judgement {
-    let (kind, about) = condition_of(component);
+fn component_ready(observed: &Snapshot, component: Component, now: Timestamp) -> CheckResult {
+    let (kind, about) = machine_condition(component);
     let pods = match pods(observed) {
         Ok(pods) => pods,
-        Err(unjudged) => return or_else(unjudged, by_conditions(observed, kind, about, now)),
+        Err(no_result) => return fall_back_to(no_result, condition_findings(observed, kind, about, now)),
     };
     let of_component = || pods.iter().filter(|pod| pod.component == component);
     let not_ready = of_component()
@@ -188,9 +193,9 @@ fn ready(observed: &Snapshot, component: Component, now: Timestamp) -> Judgement
                 .as_ref()
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
-            of_node(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
+            node_finding(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
         });
-    // Whether each Machine has an API server is a check of its own.
+    // The check `api-servers-match` reports a missing API server.
     let expected = observed
         .machines
         .iter()
@@ -198,11 +203,11 @@ fn ready(observed: &Snapshot, component: Component, now: Timestamp) -> Judgement
     let absent = expected
         .filter_map(|machine| machine.node())
         .filter(|on| !of_component().any(|pod| pod.node == *on))
-        .filter_map(|on| of_node(observed, on, &format!("there is no {about} pod"), now));
+        .filter_map(|on| node_finding(observed, on, &format!("the {about} pod does not exist"), now));
     Ok(not_ready.chain(absent).collect())
 }
 
-/// Commands for the workload cluster say so: `-n` alone would send them to the management cluster.
+/// The hint names the workload cluster, because kubectl usually uses the management cluster here.
 fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     format!(
         "in the workload cluster: kubectl describe pod {}-{node} -n kube-system",
@@ -210,16 +215,16 @@ fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     )
 }
 
-/// A problem on a node: for information only while its Machine starts, and none while its Machine is deleted.
-pub fn of_node(observed: &Snapshot, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
+/// A finding about a node: Info while its Machine starts, none while its Machine is being deleted.
+pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
     let outcome = match phase_of_node(observed, on, now) {
-        Phase::Leaving => return None,
+        Phase::Deleting => return None,
         Phase::Starting => CheckOutcome::Info,
         Phase::Settled => CheckOutcome::Fail,
     };
     let finding = match machine_of_node(observed, on) {
-        Some(of) => Finding::of(outcome, machine(of.name()), message).and(node(on)),
-        None => Finding::of(outcome, node(on), message),
+        Some(of) => Finding::new(outcome, machine_object(of.name()), message).and(node_object(on)),
+        None => Finding::new(outcome, node_object(on), message),
     };
     Some(finding)
 }

@@ -1,4 +1,4 @@
-//! What the controller says of the whole control plane.
+//! The conditions that the controller reports on the control plane.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Object as _};
@@ -8,8 +8,8 @@ use crate::{
         Check,
         components::machines_without_etcd,
         etcd_quorum::votes,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged},
-        machine_grace::{is_fresh, is_turning},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult},
+        machine_grace::{are_machines_changing, is_fresh},
     },
     snapshot::Snapshot,
     staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age},
@@ -18,35 +18,35 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "status-reported",
-        "its controller reports whether it is available",
+        "the controller reports whether the control plane is available",
         reported,
     ),
     Check::new(
         "status-current",
-        "its controller has processed the current spec",
+        "the controller has processed the current spec",
         current,
     ),
-    Check::new("available", "its controller finds it available", available).summing_up(),
+    Check::new("available", "condition Available is True", available).summing_up(),
     Check::new(
         "certificates-available",
-        "its controller finds the cluster's certificates",
+        "condition CertificatesAvailable is True",
         certificates_available,
     ),
     Check::new(
         "etcd-cluster-healthy",
-        "its controller finds etcd healthy",
+        "condition EtcdClusterHealthy is True",
         etcd_cluster_healthy,
     )
     .summing_up(),
     Check::new(
         "components-healthy",
-        "its controller finds the components healthy",
+        "condition ControlPlaneComponentsHealthy is True",
         components_healthy,
     )
     .summing_up(),
 ];
 
-fn broken<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
+fn unmet<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
     observed
         .control_plane
         .condition(kind)
@@ -64,32 +64,31 @@ fn finding(observed: &Snapshot, condition: &Condition) -> Finding {
         condition.status.as_str(),
         condition.one_line()
     );
-    Finding::of(outcome, observed.object(), message)
+    Finding::new(outcome, observed.object(), message)
 }
 
-/// Whether the control plane is young and its first Machine is not up yet.
+/// Whether the control plane was created recently and is not initialized yet.
 fn is_new(observed: &Snapshot, now: Timestamp) -> bool {
     let control_plane = &observed.control_plane;
     let created = control_plane.creation_timestamp();
     !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
-/// What no controller has looked at cannot be judged.
-pub fn reported(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let message = if control_plane.status.conditions.is_empty() {
         "no controller has reported a status yet"
     } else if control_plane.condition("Available").is_none() {
-        "no controller has reported whether it is available"
+        "no controller has reported whether the control plane is available"
     } else {
         return Ok(Vec::new());
     };
     Ok(vec![Finding::unknown(observed.object(), message).hint(
-        "is Cluster API's kubeadm control plane controller running?",
+        "check that Cluster API's kubeadm control plane controller is running",
     )])
 }
 
-pub fn current(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn current(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
         return Ok(Vec::new());
@@ -102,22 +101,22 @@ pub fn current(observed: &Snapshot, _: Timestamp) -> Judgement {
     Ok(vec![Finding::unknown(observed.object(), message)])
 }
 
-pub fn available(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let Some(condition) = broken(observed, "Available") else {
+pub fn available(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let Some(condition) = unmet(observed, "Available") else {
         return Ok(Vec::new());
     };
     let mut finding = finding(observed, condition);
     if is_new(observed, now) {
         finding.outcome = CheckOutcome::Unknown;
-        finding.message = format!("no Machine is up yet: {}", condition.one_line());
-    } else if is_turning(observed, now) && is_fresh(condition, now, SUMMARY_LAG_LIMIT) {
+        finding.message = format!("no Machine is running yet: {}", condition.one_line());
+    } else if are_machines_changing(observed, now) && is_fresh(condition, now, SUMMARY_LAG_LIMIT) {
         finding.outcome = CheckOutcome::Info;
     }
     Ok(vec![finding])
 }
 
-pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let Some(condition) = broken(observed, "CertificatesAvailable") else {
+pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let Some(condition) = unmet(observed, "CertificatesAvailable") else {
         return Ok(Vec::new());
     };
     let mut finding = finding(observed, condition);
@@ -127,35 +126,37 @@ pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> Judgement 
     Ok(vec![finding])
 }
 
-pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> Judgement {
-    // Cluster API leaves it to others, and may leave what it said before it knew.
+pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    // Cluster API does not update the condition of an external etcd, and may leave an outdated value.
     if observed.has_external_etcd() {
-        return Err(Unjudged::skipped("etcd is external"));
+        return Err(NoResult::skipped("etcd is external"));
     }
-    // The checks of the members report their problems.
+    // Other checks report the unhealthy members.
     let is_explained = votes(observed, now).is_some_and(|votes| votes.unhealthy > 0)
         || !machines_without_etcd(observed).is_empty();
-    of_machines(observed, "EtcdClusterHealthy", is_explained, now)
+    summary_findings(observed, "EtcdClusterHealthy", is_explained, now)
 }
 
-pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let is_explained = observed
         .workload
         .read()
         .and_then(|workload| workload.static_pods.read())
         .is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
-    of_machines(observed, "ControlPlaneComponentsHealthy", is_explained, now)
+    summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)
 }
 
-/// A condition that sums up the Machines. Cluster API counts a Machine that has not joined, a learner, or a member whose
-/// Machine was just deleted as a fault of the control plane: while Machines change it must last before it counts.
-fn of_machines(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> Judgement {
-    let limit = if is_turning(observed, now) || crate::checks::rollout::has_pending_change(observed, now) {
+/// Findings for a condition that summarizes the Machines. Cluster API sets it to False for a Machine that has not joined, a
+/// learner, or a member whose Machine was just deleted. It is therefore a fault only if it lasts.
+fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> CheckResult {
+    let limit = if are_machines_changing(observed, now)
+        || crate::checks::rollout::has_pending_change(observed, now)
+    {
         JOIN_LIMIT
     } else {
         SUMMARY_LAG_LIMIT
     };
-    let lasting = broken(observed, kind).filter(|condition| !is_fresh(condition, now, limit));
+    let lasting = unmet(observed, kind).filter(|condition| !is_fresh(condition, now, limit));
     let findings = lasting
         .filter(|_| !is_explained)
         .map(|condition| finding(observed, condition));

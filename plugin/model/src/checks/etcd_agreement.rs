@@ -1,4 +1,4 @@
-//! Whether etcd's members agree: on being one cluster, on who is in it, on who leads and on what has been decided.
+//! Whether etcd's members agree on the cluster, the member list, the leader and the raft log.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::{
     checks::{
         Check,
         etcd_quorum::ETCD,
-        finding::{CheckOutcome, Finding, Judgement, need},
-        machine_grace::{Phase, is_turning},
-        membership::{Membership, asked_objects, of_member, phase_of_asked},
+        finding::{CheckOutcome, CheckResult, Finding, require},
+        machine_grace::{Phase, are_machines_changing},
+        membership::{Membership, member_finding, phase_of_queried, queried_objects},
     },
     snapshot::{
         Snapshot,
-        etcd::{Asked, hexadecimal},
+        etcd::{QueriedMember, hexadecimal},
     },
 };
 
@@ -28,91 +28,91 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-member-lists",
-        "every member reports the same list of members",
+        "every member reports the same member list",
         member_lists,
     )
     .preflight(),
     Check::new("etcd-leader", "members agree on a leader", leader).preflight(),
     Check::new("etcd-raft-term", "members are in the same raft term", raft_term),
-    Check::new("etcd-raft-lag", "no member is far behind the others", raft_lag),
+    Check::new("etcd-raft-lag", "no member lags far behind the others", raft_lag),
 ];
 
-/// Entries of raft's log that a member may be behind another, or behind itself in applying them. A follower that is
-/// further behind needs a whole snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that is further behind
-/// in applying refuses requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
+/// Maximum number of raft log entries that a member may lag behind another member, or behind its own log when it applies
+/// entries. Beyond it, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that applies
+/// too slowly rejects requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
 const RAFT_LAG_LIMIT: u64 = 5_000;
 
-/// While Machines start or are deleted, members learn of it one after another.
-fn outcome(is_turning: bool) -> CheckOutcome {
-    if is_turning {
+/// While Machines start or are deleted, members receive membership changes one after another.
+fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
+    if are_machines_changing {
         CheckOutcome::Info
     } else {
         CheckOutcome::Fail
     }
 }
 
-pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let membership = Membership::of(survey);
+pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let membership = Membership::new(survey);
     if membership.one_cluster().is_err() {
         let reported = survey
-            .answers()
-            .filter_map(|(asked, answer)| Some((asked, hexadecimal(answer.cluster_id()?))));
-        let finding = disputed(
+            .responses()
+            .filter_map(|(queried, response)| Some((queried, hexadecimal(response.cluster_id()?))));
+        let finding = conflicting_reports(
             reported,
             "members belong to different etcd clusters",
             CheckOutcome::Fail,
-            "first find out which cluster has the data; save a snapshot of one member of each: etcdctl snapshot save",
+            "save a snapshot of one member of each cluster: etcdctl snapshot save; then find out which cluster has the data",
         );
         return Ok(vec![finding]);
     }
     let Some(usual) = membership.cluster_id else {
         return Ok(Vec::new());
     };
-    let others = survey.answers().filter_map(|(asked, answer)| {
-        let own = answer.cluster_id().filter(|own| *own != usual)?;
+    let others = survey.responses().filter_map(|(queried, response)| {
+        let own = response.cluster_id().filter(|own| *own != usual)?;
         let message = format!(
             "is a member of etcd cluster {}; most members belong to {}",
             hexadecimal(own),
             hexadecimal(usual)
         );
-        Some(of_member(asked, CheckOutcome::Fail, &message).hint(
-            "what is written through its API server is lost to the others: save what is needed of it with etcdctl \
-             snapshot save, then replace its Machine",
+        Some(member_finding(queried, CheckOutcome::Fail, &message).hint(
+            "writes through its API server do not reach the other members: save its data with etcdctl snapshot save, \
+             then replace its Machine",
         ))
     });
     Ok(others.collect())
 }
 
-pub fn member_lists(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let membership = Membership::of(survey);
+pub fn member_lists(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let membership = Membership::new(survey);
     membership.one_cluster()?;
-    let is_turning = is_turning(observed, now);
-    // What another cluster lists is no matter of this one.
-    let lists = survey.answers().filter_map(|(asked, answer)| {
-        let list = answer.members.as_ref().ok()?;
-        (Some(list.cluster_id) == membership.cluster_id).then_some((asked, list))
+    let are_machines_changing = are_machines_changing(observed, now);
+    // Members of another cluster are ignored.
+    let lists = survey.responses().filter_map(|(queried, response)| {
+        let list = response.members.as_ref().ok()?;
+        (Some(list.cluster_id) == membership.cluster_id).then_some((queried, list))
     });
     if membership.is_disputed() {
-        let reported = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
-        let finding = disputed(
+        let reported = lists.map(|(queried, list)| (queried, join_names(member_names(list).iter())));
+        let finding = conflicting_reports(
             reported,
-            "members report different lists of members",
-            outcome(is_turning),
-            "remove no member and no Machine before you know which list is right: that of the leader that most voters \
-             follow (etcdctl endpoint status on each member)",
+            "members report different member lists",
+            outcome_by_change(are_machines_changing),
+            "before you remove a member or a Machine, find the leader that most voters follow, whose list is correct: \
+             etcdctl endpoint status on each member",
         );
         return Ok(vec![finding]);
     }
-    let differing = lists.filter(|(_, list)| !membership.is_usual(list));
-    let findings = differing.map(|(asked, list)| {
+    let differing = lists.filter(|(_, list)| !membership.is_agreed_list(list));
+    let findings = differing.map(|(queried, list)| {
         let usual: BTreeSet<String> = membership
             .listed()
-            .map(|listed| shown(&listed.member.name, listed.member.id))
+            .map(|listed| name_or_id(&listed.member.name, listed.member.id))
             .collect();
-        let own = names(list);
-        let (lacks, adds) = (joined(usual.difference(&own)), joined(own.difference(&usual)));
+        let own = member_names(list);
+        let (lacks, adds) = (join_names(usual.difference(&own)), join_names(own.difference(&usual)));
         let message = match (lacks.is_empty(), adds.is_empty()) {
             (false, true) => {
                 format!("reports a list of members that differs from the cluster's: it lacks {lacks}")
@@ -124,33 +124,33 @@ pub fn member_lists(observed: &Snapshot, now: Timestamp) -> Judgement {
                 format!("reports a list of members that differs from the cluster's: it has {adds} instead of {lacks}")
             }
         };
-        of_member(asked, outcome(is_turning), &message)
+        member_finding(queried, outcome_by_change(are_machines_changing), &message)
     });
     Ok(findings.collect())
 }
 
-/// Contradicting reports of members, where it is unclear which is right.
-fn disputed<'a>(
-    reported: impl Iterator<Item = (&'a Asked, String)>,
+/// A finding with the contradicting reports of members.
+fn conflicting_reports<'a>(
+    reported: impl Iterator<Item = (&'a QueriedMember, String)>,
     what: &str,
     outcome: CheckOutcome,
     hint: &str,
 ) -> Finding {
-    let reported: Vec<(&Asked, String)> = reported.collect();
+    let reported: Vec<(&QueriedMember, String)> = reported.collect();
     let each: Vec<String> = reported
         .iter()
-        .map(|(asked, own)| format!("{} reports {own}", asked.name))
+        .map(|(queried, own)| format!("{} reports {own}", queried.name))
         .collect();
-    let message = format!("{what}, and it is unclear which is right: {}", each.join("; "));
-    let objects = reported.iter().flat_map(|(asked, _)| asked_objects(asked));
+    let message = format!("{what}; the correct one is unknown: {}", each.join("; "));
+    let objects = reported.iter().flat_map(|(queried, _)| queried_objects(queried));
     Finding {
         objects: objects.collect(),
-        ..Finding::of(outcome, "", message)
+        ..Finding::new(outcome, "", message)
     }
     .hint(hint)
 }
 
-fn shown(name: &str, id: u64) -> String {
+fn name_or_id(name: &str, id: u64) -> String {
     if name.is_empty() {
         hexadecimal(id)
     } else {
@@ -158,21 +158,23 @@ fn shown(name: &str, id: u64) -> String {
     }
 }
 
-fn names(list: &Members) -> BTreeSet<String> {
+fn member_names(list: &Members) -> BTreeSet<String> {
     let members = list.members.iter();
-    members.map(|member| shown(&member.name, member.id)).collect()
+    members
+        .map(|member| name_or_id(&member.name, member.id))
+        .collect()
 }
 
-fn joined<'n>(names: impl Iterator<Item = &'n String>) -> String {
+fn join_names<'n>(names: impl Iterator<Item = &'n String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-pub fn leader(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let membership = Membership::of(survey);
+pub fn leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let membership = Membership::new(survey);
     membership.one_cluster()?;
-    let is_turning = is_turning(observed, now);
-    // The latest election counts: a member that reports an earlier one has missed it.
+    let are_machines_changing = are_machines_changing(observed, now);
+    // The leader of the latest raft term counts. Members in an earlier term have missed the election.
     let latest = membership
         .statuses()
         .filter_map(|(_, status)| Some((status.raft_term, status.leader?)))
@@ -181,39 +183,44 @@ pub fn leader(observed: &Snapshot, now: Timestamp) -> Judgement {
         let listed = membership.listed().find(|listed| listed.member.id == id);
         listed.map_or_else(
             || hexadecimal(id),
-            |listed| shown(&listed.member.name, listed.member.id),
+            |listed| name_or_id(&listed.member.name, listed.member.id),
         )
     };
-    let findings = membership.statuses().filter_map(|(asked, status)| {
+    let findings = membership.statuses().filter_map(|(queried, status)| {
         let message = match (status.leader, latest) {
-            (None, None) => "has no leader, like all members".to_owned(),
+            (None, None) => "has no leader; no member has one".to_owned(),
             (None, Some((_, leader))) => {
                 format!(
-                    "has no leader while others follow {}: it is cut off from them",
+                    "has no leader, but other members follow {}: it is disconnected from them",
                     name(leader)
                 )
             }
             (Some(own), Some((_, leader))) if own != leader => {
-                format!("follows {}, others follow {}", name(own), name(leader))
+                format!(
+                    "follows leader {}, but other members follow {}",
+                    name(own),
+                    name(leader)
+                )
             }
             (Some(_), _) => return None,
         };
-        let is_joining = status.is_learner || phase_of_asked(survey, asked, observed, now) == Phase::Starting;
-        // Without a leader etcd decides nothing, whether Machines change or not.
-        Some(of_member(
-            asked,
-            outcome(latest.is_some() && (is_turning || is_joining)),
+        let is_joining =
+            status.is_learner || phase_of_queried(survey, queried, observed, now) == Phase::Starting;
+        // No leader at all is a fault even while Machines change, because etcd then rejects writes.
+        Some(member_finding(
+            queried,
+            outcome_by_change(latest.is_some() && (are_machines_changing || is_joining)),
             &message,
         ))
     });
     Ok(findings.collect())
 }
 
-pub fn raft_term(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let membership = Membership::of(survey);
+pub fn raft_term(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let membership = Membership::new(survey);
     membership.one_cluster()?;
-    let is_turning = is_turning(observed, now);
+    let are_machines_changing = are_machines_changing(observed, now);
     let led = membership
         .statuses()
         .filter(|(_, status)| status.leader.is_some());
@@ -223,42 +230,46 @@ pub fn raft_term(observed: &Snapshot, now: Timestamp) -> Judgement {
     let behind = membership
         .statuses()
         .filter(|(_, status)| status.raft_term < latest)
-        .map(|(asked, status)| {
+        .map(|(queried, status)| {
             let message = format!(
-                "is in raft term {}, others in {latest}: it missed the last election",
+                "is in raft term {}, but other members are in {latest}: it missed the last election",
                 status.raft_term
             );
-            of_member(asked, outcome(is_turning || status.is_learner), &message)
+            member_finding(
+                queried,
+                outcome_by_change(are_machines_changing || status.is_learner),
+                &message,
+            )
         });
     Ok(behind.collect())
 }
 
-pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let membership = Membership::of(survey);
+pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let membership = Membership::new(survey);
     membership.one_cluster()?;
     let furthest = membership
         .statuses()
         .map(|(_, status)| status.raft_index)
         .max()
         .unwrap_or_default();
-    let findings = membership.statuses().filter_map(|(asked, status)| {
+    let findings = membership.statuses().filter_map(|(queried, status)| {
         let behind_others = furthest.saturating_sub(status.raft_index);
         let behind_itself = status.raft_index.saturating_sub(status.raft_applied_index);
         let message = if behind_others > RAFT_LAG_LIMIT {
             format!(
-                "is {behind_others} entries behind the furthest member, at raft index {}",
+                "is {behind_others} raft log entries behind the most advanced member, at raft index {}",
                 status.raft_index
             )
         } else if behind_itself > RAFT_LAG_LIMIT {
-            format!("has {behind_itself} committed entries to apply")
+            format!("has {behind_itself} raft log entries that it has not applied yet")
         } else {
             return None;
         };
-        let is_starting = phase_of_asked(survey, asked, observed, now) == Phase::Starting;
-        Some(of_member(
-            asked,
-            outcome(status.is_learner || is_starting),
+        let is_starting = phase_of_queried(survey, queried, observed, now) == Phase::Starting;
+        Some(member_finding(
+            queried,
+            outcome_by_change(status.is_learner || is_starting),
             &message,
         ))
     });

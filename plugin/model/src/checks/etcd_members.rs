@@ -1,4 +1,4 @@
-//! etcd's members: those that should be there are, and answer.
+//! etcd's members: they match the Machines, have no alarms, and are promoted in time.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -6,12 +6,14 @@ use kcp_api::Object as _;
 use crate::{
     checks::{
         Check,
-        components::describe,
-        etcd_quorum::{ETCD, stacked},
-        finding::{Finding, Judgement, machine, need},
-        machine_grace::{Phase, is_turning, machine_of_node, machines_read, without_node},
+        components::describe_hint,
+        etcd_quorum::{ETCD, stacked_survey},
+        finding::{CheckResult, Finding, machine_object, require},
+        machine_grace::{
+            Phase, are_machines_changing, machine_of_node, machines_without_node, require_machines,
+        },
         machines::replacement_hint,
-        membership::{Listed, Membership, asked_objects, member_object},
+        membership::{ListedMember, Membership, member_object, queried_objects},
     },
     snapshot::{
         Snapshot,
@@ -30,30 +32,31 @@ pub const CHECKS: &[Check] = &[
     Check::new("etcd-learners", "every learner is promoted in time", learners).preflight(),
 ];
 
-pub fn match_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = stacked(observed)?;
-    machines_read(observed)?;
-    let membership = Membership::of(survey);
+pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = stacked_survey(observed)?;
+    require_machines(observed)?;
+    let membership = Membership::new(survey);
     if !membership.is_known() {
         return Err(membership.unknown());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
     let without_member = observed.machines.iter().filter_map(|of| {
         let node = of.node()?;
-        if is_member(node) || Phase::of(of, now) == Phase::Leaving {
+        if is_member(node) || Phase::from_machine(of, now) == Phase::Deleting {
             return None;
         }
         let message = format!("node {node} has no etcd member");
-        let object = machine(of.name());
-        if Phase::of(of, now) == Phase::Starting {
+        let object = machine_object(of.name());
+        if Phase::from_machine(of, now) == Phase::Starting {
             return Some(Finding::info(object, format!("{message} yet")));
         }
         let finding = Finding::fail(object, message);
-        // What another cluster on it holds would go with the Machine: the check of that says what to do.
-        let is_of_another = survey.answers().any(|(asked, answer)| {
-            asked.name == node
-                && answer.cluster_id().is_some()
-                && answer.cluster_id() != membership.cluster_id
+        // The node runs a member of another etcd cluster, whose data the replacement would delete. The check
+        // `etcd-one-cluster` has the hint.
+        let is_of_another = survey.responses().any(|(queried, response)| {
+            queried.name == node
+                && response.cluster_id().is_some()
+                && response.cluster_id() != membership.cluster_id
         });
         Some(if is_of_another {
             finding
@@ -63,14 +66,14 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
     });
     let without_machine = membership
         .listed()
-        .filter(|Listed { member, .. }| machine_of_node(observed, &member.name).is_none())
-        .map(|Listed { member, .. }| {
+        .filter(|ListedMember { member, .. }| machine_of_node(observed, &member.name).is_none())
+        .map(|ListedMember { member, .. }| {
             let object = member_object(member);
-            // It may belong to a Machine that has not named its node yet, or to one that was just deleted.
-            if is_turning(observed, now) {
-                return Finding::info(object, "has no Machine at the moment");
+            // The member may belong to a Machine that does not reference its node yet, or that was just deleted.
+            if are_machines_changing(observed, now) {
+                return Finding::info(object, "has no Machine yet, or its Machine was just deleted");
             }
-            unowned(observed, object, "has no Machine", || {
+            member_without_machine(observed, object, "has no Machine", || {
                 format!(
                     "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl \
                      member remove {}",
@@ -81,18 +84,20 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> Judgement {
     Ok(without_member.chain(without_machine).collect())
 }
 
-/// A finding about a member that no Machine is known to have, with a hint to remove it: unless it may be that of a Machine
-/// which names no node, and a healthy voter.
-fn unowned(
+/// A finding about a member without a Machine. The hint to remove the member is omitted while any Machine has no node,
+/// because the member may be a healthy voter on that Machine.
+fn member_without_machine(
     observed: &Snapshot,
     object: String,
     message: &str,
     removal_hint: impl FnOnce() -> String,
 ) -> Finding {
-    let Some(first) = without_node(observed).next() else {
+    let Some(first) = machines_without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());
     };
-    let names: Vec<&str> = without_node(observed).map(kcp_api::Object::name).collect();
+    let names: Vec<&str> = machines_without_node(observed)
+        .map(kcp_api::Object::name)
+        .collect();
     Finding::fail(
         object,
         format!(
@@ -101,26 +106,27 @@ fn unowned(
         ),
     )
     .hint(format!(
-        "do not remove it before that Machine has a node; {}",
-        describe(first)
+        "do not remove the member before that Machine has a node; {}",
+        describe_hint(first)
     ))
 }
 
-pub fn alarms(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let membership = Membership::of(survey);
-    let of_members = survey.raised().into_iter().map(|(id, kind)| {
+pub fn alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let membership = Membership::new(survey);
+    let of_members = survey.alarms_by_member().into_iter().map(|(id, kind)| {
         let listed = membership.listed().find(|listed| listed.member.id == id);
         let objects = match listed {
-            Some(Listed {
-                asked: Some(asked), ..
-            }) => asked_objects(asked),
-            Some(Listed { member, .. }) => vec![member_object(member)],
-            // With id 0 etcd reports that it cannot tell which member's data is wrong.
+            Some(ListedMember {
+                queried: Some(queried),
+                ..
+            }) => queried_objects(queried),
+            Some(ListedMember { member, .. }) => vec![member_object(member)],
+            // etcd uses id 0 if it does not know which member's data is wrong.
             None if id == 0 => vec![observed.object()],
             None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
-        of_alarm(objects, &kind, id == 0)
+        alarm_finding(objects, &kind, id == 0)
     });
     let mut findings: Vec<Finding> = of_members.collect();
     if let Alarms::Failed(failure) = &survey.alarms
@@ -131,23 +137,23 @@ pub fn alarms(observed: &Snapshot, _: Timestamp) -> Judgement {
     Ok(findings)
 }
 
-fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
+fn alarm_finding(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
     let who = if is_of_all { "the etcd cluster " } else { "" };
     let (means, hint) = match alarm {
         "NOSPACE" => (
             ": its database has reached the quota, and etcd rejects writes",
-            Some("compact; then run etcdctl defrag on that member; then etcdctl alarm disarm"),
+            Some("run etcdctl compact; then etcdctl defrag on that member; then etcdctl alarm disarm"),
         ),
         "CORRUPT" => (
             if is_of_all {
-                ": the data of its members differ, and etcd cannot tell which is wrong"
+                ": its members have different data, and etcd does not know which member is wrong"
             } else {
-                ": its data differ from the leader's"
+                ": its data differs from the leader's"
             },
-            // Followers are compared with the leader, whose own data may be what is wrong.
+            // etcd compares followers with the leader, but the leader's data may be the wrong one.
             Some(
-                "first save a snapshot and compare the hashes of all members: etcdctl endpoint hashkv --cluster; then \
-                 replace the Machine of the one that differs from most",
+                "save a snapshot; compare the hashes of all members: etcdctl endpoint hashkv --cluster; then replace the \
+                 Machine of the member that differs from the majority",
             ),
         ),
         _ => ("", None),
@@ -156,28 +162,28 @@ fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
         objects,
         ..Finding::fail("", format!("{who}has alarm {alarm}{means}"))
     }
-    .hint_if(hint)
+    .optional_hint(hint)
 }
 
-pub fn learners(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let findings = Membership::of(survey)
+pub fn learners(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let findings = Membership::new(survey)
         .listed()
-        .filter(|Listed { member, .. }| member.is_learner || member.name.is_empty())
-        .map(|Listed { member, .. }| {
+        .filter(|ListedMember { member, .. }| member.is_learner || member.name.is_empty())
+        .map(|ListedMember { member, .. }| {
             let object = member_object(member);
             let message = if member.is_learner {
                 "etcd member is a learner: it does not vote"
             } else {
-                "was added and never started"
+                "was added but has not started"
             };
             let of = machine_of_node(observed, &member.name);
             let is_starting = of.map_or_else(
-                || is_turning(observed, now),
-                |machine| Phase::of(machine, now) != Phase::Settled,
+                || are_machines_changing(observed, now),
+                |machine| Phase::from_machine(machine, now) != Phase::Settled,
             );
             let about = |finding: Finding| match of {
-                Some(of) => finding.and(machine(of.name())),
+                Some(of) => finding.and(machine_object(of.name())),
                 None => finding,
             };
             if is_starting {
@@ -185,9 +191,9 @@ pub fn learners(observed: &Snapshot, now: Timestamp) -> Judgement {
             }
             match of {
                 Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
-                None => unowned(observed, object, message, || {
+                None => member_without_machine(observed, object, message, || {
                     format!(
-                        "no other member can join before you remove it: etcdctl member remove {}",
+                        "remove the member, because no other member can join before: etcdctl member remove {}",
                         hexadecimal(member.id)
                     )
                 }),
@@ -213,7 +219,7 @@ pub(super) mod cases {
     /// `m3` is settled, and does not name its node: the member there may be its own.
     fn names_no_node(observed: &mut Snapshot) {
         observed.machine(3).status.node_name = None;
-        observed.survey().asked[2].machine = None;
+        observed.survey().queried[2].machine = None;
     }
 
     pub(crate) const CASES: &[Case] = &[

@@ -1,4 +1,4 @@
-//! etcd's votes: whether it can decide, and how many members may fail before it cannot.
+//! etcd's quorum, and how many members can fail before it is lost.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -7,14 +7,14 @@ use crate::{
     checks::{
         Check,
         components::{self, machines_without_etcd},
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, or_else},
-        machine_grace::{Phase, machines_read, phase_of_node},
-        membership::{Membership, of_member, phase_of_asked},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
+        machine_grace::{Phase, phase_of_node, require_machines},
+        membership::{Membership, member_finding, phase_of_queried},
     },
     quorum::{Change, Votes},
     snapshot::{
         Failure, Snapshot,
-        etcd::{Answer, EtcdSurvey},
+        etcd::{EtcdSurvey, MemberResponse},
     },
 };
 
@@ -25,60 +25,61 @@ pub const CHECKS: &[Check] = &[
     Check::new("etcd-tolerance", "no voting member is unhealthy", tolerance)
         .preflight()
         .summing_up(),
-    Check::new("etcd-members-answer", "every member responds", answer).preflight(),
+    Check::new("etcd-members-answer", "every member responds", members_respond).preflight(),
 ];
 
 pub const ETCD: &str = "etcd";
 
-/// The survey, where every member of it is the control plane's own.
-pub fn stacked(observed: &Snapshot) -> Result<&EtcdSurvey, Unjudged> {
-    let survey = need(&observed.etcd, ETCD)?;
+/// The responses of a stacked etcd; no result if etcd is external.
+pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
+    let survey = require(&observed.etcd, ETCD)?;
     if survey.stacked {
         Ok(survey)
     } else {
-        Err(Unjudged::skipped("etcd is external"))
+        Err(NoResult::skipped("etcd is external"))
     }
 }
 
-pub fn answer(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = match need(&observed.etcd, ETCD) {
+pub fn members_respond(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = match require(&observed.etcd, ETCD) {
         Ok(survey) => survey,
-        Err(unjudged) => {
-            let by_conditions = components::by_conditions(observed, "EtcdMemberHealthy", "etcd member", now);
-            return or_else(unjudged, by_conditions);
+        Err(no_result) => {
+            let condition_findings =
+                components::condition_findings(observed, "EtcdMemberHealthy", "etcd member", now);
+            return fall_back_to(no_result, condition_findings);
         }
     };
-    let membership = Membership::of(survey);
-    let findings = survey.asked.iter().filter_map(|asked| {
-        let failure = first_failure(&asked.answer)?;
-        // Another check reports missing permissions.
+    let membership = Membership::new(survey);
+    let findings = survey.queried.iter().filter_map(|queried| {
+        let failure = first_failure(&queried.response)?;
+        // The check `permissions` reports missing permissions.
         if failure.forbidden.is_some() {
             return None;
         }
         let is_listed = membership
             .listed()
-            .any(|listed| listed.member.name == asked.name && !listed.member.is_learner);
-        let is_turning = match phase_of_asked(survey, asked, observed, now) {
-            // It is removed from the list and its machine from the world, one shortly after the other.
-            Phase::Leaving => true,
-            // It may vote before its Machine names the node.
-            Phase::Starting => !is_listed || membership.may_be_starting(asked, observed, now),
+            .any(|listed| listed.member.name == queried.name && !listed.member.is_learner);
+        let are_machines_changing = match phase_of_queried(survey, queried, observed, now) {
+            // The member stops shortly before or after it is removed from the list.
+            Phase::Deleting => true,
+            // A member may vote before its Machine references the node.
+            Phase::Starting => !is_listed || membership.may_be_starting(queried, observed, now),
             Phase::Settled => false,
         };
-        let outcome = if is_turning {
+        let outcome = if are_machines_changing {
             CheckOutcome::Info
         } else if survey.statuses().next().is_some() {
             CheckOutcome::Fail
         } else {
-            // None has answered: it may be the way to them that is broken.
+            // No member responded. Perhaps only the connection to the members fails.
             CheckOutcome::Unknown
         };
-        let finding = of_member(
-            asked,
+        let finding = member_finding(
+            queried,
             outcome,
             &format!("etcd member does not respond: {}", failure.message),
         );
-        // A Secret may be the cause.
+        // The failure may name a Secret.
         let finding = if failure.object.contains('/') {
             finding.and(&failure.object)
         } else {
@@ -86,57 +87,57 @@ pub fn answer(observed: &Snapshot, now: Timestamp) -> Judgement {
         };
         Some(match &failure.hint {
             Some(hint) => finding.hint(hint),
-            None if survey.stacked => finding.hint(pod_hint(&asked.name)),
+            None if survey.stacked => finding.hint(pod_hint(&queried.name)),
             None => finding,
         })
     });
     Ok(findings.collect())
 }
 
-fn first_failure(answer: &Result<Answer, Failure>) -> Option<&Failure> {
-    let Answer { status, members, .. } = match answer {
-        Ok(answer) => answer,
+fn first_failure(response: &Result<MemberResponse, Failure>) -> Option<&Failure> {
+    let MemberResponse { status, members, .. } = match response {
+        Ok(response) => response,
         Err(failure) => return Some(failure),
     };
     match status {
         Err(failure) => Some(failure),
-        // A learner reports no list.
+        // A learner does not serve the member list.
         Ok(status) if status.is_learner => None,
         Ok(_) => members.as_ref().err(),
     }
 }
 
-/// Commands for the workload cluster say so: `-n` alone would send them to the management cluster.
+/// The hint names the workload cluster, because kubectl usually uses the management cluster here.
 fn pod_hint(node: &str) -> String {
     format!("in the workload cluster: kubectl describe pod etcd-{node} -n kube-system")
 }
 
-/// etcd's votes; none where etcd is not the control plane's own, or its members are not known.
+/// etcd's votes; none if etcd is external or its members are unknown.
 pub fn votes(observed: &Snapshot, now: Timestamp) -> Option<Votes> {
     let survey = observed.etcd.read().filter(|survey| survey.stacked)?;
-    let membership = Membership::of(survey);
+    let membership = Membership::new(survey);
     membership
         .is_known()
         .then(|| Votes::after(&membership.members(observed, now), Change::Unchanged))
 }
 
-/// etcd's votes, as far as they are known.
+/// etcd's votes, with their source.
 struct VoteCount {
     votes: Votes,
-    /// The members, or Machines, that do not count as healthy.
+    /// The unhealthy members or Machines, as `Kind/name`.
     unhealthy: Vec<String>,
-    /// Whether all of those are on their way out.
+    /// Whether the Machines of all unhealthy members are being deleted.
     are_leaving: bool,
-    /// The source; empty if the members themselves were queried.
+    /// A suffix of the message that names the source; empty if the members were queried.
     by: &'static str,
-    unasked: Option<Unjudged>,
+    unread: Option<NoResult>,
 }
 
-fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, Unjudged> {
+fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResult> {
     if observed.has_external_etcd() {
-        return Err(Unjudged::skipped("etcd is external"));
+        return Err(NoResult::skipped("etcd is external"));
     }
-    let unasked = match stacked(observed).map(Membership::of) {
+    let unread = match stacked_survey(observed).map(Membership::new) {
         Ok(membership) if membership.is_known() => {
             let members = membership.members(observed, now);
             let unhealthy: Vec<&str> = members
@@ -148,36 +149,36 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, Unjudge
                 votes: Votes::after(&members, Change::Unchanged),
                 are_leaving: unhealthy
                     .iter()
-                    .all(|name| phase_of_node(observed, name, now) == Phase::Leaving),
+                    .all(|name| phase_of_node(observed, name, now) == Phase::Deleting),
                 unhealthy: unhealthy
                     .iter()
                     .map(|name| format!("EtcdMember/{name}"))
                     .collect(),
                 by: "",
-                unasked: None,
+                unread: None,
             });
         }
         Ok(membership) => membership.unknown(),
-        Err(unjudged) => unjudged,
+        Err(no_result) => no_result,
     };
-    machines_read(observed)?;
-    let (votes, unhealthy) = votes_from_outside(observed, now);
+    require_machines(observed)?;
+    let (votes, unhealthy) = votes_from_machines(observed, now);
     Ok(VoteCount {
         votes,
-        // Of those that leave none is counted.
+        // Machines that are being deleted are not counted.
         are_leaving: false,
-        unhealthy: unhealthy.iter().map(|name| machine(name)).collect(),
+        unhealthy: unhealthy.iter().map(|name| machine_object(name)).collect(),
         by: if observed.workload.read().is_some() {
-            ", judged from pods and Machine conditions"
+            " (from pods and Machine conditions)"
         } else {
-            ", judged from Machine conditions"
+            " (from Machine conditions)"
         },
-        unasked: Some(unasked),
+        unread: Some(unread),
     })
 }
 
 impl VoteCount {
-    fn judged(self, observed: &Snapshot, message: Option<String>, hint: Option<&str>) -> Judgement {
+    fn into_result(self, observed: &Snapshot, message: Option<String>, hint: Option<&str>) -> CheckResult {
         let findings = message.map(|message| {
             let object = observed.object();
             let finding = if self.are_leaving && self.votes.has_quorum() {
@@ -188,56 +189,57 @@ impl VoteCount {
             self.unhealthy
                 .into_iter()
                 .fold(finding, Finding::and)
-                .hint_if(hint)
+                .optional_hint(hint)
         });
         let findings = Vec::from_iter(findings);
-        match self.unasked {
-            Some(unasked) => or_else(unasked, findings),
+        match self.unread {
+            Some(unread) => fall_back_to(unread, findings),
             None => Ok(findings),
         }
     }
 }
 
-/// Whether no member could be asked, and the API server says that it cannot either.
-pub fn is_without_etcd(observed: &Snapshot) -> bool {
+/// Whether no member responded and the API server reports that etcd does not respond to it.
+pub fn only_api_server_responds(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read();
-    survey.is_some_and(|survey| survey.server_lacks_etcd && !Membership::of(survey).is_known())
+    survey.is_some_and(|survey| survey.api_server_lacks_etcd && !Membership::new(survey).is_known())
 }
 
-pub fn quorum(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
-    // Before the first member there is nothing to decide.
+    // Without any voter, etcd has not been created yet.
     let is_lost = count.votes.voters > 0 && !count.votes.has_quorum();
     let mut message = is_lost.then(|| format!("quorum is lost: {}{}", count.votes, count.by));
-    if message.is_none() && is_without_etcd(observed) {
+    if message.is_none() && only_api_server_responds(observed) {
         let cut_off =
-            "quorum is lost, or the API server is cut off from etcd: it reports that etcd does not respond";
+            "quorum is lost, or the API server cannot connect to etcd: it reports that etcd does not respond";
         message = Some(cut_off.to_owned());
     }
-    let hint = "recover members first, the controller cannot; if they are lost, restore etcd from a snapshot";
-    count.judged(observed, message, Some(hint))
+    let hint = "repair the unhealthy members manually, because the controller cannot; if their data is lost, restore etcd from a \
+         snapshot";
+    count.into_result(observed, message, Some(hint))
 }
 
-pub fn tolerance(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn tolerance(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
     let is_less = count.votes.unhealthy > 0 && count.votes.has_quorum();
     let message = is_less.then(|| {
-        let more = match count.votes.may_fail() {
-            0 => "cannot lose another member".to_owned(),
+        let more = match count.votes.failure_tolerance() {
+            0 => "no other member may fail".to_owned(),
             more => format!("{more} more may fail"),
         };
         format!("{}: {more}{}", count.votes, count.by)
     });
-    count.judged(observed, message, None)
+    count.into_result(observed, message, None)
 }
 
-/// The votes judged from Machines and pods: every Machine with a node counts as a member, unhealthy if its pod or its member
-/// is known to be unhealthy. Without quorum there is no other source: the API server forwards to no member then.
-fn votes_from_outside(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
+/// The votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if its etcd pod
+/// or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a member.
+fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let without_etcd = machines_without_etcd(observed);
     let members = || {
         let joined = observed.machines.iter().filter(|machine| machine.has_node());
-        joined.filter(|machine| Phase::of(machine, now) == Phase::Settled)
+        joined.filter(|machine| Phase::from_machine(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
         .filter(|of| {
@@ -285,8 +287,8 @@ pub(super) mod cases {
 
     fn none_reached(observed: &mut Snapshot) {
         observed.survey().alarms = Alarms::FromStatus;
-        for (asked, machine) in observed.survey().asked.iter_mut().zip(["m1", "m2", "m3"]) {
-            asked.answer = Err(failure(
+        for (queried, machine) in observed.survey().queried.iter_mut().zip(["m1", "m2", "m3"]) {
+            queried.response = Err(failure(
                 &format!("etcd member node-{machine}"),
                 "connecting: no answer within 2.2 s",
             ));
@@ -308,14 +310,14 @@ pub(super) mod cases {
         ("etcd-quorum", "the_api_server_lacks_etcd", |o| {
             none_reached(o);
             o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
-            o.survey().server_lacks_etcd = true;
+            o.survey().api_server_lacks_etcd = true;
         }),
         (
             "etcd-quorum",
             "a_member_answers_though_the_api_server_lacks_etcd",
             |o| {
                 o.kill(2);
-                o.survey().server_lacks_etcd = true;
+                o.survey().api_server_lacks_etcd = true;
             },
         ),
         ("etcd-quorum", "two_killed_and_nothing_read", |o| {
@@ -338,8 +340,8 @@ pub(super) mod cases {
             pod_failed(o, 2);
         }),
         ("etcd-tolerance", "none_answers", |o| {
-            for asked in &mut o.survey().asked {
-                asked.answer = Err(failure("etcd", "no TLS connection: unknown CA"));
+            for queried in &mut o.survey().queried {
+                queried.response = Err(failure("etcd", "no TLS connection: unknown CA"));
             }
             o.survey().alarms = Alarms::FromStatus;
         }),
@@ -381,8 +383,8 @@ pub(super) mod cases {
             });
         }),
         ("etcd-members-answer", "none_answers", |o| {
-            for asked in &mut o.survey().asked {
-                asked.answer = Err(failure("etcd", "no TLS connection: unknown CA"));
+            for queried in &mut o.survey().queried {
+                queried.response = Err(failure("etcd", "no TLS connection: unknown CA"));
             }
             o.survey().alarms = Alarms::FromStatus;
         }),
@@ -393,12 +395,12 @@ pub(super) mod cases {
         }),
         ("etcd-members-answer", "elsewhere", |o| {
             elsewhere(o);
-            o.survey().asked[1].answer = Err(failure("etcd", "connection refused"));
+            o.survey().queried[1].response = Err(failure("etcd", "connection refused"));
         }),
         ("etcd-members-answer", "elsewhere_while_a_machine_starts", |o| {
             elsewhere(o);
             joins_unnamed(o);
-            o.survey().asked[1].answer = Err(failure("etcd", "connection refused"));
+            o.survey().queried[1].response = Err(failure("etcd", "connection refused"));
         }),
         (
             "etcd-members-answer",

@@ -1,4 +1,4 @@
-//! The databases and the versions of the etcd members.
+//! The databases and versions of etcd's members.
 
 use std::collections::BTreeSet;
 
@@ -8,35 +8,31 @@ use crate::{
     checks::{
         Check,
         etcd_quorum::ETCD,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
-        machine_grace::is_turning,
-        membership::{asked_objects, of_member},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, require},
+        machine_grace::are_machines_changing,
+        membership::{member_finding, queried_objects},
         rollout::is_rolling_out,
-        workload::minor,
+        workload::minor_version,
     },
     snapshot::Snapshot,
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-space", "databases are well below their quota", space),
-    Check::new(
-        "etcd-fragmentation",
-        "databases are not fragmented",
-        fragmentation,
-    ),
-    Check::new("etcd-versions", "members run the same version", versions),
+    Check::new("etcd-space", "every database is well below its quota", space),
+    Check::new("etcd-fragmentation", "no database is fragmented", fragmentation),
+    Check::new("etcd-versions", "all members run the same etcd version", versions),
 ];
 
-/// Percent of its quota from which the size of a database is a warning: time is left to compact.
+/// Percentage of the quota from which the size of a database is a warning, early enough to compact it.
 const SPACE_WARNING_PERCENT: u64 = 80;
 
-/// Percent of its quota at which etcd's own alert `etcdDatabaseQuotaLowSpace` is critical.
+/// Percentage of the quota at which etcd's own alert `etcdDatabaseQuotaLowSpace` is critical.
 const SPACE_FAULT_PERCENT: u64 = 95;
 
-/// As etcd's own alert `etcdDatabaseHighFragmentationRatio`: less than half of the database is in use …
+/// Like etcd's own alert `etcdDatabaseHighFragmentationRatio`: less than this percentage of the database is in use …
 const USED_WARNING_PERCENT: u64 = 50;
 
-/// … and that is more than 100 MiB.
+/// … and more than this size is in use.
 const USED_WARNING_BYTES: u64 = 100 * MEBIBYTE;
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -49,14 +45,14 @@ const fn mebibytes(bytes: u64) -> u64 {
     bytes / MEBIBYTE
 }
 
-pub fn space(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
+pub fn space(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
     let reported = survey
         .statuses()
-        .filter_map(|(asked, status)| Some((asked, status, status.db_size_quota?)));
+        .filter_map(|(queried, status)| Some((queried, status, status.db_size_quota?)));
     let reported: Vec<_> = reported.collect();
     if reported.is_empty() {
-        return Err(Unjudged::unknown(if survey.statuses().next().is_none() {
+        return Err(NoResult::unknown(if survey.statuses().next().is_none() {
             "no member has reported its status"
         } else {
             "no member reports its quota; etcd reports it from version 3.6"
@@ -67,17 +63,17 @@ pub fn space(observed: &Snapshot, now: Timestamp) -> Judgement {
     let differing = reported
         .iter()
         .filter(|(_, _, quota)| smallest < largest && Some(*quota) == smallest)
-        .map(|(asked, _, quota)| {
+        .map(|(queried, _, quota)| {
             let message = format!(
-                "its quota is {} MiB, that of others up to {} MiB: all members reject writes once the smallest is full",
+                "quota is {} MiB, other members have up to {} MiB: all members reject writes once the smallest database is full",
                 mebibytes(*quota),
                 mebibytes(largest.unwrap_or(*quota))
             );
-            let is_changing = is_rolling_out(observed, now) || is_turning(observed, now);
+            let is_changing = is_rolling_out(observed, now) || are_machines_changing(observed, now);
             let outcome = if is_changing { CheckOutcome::Info } else { CheckOutcome::Warn };
-            of_member(asked, outcome, &message).hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
+            member_finding(queried, outcome, &message).hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
         });
-    let full = reported.iter().filter_map(|(asked, status, quota)| {
+    let full = reported.iter().filter_map(|(queried, status, quota)| {
         let (status, quota) = (*status, *quota);
         let full = percent(status.db_size, quota)?;
         let outcome = match full {
@@ -86,35 +82,38 @@ pub fn space(observed: &Snapshot, now: Timestamp) -> Judgement {
             _ => return None,
         };
         let message = format!(
-            "its database uses {full} % of its quota: {} of {} MiB; once it is full, etcd rejects writes",
+            "database uses {full} % of its quota: {} of {} MiB; once it is full, etcd rejects writes",
             mebibytes(status.db_size),
             mebibytes(quota)
         );
-        Some(of_member(asked, outcome, &message).hint("compact; then run etcdctl defrag on that member"))
+        Some(
+            member_finding(queried, outcome, &message)
+                .hint("run etcdctl compact; then etcdctl defrag on that member"),
+        )
     });
     Ok(full.chain(differing).collect())
 }
 
-pub fn fragmentation(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
-    let findings = survey.statuses().filter_map(|(asked, status)| {
+pub fn fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let findings = survey.statuses().filter_map(|(queried, status)| {
         let used = percent(status.db_size_in_use, status.db_size)?;
         let is_fragmented = used < USED_WARNING_PERCENT && status.db_size_in_use > USED_WARNING_BYTES;
         let message = format!(
-            "{used} % of its database is in use: {} of {} MiB",
+            "only {used} % of the database is in use: {} of {} MiB",
             mebibytes(status.db_size_in_use),
             mebibytes(status.db_size)
         );
         is_fragmented.then(|| {
-            of_member(asked, CheckOutcome::Warn, &message)
-                .hint("run etcdctl defrag on one member after another, the leader last")
+            member_finding(queried, CheckOutcome::Warn, &message)
+                .hint("run etcdctl defrag on each member in turn, the leader last")
         })
     });
     Ok(findings.collect())
 }
 
-pub fn versions(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let survey = need(&observed.etcd, ETCD)?;
+pub fn versions(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
     let reported: BTreeSet<&str> = survey
         .statuses()
         .map(|(_, status)| status.version.as_str())
@@ -123,7 +122,10 @@ pub fn versions(observed: &Snapshot, now: Timestamp) -> Judgement {
     if reported.len() < 2 {
         return Ok(Vec::new());
     }
-    let minors: BTreeSet<(u64, u64)> = reported.iter().filter_map(|version| minor(version)).collect();
+    let minors: BTreeSet<(u64, u64)> = reported
+        .iter()
+        .filter_map(|version| minor_version(version))
+        .collect();
     let is_wide = match (minors.first(), minors.last()) {
         (Some(first), Some(last)) => first.0 != last.0 || last.1.saturating_sub(first.1) > 1,
         _ => false,
@@ -131,22 +133,24 @@ pub fn versions(observed: &Snapshot, now: Timestamp) -> Judgement {
     let (outcome, means) = if is_wide {
         (
             CheckOutcome::Fail,
-            "etcd allows one minor version between members",
+            "etcd allows a difference of one minor version",
         )
-    } else if is_rolling_out(observed, now) || is_turning(observed, now) {
+    } else if is_rolling_out(observed, now) || are_machines_changing(observed, now) {
         (CheckOutcome::Info, "Machines are being replaced")
     } else {
         (CheckOutcome::Warn, "no Machine is being replaced")
     };
     let findings = reported.into_iter().map(|version| {
         let members = survey.statuses().filter(|(_, status)| status.version == version);
-        let objects = members.flat_map(|(asked, _)| asked_objects(asked)).collect();
+        let objects = members
+            .flat_map(|(queried, _)| queried_objects(queried))
+            .collect();
         Finding {
             objects,
-            ..Finding::of(
+            ..Finding::new(
                 outcome,
                 "",
-                format!("runs etcd {version}, others run another version: {means}"),
+                format!("runs etcd {version}, other members run another version: {means}"),
             )
         }
     });

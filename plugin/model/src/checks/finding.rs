@@ -1,4 +1,4 @@
-//! What a check finds.
+//! Findings of a check, and constructors for them.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use crate::snapshot::{Failure, Reading};
 #[serde(rename_all = "camelCase")]
 pub enum CheckOutcome {
     Pass,
-    /// It does not apply, or a flag excludes what it needs.
+    /// The check does not apply, or a flag excludes a source that it needs.
     Skipped,
-    /// A change in progress, such as a rollout.
+    /// A normal state during a change, such as a rollout.
     Info,
-    /// Does not make the control plane unhealthy.
+    /// A problem that does not make the control plane unhealthy.
     Warn,
     Unknown,
     Fail,
@@ -25,9 +25,9 @@ pub enum CheckOutcome {
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     pub outcome: CheckOutcome,
-    /// As `Kind/name`, at least one.
+    /// At least one `Kind/name`.
     pub objects: Vec<String>,
-    /// One line.
+    /// A single line.
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -46,18 +46,18 @@ impl CheckOutcome {
     }
 }
 
-/// The findings, none if the check passes; or why it could not be judged.
-pub type Judgement = Result<Vec<Finding>, Unjudged>;
+/// The findings, empty if the check passes; or why the check has no result.
+pub type CheckResult = Result<Vec<Finding>, NoResult>;
 
-/// Why a check has no result. It does not change the verdict: the source that failed has a check of its own.
+/// Why a check has no result. This does not affect the verdict: a separate check reports the failed source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unjudged {
-    /// It does not apply, or a flag excludes what it needs.
+pub enum NoResult {
+    /// The check does not apply, or a flag excludes a source that it needs.
     Skipped(String),
     Unknown(String),
 }
 
-impl Unjudged {
+impl NoResult {
     pub fn skipped(reason: impl Into<String>) -> Self {
         Self::Skipped(reason.into())
     }
@@ -67,27 +67,28 @@ impl Unjudged {
     }
 }
 
-pub fn need<'r, T>(reading: &'r Reading<T>, what: &str) -> Result<&'r T, Unjudged> {
+/// The value of a source, or why the check has no result.
+pub fn require<'r, T>(reading: &'r Reading<T>, what: &str) -> Result<&'r T, NoResult> {
     match reading {
         Reading::Read(part) => Ok(part),
-        Reading::Excluded { flag } => Err(Unjudged::Skipped(format!("{what}: not read ({flag})"))),
-        Reading::NotYet => Err(Unjudged::Skipped(format!(
-            "{what}: no control plane Machine is up yet"
+        Reading::Excluded { flag } => Err(NoResult::Skipped(format!("{what}: excluded by {flag}"))),
+        Reading::NotYet => Err(NoResult::Skipped(format!(
+            "{what}: no control plane Machine is running yet"
         ))),
-        Reading::OutOfReach(failure) => Err(Unjudged::Unknown(format!(
-            "{what}: unreachable from here: {}",
+        Reading::OutOfReach(failure) => Err(NoResult::Unknown(format!(
+            "{what}: unreachable from this machine: {}",
             one_line(&failure.message)
         ))),
-        Reading::Failed(_) => Err(Unjudged::Unknown(format!("{what}: could not be read"))),
+        Reading::Failed(_) => Err(NoResult::Unknown(format!("could not read {what}"))),
     }
 }
 
-/// The findings of another source where the first has no result. Without findings it does not replace a source that
-/// failed.
-pub fn or_else(unjudged: Unjudged, findings: Vec<Finding>) -> Judgement {
-    match unjudged {
-        Unjudged::Unknown(_) if findings.is_empty() => Err(unjudged),
-        Unjudged::Unknown(_) | Unjudged::Skipped(_) => Ok(findings),
+/// Uses the findings from a second source if the first source has no result. If the first source failed and the second has
+/// no findings, the check stays unknown.
+pub fn fall_back_to(no_result: NoResult, findings: Vec<Finding>) -> CheckResult {
+    match no_result {
+        NoResult::Unknown(_) if findings.is_empty() => Err(no_result),
+        NoResult::Unknown(_) | NoResult::Skipped(_) => Ok(findings),
     }
 }
 
@@ -97,7 +98,7 @@ pub fn one_line(text: &str) -> String {
 }
 
 impl Finding {
-    pub fn of(outcome: CheckOutcome, object: impl Into<String>, message: impl AsRef<str>) -> Self {
+    pub fn new(outcome: CheckOutcome, object: impl Into<String>, message: impl AsRef<str>) -> Self {
         Self {
             outcome,
             objects: vec![object.into()],
@@ -107,23 +108,23 @@ impl Finding {
     }
 
     pub fn fail(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(CheckOutcome::Fail, object, message)
+        Self::new(CheckOutcome::Fail, object, message)
     }
 
     pub fn warn(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(CheckOutcome::Warn, object, message)
+        Self::new(CheckOutcome::Warn, object, message)
     }
 
     pub fn info(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(CheckOutcome::Info, object, message)
+        Self::new(CheckOutcome::Info, object, message)
     }
 
     pub fn unknown(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(CheckOutcome::Unknown, object, message)
+        Self::new(CheckOutcome::Unknown, object, message)
     }
 
     pub fn unread(failure: &Failure) -> Self {
-        Self::unknown(&failure.object, &failure.message).hint_if(failure.hint.as_ref())
+        Self::unknown(&failure.object, &failure.message).optional_hint(failure.hint.as_ref())
     }
 
     pub fn and(mut self, object: impl Into<String>) -> Self {
@@ -134,7 +135,7 @@ impl Finding {
         self
     }
 
-    pub fn hint_if(self, hint: Option<impl AsRef<str>>) -> Self {
+    pub fn optional_hint(self, hint: Option<impl AsRef<str>>) -> Self {
         match hint {
             Some(hint) => self.hint(hint),
             None => self,
@@ -147,17 +148,17 @@ impl Finding {
     }
 }
 
-pub fn machine(name: &str) -> String {
+pub fn machine_object(name: &str) -> String {
     format!("Machine/{name}")
 }
 
-pub fn node(name: &str) -> String {
+pub fn node_object(name: &str) -> String {
     format!("Node/{name}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Unjudged, need, one_line, or_else};
+    use super::{NoResult, fall_back_to, one_line, require};
     use crate::{
         checks::finding::Finding,
         snapshot::{Failure, Reading},
@@ -171,38 +172,38 @@ mod tests {
             hint: None,
             forbidden: None,
         };
-        let cases: [(Reading<u8>, Result<&u8, Unjudged>); 5] = [
+        let cases: [(Reading<u8>, Result<&u8, NoResult>); 5] = [
             (Reading::Read(1), Ok(&1)),
             (
                 Reading::Excluded { flag: "--no-etcd" },
-                Err(Unjudged::skipped("etcd: not read (--no-etcd)")),
+                Err(NoResult::skipped("etcd: excluded by --no-etcd")),
             ),
             (
                 Reading::NotYet,
-                Err(Unjudged::skipped("etcd: no control plane Machine is up yet")),
+                Err(NoResult::skipped("etcd: no control plane Machine is running yet")),
             ),
             (
                 Reading::OutOfReach(failure.clone()),
-                Err(Unjudged::unknown("etcd: unreachable from here: a; b")),
+                Err(NoResult::unknown("etcd: unreachable from this machine: a; b")),
             ),
             (
                 Reading::Failed(failure),
-                Err(Unjudged::unknown("etcd: could not be read")),
+                Err(NoResult::unknown("could not read etcd")),
             ),
         ];
         for (reading, expected) in &cases {
-            assert_eq!(need(reading, "etcd"), *expected);
+            assert_eq!(require(reading, "etcd"), *expected);
         }
     }
 
     #[test]
     fn another_source_makes_up_for_a_flag_alone() {
         let found = vec![Finding::fail("Machine/m1", "dead")];
-        let (skipped, unknown) = (Unjudged::skipped("flag"), Unjudged::unknown("failed"));
-        assert_eq!(or_else(skipped.clone(), vec![]), Ok(vec![]));
-        assert_eq!(or_else(skipped, found.clone()), Ok(found.clone()));
-        assert_eq!(or_else(unknown.clone(), vec![]), Err(unknown.clone()));
-        assert_eq!(or_else(unknown, found.clone()), Ok(found));
+        let (skipped, unknown) = (NoResult::skipped("flag"), NoResult::unknown("failed"));
+        assert_eq!(fall_back_to(skipped.clone(), vec![]), Ok(vec![]));
+        assert_eq!(fall_back_to(skipped, found.clone()), Ok(found.clone()));
+        assert_eq!(fall_back_to(unknown.clone(), vec![]), Err(unknown.clone()));
+        assert_eq!(fall_back_to(unknown, found.clone()), Ok(found));
     }
 
     #[test]

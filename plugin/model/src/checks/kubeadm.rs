@@ -1,4 +1,4 @@
-//! What kubeadm has set up: the configuration for Machines that join, and the labels and taints of nodes.
+//! kubeadm's configuration for joining Machines, and the labels and taints of control plane nodes.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -6,9 +6,9 @@ use kcp_api::Object as _;
 use crate::{
     checks::{
         Check,
-        components::{WORKLOAD, by_conditions, of_node},
-        finding::{Finding, Judgement, Unjudged, need, or_else},
-        machine_grace::{is_turning, machine_of_node},
+        components::{WORKLOAD, condition_findings, node_finding},
+        finding::{CheckResult, Finding, NoResult, fall_back_to, require},
+        machine_grace::{are_machines_changing, machine_of_node},
         rollout::has_pending_change,
     },
     snapshot::Snapshot,
@@ -17,82 +17,82 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "node-labels-and-taints",
-        "every control plane node has its label and its taint",
+        "every control plane node has the control-plane label, and the taint if configured",
         labels_and_taints,
     ),
     Check::new(
         "kubeadm-config-version",
-        "kubeadm-config names the desired version",
+        "kubeadm-config contains the desired version",
         version,
     ),
 ];
 
-/// `v1.34.1` of `v1.34.1+vendor.1`.
+/// The version without build metadata: `v1.34.1` for `v1.34.1+vendor.1`.
 fn release(version: &str) -> &str {
     version.split_once('+').map_or(version, |(release, _)| release)
 }
 
-/// Whether a Machine that joins gets static pods of the desired version. `kubeadm join` takes the version from the `ConfigMap`
+/// Whether a joining Machine gets static pods of the desired version. `kubeadm join` reads the version from the `ConfigMap`
 /// `kubeadm-config`, which the controller updates only when a rollout begins (Cluster API v1.14,
 /// `UpdateClusterConfiguration`).
-pub fn version(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let Some(kept) = need(&workload.kubeadm_version, "kubeadm-config")? else {
-        return Err(Unjudged::skipped(
-            "the workload cluster's kubeadm-config names no version",
+pub fn version(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let Some(configured) = require(&workload.kubeadm_version, "kubeadm-config")? else {
+        return Err(NoResult::skipped(
+            "the workload cluster's kubeadm-config contains no version",
         ));
     };
-    let asked = observed.control_plane.spec.version();
-    if release(kept) == release(asked) {
+    let desired = observed.control_plane.spec.version();
+    if release(configured) == release(desired) {
         return Ok(Vec::new());
     }
     let object = "ConfigMap/kubeadm-config";
-    let message = format!("names {kept}, the desired version is {asked}");
-    if has_pending_change(observed, now) || is_turning(observed, now) {
+    let message = format!("contains version {configured}, but the desired version is {desired}");
+    if has_pending_change(observed, now) || are_machines_changing(observed, now) {
         return Ok(vec![Finding::info(object, message)]);
     }
-    let message = format!("{message}: a Machine that joins gets static pods of {kept}");
+    let message = format!("{message}: joining Machines get static pods of {configured}");
     let control_plane = &observed.control_plane;
     Ok(vec![Finding::warn(object, message).hint(format!(
-        "the controller updates it when a rollout begins: kubectl kcp rollout start {} -n {}",
+        "start a rollout, which updates it: kubectl kcp rollout start {} -n {}",
         control_plane.name(),
         control_plane.namespace()
     ))])
 }
 
-pub fn labels_and_taints(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let nodes = need(&observed.workload, WORKLOAD).and_then(|workload| need(&workload.nodes, "nodes"));
+pub fn labels_and_taints(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let nodes = require(&observed.workload, WORKLOAD).and_then(|workload| require(&workload.nodes, "nodes"));
     let nodes = match nodes {
         Ok(nodes) => nodes,
-        Err(unjudged) => {
+        Err(no_result) => {
             let kind = "NodeKubeadmLabelsAndTaintsSet";
-            return or_else(
-                unjudged,
-                by_conditions(observed, kind, "node labels and taints", now),
+            return fall_back_to(
+                no_result,
+                condition_findings(observed, kind, "node labels and taints", now),
             );
         }
     };
-    let taint_is_wanted = wants_taint(observed);
+    let is_taint_required = requires_taint(observed);
     let findings = nodes.iter().filter_map(|of| {
         machine_of_node(observed, &of.name)?;
         let label = "label node-role.kubernetes.io/control-plane";
         let taint = "taint node-role.kubernetes.io/control-plane:NoSchedule";
         let missing = match (
             of.has_control_plane_label,
-            of.has_control_plane_taint || !taint_is_wanted,
+            of.has_control_plane_taint || !is_taint_required,
         ) {
             (true, true) => return None,
             (false, true) => label.to_owned(),
             (true, false) => taint.to_owned(),
             (false, false) => format!("{label} and {taint}"),
         };
-        of_node(observed, &of.name, &format!("the node lacks {missing}"), now)
+        node_finding(observed, &of.name, &format!("the node lacks {missing}"), now)
     });
     Ok(findings.collect())
 }
 
-/// kubeadm taints the nodes unless `nodeRegistration.taints` says otherwise.
-fn wants_taint(observed: &Snapshot) -> bool {
+/// kubeadm taints control plane nodes unless `nodeRegistration.taints` is set.
+fn requires_taint(observed: &Snapshot) -> bool {
     let fields = &observed.control_plane.spec.kubeadm_config_spec.fields;
     ["initConfiguration", "joinConfiguration"]
         .iter()

@@ -1,4 +1,4 @@
-//! The control plane as an object: whether it is paused, which Cluster owns it, and whether it is being deleted.
+//! Pauses, deletion, failures and owners of the control plane.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, Reference};
@@ -6,44 +6,49 @@ use kcp_api::{Object as _, Reference};
 use crate::{
     checks::{
         Check,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         rollout::has_pending_change,
     },
     snapshot::Snapshot,
-    staleness::since,
+    staleness::format_age,
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("not-paused", "neither it nor its Cluster is paused", paused).blocking(),
-    Check::new("not-deleted", "it is not being deleted", deletion),
+    Check::new(
+        "not-paused",
+        "neither the control plane nor its Cluster is paused",
+        paused,
+    )
+    .blocking(),
+    Check::new("not-deleted", "the control plane is not being deleted", deletion),
     Check::new(
         "no-failure",
-        "no failureReason and no failureMessage is set",
+        "neither failureReason nor failureMessage is set",
         failure,
     ),
     Check::new(
         "cluster-reference",
-        "spec.controlPlaneRef of its Cluster names it",
+        "spec.controlPlaneRef of the Cluster names the control plane",
         cluster_reference,
     ),
     Check::new(
         "cluster-ready",
-        "its Cluster has infrastructure and an endpoint",
+        "the Cluster's infrastructure is ready and it has an endpoint",
         cluster_ready,
     ),
     Check::new(
         "topology-version",
-        "a managed topology has reached its version",
+        "the version of a managed topology permits the desired version",
         topology,
     ),
     Check::new(
         "machines-owned",
-        "it owns every control plane Machine of its Cluster",
-        adoption,
+        "the control plane owns every control plane Machine of its Cluster",
+        machine_ownership,
     ),
 ];
 
-pub fn deletion(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn deletion(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let Some(started) = control_plane.deletion_timestamp() else {
         return Ok(Vec::new());
@@ -51,11 +56,11 @@ pub fn deletion(observed: &Snapshot, now: Timestamp) -> Judgement {
     let waiting = control_plane
         .condition("Deleting")
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
-    let message = format!("being deleted for {}{waiting}", since(started, now));
+    let message = format!("being deleted for {}{waiting}", format_age(started, now));
     Ok(vec![Finding::fail(observed.object(), message)])
 }
 
-pub fn failure(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn failure(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let failure = observed.control_plane.status.failure();
     Ok(failure
         .map(|failure| Finding::fail(observed.object(), &failure))
@@ -63,7 +68,7 @@ pub fn failure(observed: &Snapshot, _: Timestamp) -> Judgement {
         .collect())
 }
 
-pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
     let own = control_plane.is_paused();
@@ -77,28 +82,28 @@ pub fn paused(observed: &Snapshot, now: Timestamp) -> Judgement {
     };
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     if own {
-        let message = format!("paused{pending}: no controller reconciles it");
-        let finding = Finding::of(outcome, observed.object(), message).hint(format!(
-            "resume: kubectl kcp rollout resume {name} -n {namespace}"
+        let message = format!("paused{pending}: no controller reconciles the control plane");
+        let finding = Finding::new(outcome, observed.object(), message).hint(format!(
+            "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
         ));
         return Ok(vec![finding]);
     }
-    let message = format!("its Cluster is paused{pending}: no controller reconciles it");
-    let finding = Finding::of(outcome, observed.object(), message);
+    let message = format!("the Cluster is paused{pending}: no controller reconciles the control plane");
+    let finding = Finding::new(outcome, observed.object(), message);
     Ok(vec![match control_plane.cluster() {
         Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
-            "resume: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
+            "resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
         )),
         None => finding,
     }])
 }
 
-pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     if control_plane.cluster().is_none() {
-        return Err(Unjudged::skipped("it has no Cluster yet"));
+        return Err(NoResult::skipped("the control plane has no Cluster yet"));
     }
-    let cluster = need(&observed.cluster, "the Cluster")?;
+    let cluster = require(&observed.cluster, "the Cluster")?;
     let reference = cluster.spec.control_plane_ref.as_ref();
     let message = match reference.filter(|reference| !reference.name.is_empty()) {
         Some(_) if cluster.control_plane() == Some(control_plane.name()) => return Ok(Vec::new()),
@@ -106,47 +111,41 @@ pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> Judgement {
             "spec.controlPlaneRef of Cluster {} names {kind} {name}",
             cluster.name()
         ),
-        None => format!(
-            "Cluster {} names no control plane in spec.controlPlaneRef",
-            cluster.name()
-        ),
+        None => format!("spec.controlPlaneRef of Cluster {} is not set", cluster.name()),
     };
     Ok(vec![
         Finding::fail(format!("Cluster/{}", cluster.name()), message)
             .and(observed.object())
             .hint(
-                "the controller reconciles a control plane once its Cluster owns it: correct spec.controlPlaneRef",
+                "correct spec.controlPlaneRef: the controller reconciles a control plane only if its Cluster owns it",
             ),
     ])
 }
 
-pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> Judgement {
-    need(&observed.cluster, "the Cluster")?;
+pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    require(&observed.cluster, "the Cluster")?;
     let control_plane = &observed.control_plane;
     let object = control_plane
         .cluster()
         .map_or_else(|| observed.object(), |name| format!("Cluster/{name}"));
-    // Before the first Machine there is time for both.
+    // Both may be missing until the first Machine is created.
     let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
     } else {
         CheckOutcome::Info
     };
     let messages = [
-        (
-            !observed.infrastructure_is_ready(),
-            "its infrastructure is not ready",
-        ),
+        (!observed.infrastructure_is_ready(), "infrastructure is not ready"),
         (!observed.has_endpoint(), "has no control plane endpoint"),
     ];
     Ok(messages
         .into_iter()
         .filter(|(is_so, _)| *is_so)
-        .map(|(_, message)| Finding::of(outcome, &object, message))
+        .map(|(_, message)| Finding::new(outcome, &object, message))
         .collect())
 }
 
-pub fn topology(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn topology(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
@@ -154,18 +153,18 @@ pub fn topology(observed: &Snapshot, _: Timestamp) -> Judgement {
     Ok(vec![Finding::info(observed.object(), message)])
 }
 
-pub fn adoption(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let findings = observed.unowned.iter().map(|name| {
         Finding::warn(
-            machine(name),
+            machine_object(name),
             format!(
-                "is a control plane Machine of the Cluster, but {} does not own it",
+                "control plane Machine of the Cluster, but {} does not own it",
                 control_plane.name()
             ),
         )
         .hint(format!(
-            "the controller adopts it unless it is paused; see: kubectl get machine {name} -n {} -o yaml",
+            "the controller adopts the Machine unless the Machine is paused; see: kubectl get machine {name} -n {} -o yaml",
             control_plane.namespace()
         ))
     });

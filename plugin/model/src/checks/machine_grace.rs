@@ -1,9 +1,9 @@
-//! The grace that a Machine has while it starts or is deleted: what is missing of it then is no fault.
+//! Grace periods: while a Machine starts or is being deleted, missing parts are not faults.
 
 use std::time::Duration;
 
 use crate::{
-    checks::finding::Unjudged,
+    checks::finding::NoResult,
     snapshot::Snapshot,
     staleness::{DELETION_LIMIT, JOIN_LIMIT, SETTLING_LIMIT, age},
 };
@@ -11,25 +11,27 @@ use crate::{
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
-/// Says that a Machine's node has been marked by kubeadm.
-const MARKED: &str = "NodeKubeadmLabelsAndTaintsSet";
+/// The condition that kubeadm has labelled and tainted the node.
+const LABELS_AND_TAINTS_SET: &str = "NodeKubeadmLabelsAndTaintsSet";
 
+/// The phase of a Machine's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Made a short while ago, and has not joined, or has only just: what it lacks says nothing.
+    /// Created recently, and not joined or only just joined. Missing parts are not faults.
     Starting,
-    /// On its way out, for not too long.
-    Leaving,
+    /// Being deleted, for less than [`DELETION_LIMIT`].
+    Deleting,
+    /// Every missing part is a fault.
     Settled,
 }
 
 impl Phase {
-    pub fn of(machine: &Machine, now: Timestamp) -> Self {
+    pub fn from_machine(machine: &Machine, now: Timestamp) -> Self {
         if let Some(since) = machine.deletion_timestamp() {
             return if age(since, now) > DELETION_LIMIT {
                 Self::Settled
             } else {
-                Self::Leaving
+                Self::Deleting
             };
         }
         let is_young = machine
@@ -44,39 +46,39 @@ impl Phase {
 }
 
 fn has_settled(machine: &Machine, now: Timestamp) -> bool {
-    let marked = machine.condition(MARKED);
+    let marked = machine.condition(LABELS_AND_TAINTS_SET);
     let is_marked =
         marked.is_some_and(|condition| condition.is_true() && !is_fresh(condition, now, SETTLING_LIMIT));
     machine.has_node() && (is_marked || machine.ready() == Some(true))
 }
 
-/// Whether a condition is as it is since a short while only.
+/// Whether a condition changed less than `limit` ago.
 pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool {
     condition
         .last_transition_time
         .is_some_and(|since| age(since, now) < limit)
 }
 
-/// Whether any Machine starts or is being deleted. Until then etcd's members may differ from the Machines and from each
-/// other.
-pub fn is_turning(observed: &Snapshot, now: Timestamp) -> bool {
+/// Whether any Machine is starting or being deleted. During that time etcd's members may differ from the Machines and from
+/// each other.
+pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
     observed
         .machines
         .iter()
-        .any(|machine| Phase::of(machine, now) != Phase::Settled)
+        .any(|machine| Phase::from_machine(machine, now) != Phase::Settled)
 }
 
-/// Whether the Machines are known: where they could not be read there are none of them to compare with.
+/// Whether the Machines could be read. Otherwise the list of Machines is empty.
 pub fn are_machines_read(observed: &Snapshot) -> bool {
     let mut unread = observed.unread.iter();
     !unread.any(|failure| failure.object == "Machine")
 }
 
-pub fn machines_read(observed: &Snapshot) -> Result<(), Unjudged> {
+pub fn require_machines(observed: &Snapshot) -> Result<(), NoResult> {
     if are_machines_read(observed) {
         Ok(())
     } else {
-        Err(Unjudged::unknown("Machines: could not be read"))
+        Err(NoResult::unknown("could not read the Machines"))
     }
 }
 
@@ -87,19 +89,18 @@ pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Mac
         .find(|machine| machine.node() == Some(node))
 }
 
-/// The Machines that name no node: a node that no Machine names may be of one of them, as may the member on it. A node
-/// registers before its Machine names it, which waits for the provider's id of the node.
-pub fn without_node(observed: &Snapshot) -> impl Iterator<Item = &Machine> {
+/// Machines without `status.nodeRef`. A node registers, and its etcd member may vote, before the Machine references the
+/// node: the reference requires the provider id of the node.
+pub fn machines_without_node(observed: &Snapshot) -> impl Iterator<Item = &Machine> {
     observed.machines.iter().filter(|machine| !machine.has_node())
 }
 
-/// Where the Machine on a node is in its life. A node that no Machine names is taken for that of one that starts, and is
-/// settled where there is none.
+/// The phase of the Machine on a node. If no Machine references the node, it may belong to a Machine that is starting.
 pub fn phase_of_node(observed: &Snapshot, node: &str, now: Timestamp) -> Phase {
     if let Some(machine) = machine_of_node(observed, node) {
-        return Phase::of(machine, now);
+        return Phase::from_machine(machine, now);
     }
-    if without_node(observed).any(|machine| Phase::of(machine, now) == Phase::Starting) {
+    if machines_without_node(observed).any(|machine| Phase::from_machine(machine, now) == Phase::Starting) {
         Phase::Starting
     } else {
         Phase::Settled
@@ -114,7 +115,7 @@ mod tests {
         metadata::Time,
     };
 
-    use super::Phase::{self, Leaving, Settled, Starting};
+    use super::Phase::{self, Deleting, Settled, Starting};
     use crate::testing::{
         objects::{condition, minutes_ago, now, set},
         plan::machine,
@@ -178,7 +179,7 @@ mod tests {
             (
                 "leaving",
                 |m| m.metadata.deletion_timestamp = Some(Time(minutes_ago(30))),
-                Leaving,
+                Deleting,
             ),
             (
                 "leaving_for_too_long",
@@ -189,7 +190,7 @@ mod tests {
         for (name, change, phase) in cases {
             let mut machine = machine("m1", "a", 5);
             change(&mut machine);
-            assert_eq!(Phase::of(&machine, now()), *phase, "{name}");
+            assert_eq!(Phase::from_machine(&machine, now()), *phase, "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether every Machine has joined and is ready, its node too, and whether deleted ones are gone in time.
+//! Machines and their nodes: joined, ready, and deleted in time.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -6,23 +6,18 @@ use kcp_api::{Condition, Machine, Object as _};
 use crate::{
     checks::{
         Check,
-        components::{WORKLOAD, describe, of_node},
-        finding::{CheckOutcome, Finding, Judgement, machine, need},
-        machine_grace::{Phase, machine_of_node, machines_read},
+        components::{WORKLOAD, describe_hint, node_finding},
+        finding::{CheckOutcome, CheckResult, Finding, machine_object, require},
+        machine_grace::{Phase, machine_of_node, require_machines},
     },
     snapshot::Snapshot,
-    staleness::since,
+    staleness::format_age,
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("machines-joined", "every Machine has its node", nodes).preflight(),
+    Check::new("machines-joined", "every Machine has a node", machines_joined).preflight(),
     Check::new("machines-ready", "every Machine is ready", ready),
-    Check::new(
-        "machine-deletions",
-        "deleted Machines are gone in time",
-        deletions,
-    )
-    .preflight(),
+    Check::new("machine-deletions", "Machines are deleted in time", deletions).preflight(),
     Check::new(
         "nodes-ready",
         "every control plane node exists and is ready",
@@ -30,8 +25,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Conditions that `Ready` sums up and other checks report.
-const EXPLAIN: [&str; 6] = [
+/// Conditions that `Ready` summarizes and other checks report.
+const REPORTED_ELSEWHERE: [&str; 6] = [
     "HealthCheckSucceeded",
     "APIServerPodHealthy",
     "ControllerManagerPodHealthy",
@@ -40,43 +35,43 @@ const EXPLAIN: [&str; 6] = [
     "EtcdMemberHealthy",
 ];
 
-pub fn nodes(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+pub fn machines_joined(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let findings = observed
         .machines
         .iter()
-        .filter_map(|of| match Phase::of(of, now) {
-            Phase::Leaving => None,
-            Phase::Starting => Some(starting(of, now)),
+        .filter_map(|of| match Phase::from_machine(of, now) {
+            Phase::Deleting => None,
+            Phase::Starting => Some(starting_finding(of, now)),
             Phase::Settled if of.has_node() || of.deletion_timestamp().is_some() => None,
             Phase::Settled => {
-                let lasts = of
-                    .creation_timestamp()
-                    .map_or_else(String::new, |created| format!(" for {}", since(created, now)));
+                let lasts = of.creation_timestamp().map_or_else(String::new, |created| {
+                    format!(" for {}", format_age(created, now))
+                });
                 let message = format!("no node has joined{lasts}");
-                Some(Finding::fail(machine(of.name()), message).hint(describe(of)))
+                Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of)))
             }
         });
     Ok(findings.collect())
 }
 
-fn starting(of: &Machine, now: Timestamp) -> Finding {
-    let lasts = of
-        .creation_timestamp()
-        .map_or_else(String::new, |created| format!(" for {}", since(created, now)));
+fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
+    let lasts = of.creation_timestamp().map_or_else(String::new, |created| {
+        format!(" for {}", format_age(created, now))
+    });
     let phase = of
         .status
         .phase
         .as_ref()
         .map_or_else(String::new, |phase| format!(", {}", phase.to_lowercase()));
-    Finding::info(machine(of.name()), format!("starting{lasts}{phase}"))
+    Finding::info(machine_object(of.name()), format!("starting{lasts}{phase}"))
 }
 
-pub fn deletions(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+pub fn deletions(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let started = of.deletion_timestamp()?;
-        let outcome = if Phase::of(of, now) == Phase::Settled {
+        let outcome = if Phase::from_machine(of, now) == Phase::Settled {
             CheckOutcome::Fail
         } else {
             CheckOutcome::Info
@@ -95,36 +90,38 @@ pub fn deletions(observed: &Snapshot, now: Timestamp) -> Judgement {
         let waits_for = waits_for
             .filter(|text| !text.is_empty())
             .or_else(says)
-            .map_or_else(String::new, |text| format!(", waits for: {text}"));
-        let message = format!("being deleted for {}{waits_for}", since(started, now));
-        let finding = Finding::of(outcome, machine(of.name()), message);
+            .map_or_else(String::new, |text| format!(", waiting for: {text}"));
+        let message = format!("being deleted for {}{waits_for}", format_age(started, now));
+        let finding = Finding::new(outcome, machine_object(of.name()), message);
         Some(match outcome {
-            CheckOutcome::Fail => finding.hint(describe(of)),
+            CheckOutcome::Fail => finding.hint(describe_hint(of)),
             _ => finding,
         })
     });
     Ok(findings.collect())
 }
 
-/// `Ready` counts by itself only if none of the conditions that it sums up explains it.
-pub fn ready(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+/// Reports `Ready` only if no condition in [`REPORTED_ELSEWHERE`] explains it.
+pub fn ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let settled = observed
         .machines
         .iter()
-        .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
+        .filter(|of| of.has_node() && Phase::from_machine(of, now) == Phase::Settled);
     let findings = settled.filter_map(|of| {
         let condition = of.condition("Ready").filter(|ready| Condition::is_false(ready))?;
-        let is_explained = EXPLAIN.iter().any(|kind| {
+        let is_explained = REPORTED_ELSEWHERE.iter().any(|kind| {
             let other = of.condition(kind);
             other.is_some_and(|other| !other.is_true())
         });
-        (!is_explained).then(|| Finding::fail(machine(of.name()), condition.one_line()).hint(describe(of)))
+        (!is_explained)
+            .then(|| Finding::fail(machine_object(of.name()), condition.one_line()).hint(describe_hint(of)))
     });
     Ok(findings.collect())
 }
 
-/// How to replace a Machine: through its `MachineHealthCheck` if it has one, which protects the quorum.
+/// How to replace a Machine: through its `MachineHealthCheck`, because remediation protects the quorum; without one, by
+/// deletion.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
     let covers = observed.health_checks.read().is_some_and(|checks| {
@@ -134,16 +131,16 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     });
     if covers {
         format!(
-            "replace it: kubectl annotate machine {name} -n {namespace} cluster.x-k8s.io/remediate-machine="
+            "replace the Machine: kubectl annotate machine {name} -n {namespace} cluster.x-k8s.io/remediate-machine="
         )
     } else {
-        format!("replace it: kubectl delete machine {name} -n {namespace}")
+        format!("replace the Machine: kubectl delete machine {name} -n {namespace}")
     }
 }
 
-pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let nodes = need(&workload.nodes, "nodes")?;
+pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let nodes = require(&workload.nodes, "nodes")?;
     let present = nodes.iter().filter_map(|of| {
         machine_of_node(observed, &of.name)?;
         let message = match (of.ready, of.is_unreachable) {
@@ -152,7 +149,7 @@ pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
             (Some(false), false) => "the node is not ready",
             (None, false) => "the node does not report whether it is ready",
         };
-        of_node(observed, &of.name, message, now).map(|finding| {
+        node_finding(observed, &of.name, message, now).map(|finding| {
             finding.hint(format!(
                 "in the workload cluster: kubectl describe node {}",
                 of.name
@@ -164,7 +161,14 @@ pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> Judgement {
         .iter()
         .filter_map(|machine| machine.node())
         .filter(|on| !nodes.iter().any(|of| of.name == *on))
-        .filter_map(|on| of_node(observed, on, "its node is not in the workload cluster", now));
+        .filter_map(|on| {
+            node_finding(
+                observed,
+                on,
+                "the node does not exist in the workload cluster",
+                now,
+            )
+        });
     Ok(present.chain(gone).collect())
 }
 

@@ -1,4 +1,4 @@
-//! etcd's members, put together from what each of them says.
+//! Combines the responses of etcd's members into one member list.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -6,35 +6,35 @@ use kcp_etcd::{Member, Members, Status};
 
 use crate::{
     checks::{
-        finding::{CheckOutcome, Finding, Unjudged},
-        machine_grace::{Phase, is_turning, machine_of_node, phase_of_node},
+        finding::{CheckOutcome, Finding, NoResult},
+        machine_grace::{Phase, are_machines_changing, machine_of_node, phase_of_node},
     },
     quorum,
     snapshot::{
         Snapshot,
-        etcd::{Answer, Asked, EtcdSurvey, hexadecimal, ids},
+        etcd::{EtcdSurvey, MemberResponse, QueriedMember, hexadecimal, ids},
     },
 };
 
-/// The members of one etcd cluster: the one that those who answered agree on.
+/// The members of the etcd cluster that the responding members agree on.
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// None if no member reports one, or it is unclear which is right.
+    /// None if no member reports it, or members contradict each other.
     pub cluster_id: Option<u64>,
     list: Option<&'s Members>,
 }
 
-/// A member, and what it said when it was asked.
+/// A member in the list, with the response from its node.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'s> {
+pub struct ListedMember<'s> {
     pub member: &'s Member,
-    /// None when nothing is known of where it runs.
-    pub asked: Option<&'s Asked>,
+    /// None if no node or endpoint could be matched with the member.
+    pub queried: Option<&'s QueriedMember>,
 }
 
 impl<'s> Membership<'s> {
-    pub fn of(survey: &'s EtcdSurvey) -> Self {
+    pub fn new(survey: &'s EtcdSurvey) -> Self {
         Self {
             survey,
             cluster_id: survey.cluster_id(),
@@ -42,20 +42,19 @@ impl<'s> Membership<'s> {
         }
     }
 
-    /// Empty without a list.
-    pub fn listed(&self) -> impl Iterator<Item = Listed<'s>> + use<'s> {
+    pub fn listed(&self) -> impl Iterator<Item = ListedMember<'s>> + use<'s> {
         let survey = self.survey;
         self.list
             .into_iter()
             .flat_map(|list| &list.members)
-            .map(move |member| Listed {
+            .map(move |member| ListedMember {
                 member,
-                asked: survey.asked.iter().find(|asked| is_same(asked, member)),
+                queried: survey.queried.iter().find(|queried| is_same(queried, member)),
             })
     }
 
-    /// Of the members of that cluster.
-    pub fn statuses(&self) -> impl Iterator<Item = (&'s Asked, &'s Status)> + use<'s> {
+    /// The statuses of the members that belong to [`Self::cluster_id`].
+    pub fn statuses(&self) -> impl Iterator<Item = (&'s QueriedMember, &'s Status)> + use<'s> {
         let cluster_id = self.cluster_id;
         let statuses = self.survey.statuses();
         statuses.filter(move |(_, status)| Some(status.cluster_id) == cluster_id)
@@ -65,35 +64,35 @@ impl<'s> Membership<'s> {
         self.list.is_some()
     }
 
-    /// Whether members contradict each other, and it is unclear which is right.
+    /// Whether members contradict each other and no report outranks the others.
     pub fn is_disputed(&self) -> bool {
-        let mut answers = self.survey.answers().map(|(_, answer)| answer);
+        let mut responses = self.survey.responses().map(|(_, response)| response);
         match self.cluster_id {
-            None => answers.any(|answer| answer.cluster_id().is_some()),
-            Some(id) => self.list.is_none() && answers.any(|answer| answer.lists_members_of(id)),
+            None => responses.any(|response| response.cluster_id().is_some()),
+            Some(id) => self.list.is_none() && responses.any(|response| response.lists_members_of(id)),
         }
     }
 
-    pub fn unknown(&self) -> Unjudged {
-        Unjudged::unknown(if self.is_disputed() {
-            "members report different lists of members"
+    pub fn unknown(&self) -> NoResult {
+        NoResult::unknown(if self.is_disputed() {
+            "members report different member lists"
         } else {
-            "no member has reported the list of members"
+            "no member has reported the member list"
         })
     }
 
-    /// An error if the members belong to several etcd clusters.
-    pub fn one_cluster(&self) -> Result<(), Unjudged> {
+    /// Fails if the members belong to different etcd clusters and no cluster outranks the others.
+    pub fn one_cluster(&self) -> Result<(), NoResult> {
         if self.cluster_id.is_none() && self.is_disputed() {
-            return Err(Unjudged::unknown(
-                "members belong to different etcd clusters, and it is unclear which is right",
+            return Err(NoResult::unknown(
+                "members belong to different etcd clusters; the cluster with the data is unknown",
             ));
         }
         Ok(())
     }
 
-    /// Whether a member's list is the cluster's.
-    pub fn is_usual(&self, list: &Members) -> bool {
+    /// Whether a member's list equals the agreed list.
+    pub fn is_agreed_list(&self, list: &Members) -> bool {
         self.list.is_some_and(|usual| ids(usual) == ids(list))
     }
 
@@ -101,14 +100,14 @@ impl<'s> Membership<'s> {
     /// others have one, or belongs to another cluster. A member that was not queried counts as healthy in an external etcd and
     /// while Machines start or are deleted; one that was queried, while its Machine has not named its node.
     pub fn members(&self, observed: &Snapshot, now: Timestamp) -> Vec<quorum::Member> {
-        let is_open = !self.survey.stacked || is_turning(observed, now);
-        let alarmed = self.survey.alarmed();
+        let is_open = !self.survey.stacked || are_machines_changing(observed, now);
+        let alarmed = self.survey.members_with_alarm();
         self.listed()
-            .map(|Listed { member, asked }| quorum::Member {
+            .map(|ListedMember { member, queried }| quorum::Member {
                 name: member.name.clone(),
                 is_learner: member.is_learner,
-                is_healthy: asked.map_or(is_open, |asked| {
-                    self.takes_part(asked) || self.may_be_starting(asked, observed, now)
+                is_healthy: queried.map_or(is_open, |queried| {
+                    self.participates(queried) || self.may_be_starting(queried, observed, now)
                 }) && !alarmed.contains(&member.id),
                 machine: machine_of_node(observed, &member.name)
                     .filter(|_| self.survey.stacked)
@@ -117,32 +116,32 @@ impl<'s> Membership<'s> {
             .collect()
     }
 
-    /// Whether no Machine names the node of one that was asked, and one that starts may be on it.
-    pub fn may_be_starting(&self, asked: &Asked, observed: &Snapshot, now: Timestamp) -> bool {
-        machine_of_node(observed, &asked.name).is_none()
-            && phase_of_asked(self.survey, asked, observed, now) == Phase::Starting
+    /// Whether the member may belong to a starting Machine that does not reference its node yet.
+    pub fn may_be_starting(&self, queried: &QueriedMember, observed: &Snapshot, now: Timestamp) -> bool {
+        machine_of_node(observed, &queried.name).is_none()
+            && phase_of_queried(self.survey, queried, observed, now) == Phase::Starting
     }
 
-    /// Whether a member answers, and is connected with the others.
-    fn takes_part(&self, asked: &Asked) -> bool {
-        let Ok(Answer {
+    /// Whether a member responds and is connected with the others.
+    fn participates(&self, queried: &QueriedMember) -> bool {
+        let Ok(MemberResponse {
             status: Ok(status), ..
-        }) = &asked.answer
+        }) = &queried.response
         else {
             return false;
         };
-        let is_cut_off = status.leader.is_none() && self.survey.knows_leader();
+        let is_cut_off = status.leader.is_none() && self.survey.has_leader();
         !is_cut_off && Some(status.cluster_id) == self.cluster_id
     }
 }
 
 impl EtcdSurvey {
-    pub fn knows_leader(&self) -> bool {
+    pub fn has_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
 }
 
-/// `EtcdMember/` and its name, or its number while it has none.
+/// `EtcdMember/` with the name of the member, or its id if it has no name.
 pub fn member_object(member: &Member) -> String {
     if member.name.is_empty() {
         format!("EtcdMember/{}", hexadecimal(member.id))
@@ -151,44 +150,49 @@ pub fn member_object(member: &Member) -> String {
     }
 }
 
-/// The objects of one that was asked: the member, and the Machine that it runs on.
-pub fn asked_objects(asked: &Asked) -> Vec<String> {
-    let machine = asked.machine.iter().map(|machine| format!("Machine/{machine}"));
-    [format!("EtcdMember/{}", asked.name)]
+/// The member, and the Machine that it runs on.
+pub fn queried_objects(queried: &QueriedMember) -> Vec<String> {
+    let machine = queried.machine.iter().map(|machine| format!("Machine/{machine}"));
+    [format!("EtcdMember/{}", queried.name)]
         .into_iter()
         .chain(machine)
         .collect()
 }
 
-/// Where the Machine of one that was asked is in its life: members of an etcd elsewhere have none, and are settled.
-pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Snapshot, now: Timestamp) -> Phase {
+/// The phase of the member's Machine. Members of an external etcd have no Machine and count as settled.
+pub fn phase_of_queried(
+    survey: &EtcdSurvey,
+    queried: &QueriedMember,
+    observed: &Snapshot,
+    now: Timestamp,
+) -> Phase {
     if survey.stacked {
-        phase_of_node(observed, &asked.name, now)
+        phase_of_node(observed, &queried.name, now)
     } else {
         Phase::Settled
     }
 }
 
-pub fn of_member(asked: &Asked, outcome: CheckOutcome, message: &str) -> Finding {
+pub fn member_finding(queried: &QueriedMember, outcome: CheckOutcome, message: &str) -> Finding {
     Finding {
-        objects: asked_objects(asked),
-        ..Finding::of(outcome, "", message)
+        objects: queried_objects(queried),
+        ..Finding::new(outcome, "", message)
     }
 }
 
-/// By what it says of itself, or else by the name that kubeadm gave it, or by where clients reach it.
-fn is_same(asked: &Asked, member: &Member) -> bool {
-    let status = asked
-        .answer
+/// Whether the response belongs to the member: by member id if the member responded, otherwise by name or client URL.
+fn is_same(queried: &QueriedMember, member: &Member) -> bool {
+    let status = queried
+        .response
         .as_ref()
         .ok()
-        .and_then(|answer| answer.status.as_ref().ok());
+        .and_then(|response| response.status.as_ref().ok());
     let serves = |url: &String| {
         url.split_once("://")
-            .is_some_and(|(_, rest)| rest.trim_end_matches('/') == asked.name)
+            .is_some_and(|(_, rest)| rest.trim_end_matches('/') == queried.name)
     };
     status.map_or_else(
-        || member.name == asked.name || member.client_urls.iter().any(serves),
+        || member.name == queried.name || member.client_urls.iter().any(serves),
         |status| status.member_id == member.id,
     )
 }

@@ -1,23 +1,24 @@
-//! The checks: each is a pure function of a snapshot. A topic is one file with the table of its checks, their functions
-//! and cases that pass and fail.
+//! The checks of `kubectl kcp status`. Each check is a pure function of a snapshot. Each topic is one file with a table of
+//! checks, their functions, and passing and failing cases.
 //!
 //! - [`sources`]: whether each source could be read
-//! - [`conditions`], [`lifecycle`]: what the controller reports, and the control plane as an object
-//! - [`rollout`]: what changes, and whether it makes progress
-//! - [`machines`], [`remediation`]: Machines and their nodes
-//! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd, as [`membership`] sums up its members
+//! - [`conditions`], [`lifecycle`]: the control plane's conditions, pauses, owners and deletion
+//! - [`rollout`]: pending changes and their progress
+//! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
+//! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
+//!   its members
 //! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
-//! - [`certificates`]: whether they exist, and when they expire
+//! - [`certificates`]: Secrets, and the expiry of certificates
 
 #![allow(
     clippy::unnecessary_wraps,
-    reason = "the functions of the table are of one type, whether or not one can fail to judge"
+    reason = "all check functions have the same type, including those that always return a result"
 )]
 
 use jiff::Timestamp;
 
 use crate::snapshot::Snapshot;
-use finding::{CheckOutcome, Finding, Judgement, Unjudged};
+use finding::{CheckOutcome, CheckResult, Finding, NoResult};
 
 pub mod certificates;
 pub mod components;
@@ -39,24 +40,26 @@ pub mod workload;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Kebab-case. Scripts rely on it.
+    /// Kebab-case; part of the JSON output.
     pub id: &'static str,
-    /// What is true if the check passes.
+    /// The statement that is true if the check passes.
     pub summary: &'static str,
-    /// No Machine is created or deleted while it fails.
+    /// While the check fails, the controller creates and deletes no Machine.
     pub is_preflight: bool,
-    /// The desired change makes no progress while it fails.
+    /// While the check fails, the pending change makes no progress.
     pub is_blocking: bool,
+    /// The check repeats problems that other checks report in detail.
     pub sums_up: bool,
-    judge: fn(&Snapshot, Timestamp) -> Judgement,
+    function: fn(&Snapshot, Timestamp) -> CheckResult,
 }
 
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     pub id: &'static str,
-    /// The worst of its findings.
+    /// The most severe outcome of all findings.
     pub outcome: CheckOutcome,
-    /// Why it is unknown or was skipped, on one line; none otherwise.
+    /// Why the check is unknown or skipped, on one line; none if it ran.
     pub reason: Option<String>,
     pub findings: Vec<Finding>,
 }
@@ -65,7 +68,7 @@ impl Check {
     const fn new(
         id: &'static str,
         summary: &'static str,
-        judge: fn(&Snapshot, Timestamp) -> Judgement,
+        function: fn(&Snapshot, Timestamp) -> CheckResult,
     ) -> Self {
         Self {
             id,
@@ -73,7 +76,7 @@ impl Check {
             is_preflight: false,
             is_blocking: false,
             sums_up: false,
-            judge,
+            function,
         }
     }
 
@@ -99,13 +102,13 @@ impl Check {
     }
 
     pub fn run(&self, observed: &Snapshot, now: Timestamp) -> Checked {
-        let (outcome, reason, findings) = match (self.judge)(observed, now) {
+        let (outcome, reason, findings) = match (self.function)(observed, now) {
             Ok(findings) => {
                 let worst = findings.iter().map(|finding| finding.outcome).max();
                 (worst.unwrap_or(CheckOutcome::Pass), None, findings)
             }
-            Err(Unjudged::Skipped(reason)) => (CheckOutcome::Skipped, Some(reason), Vec::new()),
-            Err(Unjudged::Unknown(reason)) => (CheckOutcome::Unknown, Some(reason), Vec::new()),
+            Err(NoResult::Skipped(reason)) => (CheckOutcome::Skipped, Some(reason), Vec::new()),
+            Err(NoResult::Unknown(reason)) => (CheckOutcome::Unknown, Some(reason), Vec::new()),
         };
         Checked {
             id: self.id,
@@ -116,8 +119,7 @@ impl Check {
     }
 }
 
-/// The topics. Their order, and that of the checks in each, is the order of findings of equal weight: a cause comes before
-/// its effects.
+/// All checks by topic. Findings of equal severity are printed in this order; causes come before their effects.
 pub const TOPICS: &[&[Check]] = &[
     sources::CHECKS,
     conditions::CHECKS,

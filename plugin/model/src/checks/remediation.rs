@@ -1,4 +1,4 @@
-//! Unhealthy Machines, what blocks their replacement, and whether a `MachineHealthCheck` covers every Machine.
+//! Unhealthy Machines, the blockers of their remediation, and the coverage by `MachineHealthChecks`.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -7,15 +7,15 @@ use crate::{
     blocker::Blocker,
     checks::{
         Check,
-        components::{describe, machines_without_etcd},
-        etcd_quorum::is_without_etcd,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
-        machine_grace::{Phase, is_turning, machines_read},
+        components::{describe_hint, machines_without_etcd},
+        etcd_quorum::only_api_server_responds,
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
+        machine_grace::{Phase, are_machines_changing, require_machines},
         membership::Membership,
         rollout::up_to_date,
     },
     plan::{
-        remediation::{self, Terms},
+        remediation::{self, RemediationContext},
         state::{Replica, State},
     },
     snapshot::Snapshot,
@@ -24,10 +24,14 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machine-health-checks",
-        "no health check finds a Machine unhealthy",
+        "no MachineHealthCheck reports an unhealthy Machine",
         health_checks_passed,
     ),
-    Check::new("remediation", "unhealthy Machines are replaced", remediation),
+    Check::new(
+        "remediation",
+        "the controller can remediate unhealthy Machines",
+        remediation,
+    ),
     Check::new(
         "health-check-cover",
         "a MachineHealthCheck covers every Machine",
@@ -38,9 +42,9 @@ pub const CHECKS: &[Check] = &[
 /// The state that decisions start from. Its etcd members are those of the survey; without a survey, one for each Machine,
 /// unhealthy if its pod is known not to be ready.
 pub fn state(observed: &Snapshot, now: Timestamp) -> State {
-    let mut state = State::of(observed, &up_to_date(observed, now));
+    let mut state = State::new(observed, &up_to_date(observed, now));
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
-    let members = survey.map(|survey| Membership::of(survey).members(observed, now));
+    let members = survey.map(|survey| Membership::new(survey).members(observed, now));
     if state.members.is_none() {
         return state;
     }
@@ -56,10 +60,10 @@ pub fn state(observed: &Snapshot, now: Timestamp) -> State {
             })
             .map(|replica| replica.name.clone())
             .collect();
-        let is_without_etcd = is_without_etcd(observed);
+        let only_api_server_responds = only_api_server_responds(observed);
         for member in state.members.iter_mut().flatten() {
             let is_broken = member.machine.as_ref().is_some_and(|name| broken.contains(name));
-            member.is_healthy &= !is_broken && !is_without_etcd;
+            member.is_healthy &= !is_broken && !only_api_server_responds;
         }
     }
     state
@@ -70,31 +74,31 @@ fn has_failed(replica: &Replica, condition: &str) -> bool {
     faults.any(|fault| fault.condition == condition && fault.is_false)
 }
 
-pub fn terms(observed: &Snapshot, now: Timestamp) -> Terms<'_> {
-    Terms::of(observed, &observed.control_plane.spec, now)
+pub fn remediation_context(observed: &Snapshot, now: Timestamp) -> RemediationContext<'_> {
+    RemediationContext::new(observed, &observed.control_plane.spec, now)
 }
 
-/// The unhealthy Machine that is replaced next, if any waits for that.
+/// The unhealthy Machine that the controller remediates next, if any.
 pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediation::NextRemediation> {
-    remediation::next_remediation(&state(observed, now), terms(observed, now))
+    remediation::next_remediation(&state(observed, now), remediation_context(observed, now))
 }
 
-pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let condition = of.condition("HealthCheckSucceeded")?;
-        if condition.is_true() || Phase::of(of, now) == Phase::Leaving {
+        if condition.is_true() || Phase::from_machine(of, now) == Phase::Deleting {
             return None;
         }
         let doubt = if condition.is_false() { "" } else { "unknown: " };
         let message = format!("health check: {doubt}{}", condition.one_line());
-        Some(Finding::fail(machine(of.name()), message).hint(describe(of)))
+        Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of)))
     });
     Ok(findings.collect())
 }
 
-pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let control_plane = &observed.control_plane;
     let object = || observed.object();
     let mut findings = Vec::new();
@@ -107,7 +111,7 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
         && state(observed, now).remediation_in_progress
     {
         let message = format!(
-            "Machine {} was deleted; its replacement has not been created yet",
+            "Machine {} was deleted for remediation; its replacement does not exist yet",
             remediation.machine
         );
         findings.push(Finding::info(object(), message));
@@ -122,20 +126,23 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> Judgement {
             .map_or_else(String::new, |last| {
                 format!(", after {} retries", last.retry_count)
             });
-        let object = machine(&next.machine);
+        let object = machine_object(&next.machine);
         findings.push(match &next.blocked_by {
-            None => Finding::info(object, format!("is the next to be replaced{retries}")),
+            None => Finding::info(
+                object,
+                format!("the controller remediates this Machine next{retries}"),
+            ),
             Some(blocker) => {
-                let message = format!("cannot be replaced: {}", blocker.message());
-                Finding::of(weight(blocker), object, message)
+                let message = format!("remediation is blocked: {}", blocker.message());
+                Finding::new(outcome_of_blocker(blocker), object, message)
             }
         });
     }
     Ok(findings)
 }
 
-/// A blocker that passes by itself is no fault; the others need somebody to act.
-const fn weight(blocker: &Blocker) -> CheckOutcome {
+/// A blocker that clears on its own is not a fault. The others require action.
+const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
     match blocker {
         Blocker::TriedTooOften { .. }
         | Blocker::LastMachine
@@ -146,13 +153,13 @@ const fn weight(blocker: &Blocker) -> CheckOutcome {
     }
 }
 
-pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let checks = need(&observed.health_checks, "MachineHealthChecks")?;
-    machines_read(observed)?;
+pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let checks = require(&observed.health_checks, "MachineHealthChecks")?;
+    require_machines(observed)?;
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
     if of_machines.is_empty() {
-        return Err(Unjudged::skipped(
-            "no MachineHealthCheck selects the control plane's Machines: unhealthy ones are not replaced automatically",
+        return Err(NoResult::skipped(
+            "no MachineHealthCheck selects the control plane's Machines: unhealthy Machines are not replaced automatically",
         ));
     }
     let object = |name: &str| format!("MachineHealthCheck/{name}");
@@ -161,19 +168,19 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
         if check.paused {
             findings.push(Finding::warn(
                 object(&check.name),
-                "is paused: it replaces no unhealthy Machine",
+                "paused: it does not remediate unhealthy Machines",
             ));
         } else if check.remediation_allowed == Some(false) {
-            // A Machine that has yet to join is unhealthy in its eyes.
-            let outcome = if is_turning(observed, now) {
+            // A MachineHealthCheck counts Machines that have not joined as unhealthy.
+            let outcome = if are_machines_changing(observed, now) {
                 CheckOutcome::Info
             } else {
                 CheckOutcome::Warn
             };
-            findings.push(Finding::of(
+            findings.push(Finding::new(
                 outcome,
                 object(&check.name),
-                "starts no remediation now: too many of its Machines are unhealthy",
+                "does not remediate now: too many of its Machines are unhealthy",
             ));
         }
     }
@@ -184,8 +191,8 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> Judgement {
         .filter(|of| of.deletion_timestamp().is_none() && !covered(of.name()))
         .map(|of| {
             Finding::warn(
-                machine(of.name()),
-                "no MachineHealthCheck selects it, unlike the other Machines",
+                machine_object(of.name()),
+                "no MachineHealthCheck selects this Machine, unlike the others",
             )
         });
     findings.extend(uncovered);

@@ -1,4 +1,4 @@
-//! The pending change: outdated Machines, the number of Machines, and whether the controller makes progress.
+//! Pending changes: outdated Machines, the number of Machines, and the controller's progress.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -7,12 +7,12 @@ use crate::{
     blocker::Blocker,
     checks::{
         Check,
-        finding::{Finding, Judgement, machine},
-        machine_grace::machines_read,
+        finding::{CheckResult, Finding, machine_object},
+        machine_grace::require_machines,
     },
     plan::rollout_reason::{Reason, Verdict, verdicts},
     snapshot::Snapshot,
-    staleness::{Stuck, stuck},
+    staleness::{StuckBlocker, find_stuck},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -21,8 +21,16 @@ pub const CHECKS: &[Check] = &[
         "no Machine is outdated",
         machines_up_to_date,
     ),
-    Check::new("rollout-ends", "new Machines are not outdated", ends),
-    Check::new("replicas", "the number of Machines is the desired one", replicas),
+    Check::new(
+        "rollout-ends",
+        "a rollout ends: new Machines are up to date",
+        ends,
+    ),
+    Check::new(
+        "replicas",
+        "the control plane has the desired number of Machines",
+        replicas,
+    ),
     Check::new(
         "controller-responds",
         "the controller processes changes of the spec",
@@ -32,7 +40,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
-/// Whether each Machine is outdated, by name.
+/// Compares every Machine with the current spec, ordered by name.
 pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
     verdicts(observed, &observed.control_plane.spec, now)
 }
@@ -49,8 +57,8 @@ pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
         || is_rolling_out(observed, now)
 }
 
-pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
-    machines_read(observed)?;
+pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
     let control_plane = &observed.control_plane;
     let verdicts = up_to_date(observed, now);
     let outdated = || verdicts.iter().filter(|verdict| verdict.is_outdated());
@@ -69,17 +77,17 @@ pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> Judgement {
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(
-            machine(&verdict.machine),
+            machine_object(&verdict.machine),
             format!("outdated: {}", reasons.join("; ")),
         )
     });
     Ok([summary].into_iter().chain(each).collect())
 }
 
-pub fn replicas(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn replicas(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let (desired, there) = (control_plane.desired_replicas(), control_plane.status.replicas);
-    // What the status says of an older spec is no number to compare with.
+    // A status for an older spec is not comparable.
     if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
         return Ok(Vec::new());
     }
@@ -88,7 +96,7 @@ pub fn replicas(observed: &Snapshot, _: Timestamp) -> Judgement {
     Ok(vec![Finding::info(observed.object(), message)])
 }
 
-pub fn ends(observed: &Snapshot, _: Timestamp) -> Judgement {
+pub fn ends(observed: &Snapshot, _: Timestamp) -> CheckResult {
     if !observed.control_plane.spec.rolls_out_without_end() {
         return Ok(Vec::new());
     }
@@ -103,16 +111,16 @@ pub fn ends(observed: &Snapshot, _: Timestamp) -> Judgement {
         observed.control_plane.spec.certificate_validity_days()
     );
     let object = observed.object();
-    Ok(vec![
-        Finding::fail(object, message).hint("lower certificatesExpiryDays in the spec"),
-    ])
+    Ok(vec![Finding::fail(object, message).hint(
+        "set certificatesExpiryDays below the validity of new certificates",
+    )])
 }
 
-fn all(observed: &Snapshot, now: Timestamp) -> Vec<Stuck> {
-    stuck(&observed.control_plane, &observed.machines, now)
+fn all(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
+    find_stuck(&observed.control_plane, &observed.machines, now)
 }
 
-fn controller(observed: &Snapshot, now: Timestamp) -> Judgement {
+fn controller(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let stopped = all(observed, now)
         .into_iter()
         .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
@@ -121,8 +129,8 @@ fn controller(observed: &Snapshot, now: Timestamp) -> Judgement {
         .collect())
 }
 
-/// As `rollout status` and every wait decide that a change is stuck.
-fn change(observed: &Snapshot, now: Timestamp) -> Judgement {
+/// Uses the same rules as `rollout status` and `--wait`.
+fn change(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if !has_pending_change(observed, now) {
         return Ok(Vec::new());
     }
@@ -134,12 +142,12 @@ fn change(observed: &Snapshot, now: Timestamp) -> Judgement {
         .collect())
 }
 
-fn finding(observed: &Snapshot, stuck: &Stuck, message: &str) -> Finding {
+fn finding(observed: &Snapshot, stuck: &StuckBlocker, message: &str) -> Finding {
     let control_plane = &observed.control_plane;
     let finding = Finding::fail(observed.object(), message)
         .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
     match stuck.blocker.machine() {
-        Some(name) => finding.and(machine(name)),
+        Some(name) => finding.and(machine_object(name)),
         None => finding,
     }
 }

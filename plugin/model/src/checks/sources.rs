@@ -1,4 +1,4 @@
-//! Whether the sources could be read.
+//! Whether each source could be read.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::{
         Check,
         components::WORKLOAD,
         etcd_quorum::ETCD,
-        finding::{Finding, Judgement, need},
+        finding::{CheckResult, Finding, require},
     },
     snapshot::{Failure, Forbidden, Reading, Snapshot, etcd::Alarms},
 };
@@ -15,7 +15,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "management-readable",
-        "the objects around the control plane could be read",
+        "all objects in the management cluster could be read",
         management,
     ),
     Check::new(
@@ -27,8 +27,8 @@ pub const CHECKS: &[Check] = &[
     Check::new("permissions", "no permission is missing", permissions),
 ];
 
-/// What could not be read. Another check reports missing permissions.
-fn unread<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
+/// Findings for failed reads. The check `permissions` reports missing permissions.
+fn unread_findings<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
     failures
         .into_iter()
         .filter(|failure| failure.forbidden.is_none())
@@ -36,7 +36,7 @@ fn unread<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
         .collect()
 }
 
-fn of_management(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
+fn management_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let readings = [
         observed.cluster.failure(),
         observed.health_checks.failure(),
@@ -45,7 +45,7 @@ fn of_management(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     readings.into_iter().flatten().chain(&observed.unread)
 }
 
-fn of_workload(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
+fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let parts = observed.workload.read().map(|workload| {
         [
             observed.endpoint_certificate.failure(),
@@ -61,17 +61,18 @@ fn of_workload(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     whole.into_iter().chain(parts.into_iter().flatten().flatten())
 }
 
-/// Members count only if a permission is missing: another check reports those that do not respond.
-fn of_etcd(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
+/// Failed requests to etcd. Of these, only missing permissions are reported here; `etcd-members-answer` reports members that
+/// do not respond.
+fn etcd_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let survey = observed.etcd.read();
     let members = survey
         .into_iter()
-        .flat_map(|survey| &survey.asked)
-        .flat_map(|asked| {
-            let whole = asked.answer.as_ref().err();
-            let answer = asked.answer.as_ref().ok();
-            let status = answer.and_then(|answer| answer.status.as_ref().err());
-            let list = answer.and_then(|answer| answer.members.as_ref().err());
+        .flat_map(|survey| &survey.queried)
+        .flat_map(|queried| {
+            let whole = queried.response.as_ref().err();
+            let response = queried.response.as_ref().ok();
+            let status = response.and_then(|response| response.status.as_ref().err());
+            let list = response.and_then(|response| response.members.as_ref().err());
             [whole, status, list].into_iter().flatten()
         });
     let alarms = survey.and_then(|survey| match &survey.alarms {
@@ -81,36 +82,40 @@ fn of_etcd(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     observed.etcd.failure().into_iter().chain(members).chain(alarms)
 }
 
-pub fn management(observed: &Snapshot, _: Timestamp) -> Judgement {
-    Ok(unread(of_management(observed)))
+pub fn management(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    Ok(unread_findings(management_failures(observed)))
 }
 
-pub fn workload(observed: &Snapshot, _: Timestamp) -> Judgement {
-    whole(&observed.workload, WORKLOAD, unread(of_workload(observed)))
+pub fn workload(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    require_source(
+        &observed.workload,
+        WORKLOAD,
+        unread_findings(workload_failures(observed)),
+    )
 }
 
-pub fn etcd(observed: &Snapshot, _: Timestamp) -> Judgement {
-    whole(&observed.etcd, ETCD, unread(observed.etcd.failure()))
+pub fn etcd(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    require_source(&observed.etcd, ETCD, unread_findings(observed.etcd.failure()))
 }
 
-fn whole<T>(reading: &Reading<T>, what: &str, findings: Vec<Finding>) -> Judgement {
+fn require_source<T>(reading: &Reading<T>, what: &str, findings: Vec<Finding>) -> CheckResult {
     if findings.is_empty() {
-        need(reading, what)?;
+        require(reading, what)?;
     }
     Ok(findings)
 }
 
-pub fn permissions(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let failures = of_management(observed)
-        .chain(of_workload(observed))
-        .chain(of_etcd(observed));
+pub fn permissions(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let failures = management_failures(observed)
+        .chain(workload_failures(observed))
+        .chain(etcd_failures(observed));
     let mut findings: Vec<Finding> = Vec::new();
     for failure in failures {
         let Some(forbidden) = &failure.forbidden else {
             continue;
         };
         let message = message(forbidden);
-        // One permission may be missing of several.
+        // Several reads can fail because of the same permission.
         if let Some(known) = findings.iter_mut().find(|known| known.message == message) {
             *known = known.clone().and(&failure.object);
             continue;
@@ -134,7 +139,7 @@ fn message(forbidden: &Forbidden) -> String {
         (None, true) => "in the workload cluster".to_owned(),
         (None, false) => "in all namespaces".to_owned(),
     };
-    format!("may not {verb} {resource} {place}")
+    format!("you have no permission to {verb} {resource} {place}")
 }
 
 fn hint(forbidden: &Forbidden) -> String {
@@ -156,11 +161,11 @@ fn hint(forbidden: &Forbidden) -> String {
     format!("{cluster}kubectl auth can-i {verb} {resource}{place}")
 }
 
-/// Whether every source has answered; of etcd one member at least.
-pub fn are_complete(observed: &Snapshot) -> bool {
+/// Whether the workload cluster and at least one etcd member responded.
+pub fn are_all_read(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read();
-    let has_answered = survey.is_some_and(|survey| survey.statuses().next().is_some());
-    observed.workload.read().is_some() && has_answered
+    let has_responded = survey.is_some_and(|survey| survey.statuses().next().is_some());
+    observed.workload.read().is_some() && has_responded
 }
 
 #[cfg(test)]
@@ -232,9 +237,9 @@ pub(super) mod cases {
             o.secrets = Reading::Failed(forbidden("Secret/c1-ca", "get", "secrets", false));
         }),
         ("permissions", "port_forward_of_every_member", |o| {
-            for asked in &mut o.survey().asked {
-                asked.answer = Err(forbidden(
-                    &format!("Pod/etcd-{}", asked.name),
+            for queried in &mut o.survey().queried {
+                queried.response = Err(forbidden(
+                    &format!("Pod/etcd-{}", queried.name),
                     "create",
                     "pods/portforward",
                     true,

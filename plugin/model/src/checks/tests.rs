@@ -174,7 +174,7 @@ pub fn joins_unnamed(observed: &mut Snapshot) {
     let new = crate::testing::objects::new_machine("m3");
     (machine.metadata, machine.status) = (new.metadata, new.status);
     machine.spec.failure_domain = None;
-    observed.survey().asked[2].machine = None;
+    observed.survey().queried[2].machine = None;
 }
 
 /// `m3` was made a minute ago and has no node yet.
@@ -182,7 +182,10 @@ pub fn starts(observed: &mut Snapshot) {
     joins_unnamed(observed);
     observed.nodes().retain(|node| node.name != "node-m3");
     observed.pods().retain(|pod| pod.node != "node-m3");
-    observed.survey().asked.retain(|asked| asked.name != "node-m3");
+    observed
+        .survey()
+        .queried
+        .retain(|queried| queried.name != "node-m3");
     for number in 1..=2 {
         observed
             .list(number)
@@ -224,9 +227,9 @@ pub fn elsewhere(observed: &mut Snapshot) {
     observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
     observed.etcd_members = EtcdMembers::External;
     observed.survey().stacked = false;
-    for (number, asked) in (1..).zip(&mut observed.survey().asked) {
-        asked.name = format!("node-m{number}:2379");
-        asked.machine = None;
+    for (number, queried) in (1..).zip(&mut observed.survey().queried) {
+        queried.name = format!("node-m{number}:2379");
+        queried.machine = None;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What runs beside the control plane: the controllers' Leases, kube-proxy, `CoreDNS`, and the kubelets of other nodes.
+//! Leader election of the controllers, kube-proxy, `CoreDNS`, and the kubelets of workers.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::{
     checks::{
         Check,
         components::WORKLOAD,
-        finding::{CheckOutcome, Finding, Judgement, Unjudged, need, node},
-        machine_grace::{is_turning, machine_of_node},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, node_object, require},
+        machine_grace::{are_machines_changing, machine_of_node},
     },
     kubelet_skew::{Skew, skew},
     snapshot::{
         Reading, Snapshot,
         workload::{Addon, Node, Workload},
     },
-    staleness::{JOIN_LIMIT, age, since},
+    staleness::{JOIN_LIMIT, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -38,44 +38,44 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// How long a controller's Lease may have expired. A change of leaders takes seconds, and clocks differ.
+/// How long a Lease may be expired. A change of leader takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-pub fn leases(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let leases = need(&workload.leases, "Leases")?;
+pub fn leases(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let leases = require(&workload.leases, "Leases")?;
     if leases.is_empty() {
-        return Err(Unjudged::skipped("the controllers have no Leases"));
+        return Err(NoResult::skipped("the controllers have no Leases"));
     }
     let findings = leases.iter().filter_map(|lease| {
         let object = format!("Lease/{}", lease.name);
         if lease.holder.as_deref().unwrap_or_default().is_empty() {
-            // One that stops in order gives it back, and others wait for their turn to take it.
+            // A controller that shuts down releases its Lease; the others acquire it after their retry period.
             return Some(match lease.renewed {
                 Some(released) if age(released, now) > LEASE_LIMIT => {
-                    let lasts = since(released, now);
+                    let lasts = format_age(released, now);
                     Finding::fail(
                         object,
-                        format!("it has had no holder for {lasts}: there is no leader"),
+                        format!("no leader: the Lease has had no holder for {lasts}"),
                     )
                 }
-                _ => Finding::info(object, "it has no holder at the moment"),
+                _ => Finding::info(object, "no leader: the Lease has just been released"),
             });
         }
         let renewed = lease.renewed?;
         let holds = Duration::from_secs(u64::try_from(lease.duration_seconds?).ok()?);
         let is_over = age(renewed, now) > holds.saturating_add(LEASE_LIMIT);
         is_over.then(|| {
-            let message = format!("not renewed for {}: there is no leader", since(renewed, now));
+            let message = format!("no leader: the Lease has not been renewed for {}", format_age(renewed, now));
             Finding::fail(object, message)
-                .hint("are the control plane's nodes up, and do their clocks agree with this machine's?")
+                .hint("check that the control plane nodes are running and that their clocks match this machine's clock")
         })
     });
     Ok(findings.collect())
 }
 
-pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
+pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
     let unsettled = workload.nodes.read().map_or(0, |nodes| {
         let nodes = nodes.iter().filter(|node| !has_settled(node, now));
         i64::try_from(nodes.count()).unwrap_or(i64::MAX)
@@ -85,19 +85,19 @@ pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> Judgement {
         "DaemonSet",
         "kube-proxy",
         |workload| &workload.kube_proxy,
-        // A node's own pods wait for it.
+        // The pod on a node that is not settled may not be ready yet.
         |addon| addon.desired.saturating_sub(addon.ready) <= unsettled,
         now,
     )
 }
 
-/// Whether a node is ready, and registered long enough ago.
+/// Whether a node is ready and older than [`JOIN_LIMIT`].
 fn has_settled(node: &Node, now: Timestamp) -> bool {
     let is_young = node.created.is_some_and(|created| age(created, now) < JOIN_LIMIT);
     node.ready == Some(true) && !is_young
 }
 
-pub fn core_dns(observed: &Snapshot, now: Timestamp) -> Judgement {
+pub fn core_dns(observed: &Snapshot, now: Timestamp) -> CheckResult {
     addon(
         observed,
         "Deployment",
@@ -115,10 +115,10 @@ fn addon(
     part: fn(&Workload) -> &Reading<Option<Addon>>,
     is_coming_up: impl Fn(&Addon) -> bool,
     now: Timestamp,
-) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let Some(addon) = need(part(workload), name)? else {
-        return Err(Unjudged::skipped(format!(
+) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let Some(addon) = require(part(workload), name)? else {
+        return Err(NoResult::skipped(format!(
             "the workload cluster has no {kind} {name}"
         )));
     };
@@ -126,7 +126,7 @@ fn addon(
         return Ok(Vec::new());
     }
     let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
-    let outcome = if is_turning(observed, now) || is_coming_up(addon) {
+    let outcome = if are_machines_changing(observed, now) || is_coming_up(addon) {
         CheckOutcome::Info
     } else {
         CheckOutcome::Warn
@@ -136,28 +136,28 @@ fn addon(
         kind.to_lowercase()
     );
     Ok(vec![
-        Finding::of(outcome, format!("{kind}/{name}"), message).hint(hint),
+        Finding::new(outcome, format!("{kind}/{name}"), message).hint(hint),
     ])
 }
 
-/// `(1, 34)` of `v1.34.1`.
-pub fn minor(version: &str) -> Option<(u64, u64)> {
+/// Major and minor version: `(1, 34)` for `v1.34.1`.
+pub fn minor_version(version: &str) -> Option<(u64, u64)> {
     let mut parts = version.trim_start_matches('v').split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let nodes = need(&workload.nodes, "nodes")?;
+pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let nodes = require(&workload.nodes, "nodes")?;
     let mut servers: Vec<&str> = observed
         .machines
         .iter()
         .filter_map(|of| of.spec.version.as_deref())
-        .filter(|version| minor(version).is_some())
+        .filter(|version| minor_version(version).is_some())
         .collect();
-    servers.sort_by_key(|version| minor(version));
+    servers.sort_by_key(|version| minor_version(version));
     let (Some(oldest), Some(newest)) = (servers.first(), servers.last()) else {
-        return Err(Unjudged::unknown("no Machine reports its Kubernetes version"));
+        return Err(NoResult::unknown("no Machine reports its Kubernetes version"));
     };
     let desired = observed.control_plane.spec.version();
     let workers = nodes
@@ -169,21 +169,21 @@ pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> Judgement {
             Some(Skew::TooOld { lag, allowed }) => Some((lag, allowed)),
             Some(Skew::TooNew) | None => None,
         };
-        let finding = |message: String| Finding::warn(node(&of.name), message);
+        let finding = |message: String| Finding::warn(node_object(&of.name), message);
         if skew(kubelet, oldest) == Some(Skew::TooNew) {
-            return Some(finding(format!("kubelet {kubelet} is newer than an API server, {oldest}")));
+            return Some(finding(format!("kubelet {kubelet} is newer than the oldest API server, {oldest}")));
         }
         if let Some((lag, allowed)) = is_old(newest) {
             let message = format!(
-                "kubelet {kubelet} is {lag} minor versions behind an API server, {newest}; {allowed} are allowed"
+                "kubelet {kubelet} is {lag} minor versions behind the newest API server, {newest}; Kubernetes supports {allowed}"
             );
-            return Some(finding(message).hint("upgrade the workers"));
+            return Some(finding(message).hint("upgrade the worker nodes"));
         }
         let (lag, allowed) = is_old(desired)?;
         let message = format!(
-            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; {allowed} are allowed"
+            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; Kubernetes supports {allowed}"
         );
-        Some(finding(message).hint("upgrade the workers first"))
+        Some(finding(message).hint("upgrade the worker nodes first"))
     });
     Ok(findings.collect())
 }

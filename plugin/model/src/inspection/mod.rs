@@ -1,4 +1,4 @@
-//! The verdict on a control plane: every check, and which changes the controller would make now.
+//! The verdict on a control plane: the results of all checks, and the changes that the controller would make now.
 
 mod preflight;
 
@@ -15,14 +15,13 @@ use crate::{
         find,
         finding::{CheckOutcome, Finding},
         rollout::up_to_date,
-        sources::are_complete,
+        sources::are_all_read,
     },
     plan::rollout_reason,
     quorum::Votes,
     snapshot::Snapshot,
 };
 
-/// The verdict on one control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub enum Health {
@@ -30,7 +29,7 @@ pub enum Health {
     Healthy,
     /// A check fails.
     Degraded,
-    /// A check fails, and because of it the desired change makes no progress.
+    /// A check fails that stops the pending change.
     Blocked,
     /// A source could not be read, and no check fails.
     Unknown,
@@ -41,35 +40,35 @@ pub struct Inspection {
     pub health: Health,
     pub basis: Basis,
     pub checks: Vec<Checked>,
-    /// None where etcd is external or its members are unknown.
+    /// None if etcd is external or its members are unknown.
     pub votes: Option<Votes>,
     pub up_to_date: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
 }
 
-/// The sources of a verdict.
+/// The sources that a verdict is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
     /// The management cluster, the workload cluster and etcd.
     AllSources,
-    /// The conditions that the controllers report, because the workload cluster or etcd was not read.
+    /// Only conditions in the management cluster, because the workload cluster or etcd was not read.
     Conditions,
 }
 
-/// Whether the controller would make each change now.
+/// Whether the controller would start each kind of change now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Preflight {
-    /// Create one Machine.
+    /// Creating one Machine.
     pub scale_up: Permission,
-    /// Delete one Machine.
+    /// Deleting one Machine.
     pub scale_down: Permission,
-    /// Replace every Machine.
+    /// Replacing every Machine.
     pub rollout: Permission,
-    /// Replace one unhealthy Machine, by name.
+    /// Replacing each Machine if it were unhealthy, by name.
     pub remediation: Vec<Remediation>,
 }
 
@@ -88,11 +87,11 @@ pub struct Remediation {
 pub struct Permission {
     /// Null if it is unknown.
     pub allowed: Option<bool>,
-    /// What blocks it, or why it is unknown.
+    /// The blockers, or why `allowed` is unknown.
     pub blocked_by: Vec<BlockedBy>,
 }
 
-/// A blocker with the check that looks at the same.
+/// A blocker, and the check that reports the same problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "Blocker"))]
@@ -108,8 +107,8 @@ pub struct BlockedBy {
 pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
     let checks: Vec<Checked> = all().map(|check| check.run(observed, now)).collect();
     Inspection {
-        health: Health::of(&checks),
-        basis: if are_complete(observed) {
+        health: Health::from_checks(&checks),
+        basis: if are_all_read(observed) {
             Basis::AllSources
         } else {
             Basis::Conditions
@@ -122,9 +121,9 @@ pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
 }
 
 impl Health {
-    /// Failures decide, then sources that could not be read. A check without a result does not count: the source that
-    /// failed has a finding of its own.
-    fn of(checks: &[Checked]) -> Self {
+    /// Failed checks take precedence over sources that could not be read. A check without a result does not count, because
+    /// a separate check reports the failed source.
+    fn from_checks(checks: &[Checked]) -> Self {
         let found = |outcome| {
             checks
                 .iter()
@@ -153,8 +152,7 @@ impl Health {
 }
 
 impl Inspection {
-    /// Every finding with its check, the worst first. Of equal outcome: checks that block a change, the others in their
-    /// order, and last those that sum up others.
+    /// Findings of all checks, most severe first. For equal severity: blocking checks first, summary checks last.
     pub fn findings(&self) -> Vec<(&Checked, &Finding)> {
         let checks = self.checks.iter();
         let mut all: Vec<(&Checked, &Finding)> = checks
@@ -174,8 +172,8 @@ impl Inspection {
     /// None if it is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.up_to_date.iter();
-        let judged = verdicts.find(|verdict| verdict.machine == machine.name());
-        judged.map_or_else(
+        let verdict = verdicts.find(|verdict| verdict.machine == machine.name());
+        verdict.map_or_else(
             || machine.up_to_date(),
             |verdict| Some(verdict.reasons.is_empty()),
         )

@@ -1,5 +1,5 @@
-//! Which changes the controller would make now: the first step of a plan for each, and the preflight checks that Cluster
-//! API's proposal "Kubeadm Based Control Plane Management" requires and the controller no longer makes.
+//! Whether the controller would start each kind of change now: the blockers of a plan's first step, and the preflight checks
+//! that Cluster API's proposal "Kubeadm Based Control Plane Management" requires but the controller no longer makes.
 
 use jiff::Timestamp;
 use kcp_api::KubeadmControlPlaneSpec;
@@ -11,7 +11,7 @@ use crate::{
         finding::{CheckOutcome, Finding},
         machine_grace::are_machines_read,
         membership::Membership,
-        remediation::{state, terms},
+        remediation::{remediation_context, state},
     },
     inspection::{BlockedBy, Permission, Preflight, Remediation},
     plan::{
@@ -25,16 +25,16 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Checks of the sources that the others need.
-const SOURCES: [&str; 4] = [
+/// Checks that report unreadable sources.
+const SOURCE_CHECKS: [&str; 4] = [
     "management-readable",
     "workload-reachable",
     "etcd-reachable",
     "permissions",
 ];
 
-/// Checks that fail where members contradict each other.
-const DISPUTES: [&str; 2] = ["etcd-one-cluster", "etcd-member-lists"];
+/// Checks that fail if etcd members contradict each other.
+const DISPUTE_CHECKS: [&str; 2] = ["etcd-one-cluster", "etcd-member-lists"];
 
 pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp) -> Preflight {
     let inputs = Inputs {
@@ -44,7 +44,7 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
         now,
     };
     let mut rollout = inputs.rollout();
-    let endless = failing(
+    let endless = blockers_from_checks(
         checks,
         |check| check.id == "rollout-ends",
         CheckOutcome::Fail,
@@ -107,7 +107,7 @@ impl Inputs<'_> {
         self.permission_to_delete(&blockers)
     }
 
-    /// Findings about the Machine that is deleted do not count.
+    /// Findings about Machines that are marked for deletion do not count.
     fn permission_to_delete(&self, blockers: &[Blocker]) -> Permission {
         let replicas = self.state.replicas.iter();
         let marked: Vec<String> = replicas
@@ -135,14 +135,14 @@ impl Inputs<'_> {
         }
     }
 
-    /// Whether the Machine would be replaced if a health check found it unhealthy now.
+    /// Whether the controller would replace the Machine if a health check reported it as unhealthy now.
     fn remediation(&self, machine: &str) -> Permission {
         let mut state = self.state.clone();
         for replica in &mut state.replicas {
             if replica.name == machine {
                 replica.health = HealthCheck::AwaitsRemediationFirst;
             } else {
-                // One at a time: the others wait.
+                // The controller remediates one Machine at a time.
                 replica.health = replica.health.min(HealthCheck::AwaitsRemediation);
             }
         }
@@ -151,21 +151,21 @@ impl Inputs<'_> {
             .map(|blocker| self.blocked_by(blocker, Some(machine)))
             .collect();
         if are_members_disputed(self.observed) {
-            let disputes = |check: &Check| DISPUTES.contains(&check.id);
-            // While Machines start or are deleted a dispute is no fault, but nothing may be decided by it either.
+            let disputes = |check: &Check| DISPUTE_CHECKS.contains(&check.id);
+            // While Machines start or are deleted, contradictions are only Info, but still block a remediation.
             for outcome in [CheckOutcome::Fail, CheckOutcome::Info] {
-                found.extend(failing(self.checks, disputes, outcome, |_| true));
+                found.extend(blockers_from_checks(self.checks, disputes, outcome, |_| true));
             }
-            return decided(self.checks, found);
+            return permission_from(self.checks, found);
         }
-        let next = remediation::next_remediation(&state, terms(self.observed, self.now));
+        let next = remediation::next_remediation(&state, remediation_context(self.observed, self.now));
         let blocker = next.and_then(|next| next.blocked_by);
         found.extend(blocker.map(|blocker| self.blocked_by(&blocker, Some(machine))));
-        decided(self.checks, found)
+        permission_from(self.checks, found)
     }
 
     fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
-        // Without Machines no member has one: none of them is left behind.
+        // Without Machines there are no members to remove.
         if state.replicas.is_empty() {
             state.members = state.members.map(|_| Vec::new());
         }
@@ -176,7 +176,7 @@ impl Inputs<'_> {
             Context {
                 spec,
                 declared: &plan.failure_domains(),
-                terms: terms(self.observed, self.now),
+                terms: remediation_context(self.observed, self.now),
             },
         );
         match steps {
@@ -187,9 +187,9 @@ impl Inputs<'_> {
         }
     }
 
-    /// What blocks the controller, and the preflight checks that fail; or why the answer is unknown.
+    /// Combines the controller's blockers with failed preflight checks, or states why the result is unknown.
     fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Finding) -> bool) -> Permission {
-        let found = failing(
+        let found = blockers_from_checks(
             self.checks,
             |check| check.is_preflight,
             CheckOutcome::Fail,
@@ -197,11 +197,11 @@ impl Inputs<'_> {
         );
         let mut all: Vec<BlockedBy> = blockers
             .iter()
-            // The checks of etcd know the cause.
+            // The etcd checks report the cause.
             .filter(|blocker| !matches!(blocker, Blocker::Silent { .. } | Blocker::Alarm { .. }))
             .map(|blocker| self.blocked_by(blocker, None))
             .collect();
-        // The check has more to say of a blocker that both report.
+        // If a blocker and a check report the same problem, the check has more details.
         all.retain(|blocker| {
             let covers = |other: &BlockedBy| {
                 other.check == blocker.check
@@ -213,10 +213,10 @@ impl Inputs<'_> {
             !found.iter().any(covers)
         });
         all.extend(found);
-        decided(self.checks, all)
+        permission_from(self.checks, all)
     }
 
-    /// `machine` is the one that would be remediated.
+    /// `machine` is the Machine to remediate, if any.
     fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
         let control_plane = &self.observed.control_plane;
         let itself = || self.observed.object();
@@ -245,7 +245,7 @@ impl Inputs<'_> {
     }
 }
 
-fn decided(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
+fn permission_from(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
     if !blockers.is_empty() {
         return Permission {
             allowed: Some(false),
@@ -256,9 +256,9 @@ fn decided(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
         checked.outcome == CheckOutcome::Unknown && find(checked.id).is_some_and(|check| check.is_preflight)
     });
     let unread = if is_open {
-        failing(
+        blockers_from_checks(
             checks,
-            |check| check.is_preflight || SOURCES.contains(&check.id),
+            |check| check.is_preflight || SOURCE_CHECKS.contains(&check.id),
             CheckOutcome::Unknown,
             |_| true,
         )
@@ -271,7 +271,7 @@ fn decided(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
     }
 }
 
-fn failing(
+fn blockers_from_checks(
     checks: &[Checked],
     is_relevant: impl Fn(&Check) -> bool,
     outcome: CheckOutcome,
@@ -290,10 +290,10 @@ fn failing(
         .collect()
 }
 
-/// Whether the list of members is unknown: the member that is removed may be the one with the data.
+/// Whether the members contradict each other. A remediation could then remove the member with the data.
 fn are_members_disputed(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
-    survey.is_some_and(|survey| Membership::of(survey).is_disputed())
+    survey.is_some_and(|survey| Membership::new(survey).is_disputed())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::{
     snapshot::{
         EndpointCertificate, EtcdMember, EtcdMembers, EtcdSurvey, Failure, HealthCheck, Reading, Snapshot,
         Workload,
-        etcd::{Alarms, Answer, Asked},
+        etcd::{Alarms, MemberResponse, QueriedMember},
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
     },
     testing::{
@@ -205,23 +205,28 @@ fn or_failure<T: std::fmt::Debug + 'static>(
 }
 
 fn surveys() -> impl Strategy<Value = EtcdSurvey> {
-    let answer = (
+    let response = (
         or_failure(statuses()),
         or_failure(lists()),
         any::<bool>(),
         option::of(times()),
     );
-    let answer = answer.prop_map(|(status, members, is_named, certificate_expires)| Answer {
-        status,
-        members,
-        is_named,
-        certificate_expires,
-    });
-    let asked =
-        (names(), option::of(names()), or_failure(answer)).prop_map(|(name, machine, answer)| Asked {
-            name,
-            machine,
-            answer,
+    let response =
+        response.prop_map(
+            |(status, members, has_matching_name, certificate_expires)| MemberResponse {
+                status,
+                members,
+                has_matching_name,
+                certificate_expires,
+            },
+        );
+    let queried =
+        (names(), option::of(names()), or_failure(response)).prop_map(|(name, machine, response)| {
+            QueriedMember {
+                name,
+                machine,
+                response,
+            }
         });
     let kinds = select(vec![AlarmKind::NoSpace, AlarmKind::Corrupt, AlarmKind::Other(-1)]);
     let alarm = (numbers(), kinds).prop_map(|(member_id, kind)| Alarm { member_id, kind });
@@ -231,12 +236,14 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
         failures().prop_map(Alarms::Failed),
     ];
     let flags = (any::<bool>(), any::<bool>());
-    (flags, vec(asked, 0..5), alarms).prop_map(|((stacked, server_lacks_etcd), asked, alarms)| EtcdSurvey {
-        stacked,
-        asked,
-        alarms,
-        used_ca_key: false,
-        server_lacks_etcd,
+    (flags, vec(queried, 0..5), alarms).prop_map(|((stacked, api_server_lacks_etcd), queried, alarms)| {
+        EtcdSurvey {
+            stacked,
+            queried,
+            alarms,
+            used_ca_key: false,
+            api_server_lacks_etcd,
+        }
     })
 }
 
@@ -347,7 +354,7 @@ fn anything() -> impl Strategy<Value = Snapshot> {
             if external {
                 observed.etcd_members = EtcdMembers::External;
             } else if reads_members {
-                observed.etcd_members = EtcdMembers::Known(vec![EtcdMember::default()]);
+                observed.etcd_members = EtcdMembers::Read(vec![EtcdMember::default()]);
             }
             let control_plane = &mut observed.control_plane;
             control_plane.status.conditions = conditions;

@@ -54,8 +54,8 @@ fn the_verdict_and_what_it_rests_on() {
         (
             "no_member_answers",
             |o| {
-                for asked in &mut o.survey().asked {
-                    asked.answer = Err(failure("etcd", "no answer within 2 s"));
+                for queried in &mut o.survey().queried {
+                    queried.response = Err(failure("etcd", "no answer within 2 s"));
                 }
             },
             Unknown,
@@ -212,7 +212,7 @@ fn nothing_is_wrong_while_a_machine_comes_up() {
         ("it_leaves", |o| {
             o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             o.each_list_of(&[1, 2], |list| list.members.truncate(2));
-            o.survey().asked[2].answer = Err(failure("etcd", "connection refused"));
+            o.survey().queried[2].response = Err(failure("etcd", "connection refused"));
             for pod in o.pods().iter_mut().filter(|pod| pod.node == "node-m3") {
                 pod.ready = false;
             }

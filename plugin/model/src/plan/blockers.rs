@@ -1,7 +1,7 @@
-//! What blocks the first step of a plan.
+//! The blockers of a plan's first step.
 //!
-//! As the beginning of `reconcile` and `preflightChecks` of Cluster API; all blockers, where the controller reports the
-//! first only.
+//! The conditions are those of `reconcile` and `preflightChecks` in Cluster API. The controller reports only the first
+//! blocker; this module returns all of them.
 
 use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
 
@@ -15,7 +15,7 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// What blocks the first of the steps; nothing if there are no steps.
+/// The blockers of the first step; empty if the plan has no steps.
 pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
@@ -38,13 +38,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     blockers.extend(waits.flat_map(|step| {
         let names = step.names.iter();
         names
-            .flat_map(|name| of_machine(observed, step.purpose, name))
+            .flat_map(|name| machine_blockers(observed, step.purpose, name))
             .collect::<Vec<_>>()
     }));
     blockers
 }
 
-/// What stops the controller from reconciling the control plane at all.
+/// The reasons why the controller does not reconcile the control plane at all.
 pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
@@ -64,7 +64,7 @@ pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
     .collect()
 }
 
-fn of_machine(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
+fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
     let machine = || name.to_owned();
     match purpose {
         Purpose::FinishDeletion => vec![Blocker::BeingDeleted {
@@ -78,9 +78,9 @@ fn of_machine(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker>
             let stacked = observed.etcd_members != EtcdMembers::External;
             match observed.machines.iter().find(of_name) {
                 Some(machine) if machine.has_node() => {
-                    let mut blockers = conditions(machine, stacked, purpose);
-                    blockers.extend(silent(machine, &observed.etcd_members));
-                    blockers.extend(alarm(machine, &observed.etcd_members));
+                    let mut blockers = condition_blockers(machine, stacked, purpose);
+                    blockers.extend(member_blocker(machine, &observed.etcd_members));
+                    blockers.extend(alarm_blocker(machine, &observed.etcd_members));
                     blockers
                 }
                 _ => vec![Blocker::NoNode {
@@ -97,7 +97,7 @@ fn of_machine(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker>
     }
 }
 
-fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
+fn condition_blockers(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
     let failed = component_conditions(stacked).filter(|kind| !machine.is(kind));
     let mut blockers: Vec<Blocker> = failed
         .map(|kind| {
@@ -112,7 +112,7 @@ fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker
     blockers
 }
 
-fn silent(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
+fn member_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
     Some(Blocker::Silent {
         member: node.to_owned(),
@@ -121,7 +121,7 @@ fn silent(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     })
 }
 
-fn alarm(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
+fn alarm_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
     etcd.has_alarm(node).then(|| Blocker::Alarm {
         member: node.to_owned(),
@@ -329,7 +329,7 @@ mod tests {
                         is_learner: machine == "m2",
                         ..EtcdMember::default()
                     };
-                    o.etcd_members = EtcdMembers::Known(vec![member("m1"), member("m2"), member("m3")]);
+                    o.etcd_members = EtcdMembers::Read(vec![member("m1"), member("m2"), member("m3")]);
                 },
                 vec![Blocker::Learner { machine: machine() }],
             ),
@@ -341,7 +341,7 @@ mod tests {
                         ..EtcdMember::default()
                     };
                     o.etcd_members =
-                        EtcdMembers::Known(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
+                        EtcdMembers::Read(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
                 },
                 vec![Blocker::MemberWithoutMachine {
                     member: "old".to_owned(),

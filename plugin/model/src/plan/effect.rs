@@ -1,4 +1,4 @@
-//! What a change of each field does.
+//! The effect of changing each field of a control plane.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub enum Effect {
     Rollout,
     /// Creates or deletes Machines.
     Scale,
-    /// Replaces the first Machine, if that does not match the configuration of one that joins either.
+    /// Replaces the first Machine, unless its configuration matches that of a joining Machine.
     FirstMachine,
     /// Applies to new Machines only.
     NextMachine,
@@ -21,7 +21,7 @@ pub enum Effect {
     InPlace,
     /// Updates the workload cluster in place.
     WorkloadCluster,
-    /// Changes how the controller works.
+    /// Changes the controller's behavior.
     Controller,
     Nothing,
     Unknown,
@@ -31,12 +31,12 @@ pub enum Effect {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// As `spec.a.b[2].c`.
+    /// The path: `spec.a.b[2].c`.
     pub field: String,
     pub effect: Effect,
 }
 
-/// The longest prefix counts. For the fields of v1beta1 and v1beta2.
+/// Effects by path prefix, for v1beta1 and v1beta2. The longest matching prefix applies.
 const EFFECTS: &[(Effect, &[&str])] = &[
     (
         Effect::Controller,
@@ -108,8 +108,8 @@ const EFFECTS: &[(Effect, &[&str])] = &[
     (Effect::Scale, &["spec.replicas"]),
 ];
 
-/// The changed fields of a control plane, in one API version. The fields of the template's reference have an effect only
-/// if it names another template.
+/// The changed fields of a control plane; both objects have the same API version. If `same_template` is true, changes
+/// inside the template reference, such as its namespace, have no effect.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
     differences(&written_fields(old), &written_fields(new))
         .into_iter()
@@ -123,7 +123,6 @@ pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
         .collect()
 }
 
-/// The parts of an object that users write.
 fn written_fields(object: &Value) -> Value {
     let metadata = |key: &str| object.pointer(&format!("/metadata/{key}")).cloned();
     serde_json::json!({

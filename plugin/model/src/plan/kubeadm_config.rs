@@ -1,20 +1,20 @@
-//! Whether a Machine's `KubeadmConfig` is what its control plane asks for.
+//! Whether a Machine's `KubeadmConfig` matches the spec of its control plane.
 //!
-//! As `matchesKubeadmConfig` of Cluster API v1.14, on the documents instead of Go's types: what cannot change a Machine
-//! is taken out of both, then they are compared.
+//! The comparison follows `matchesKubeadmConfig` of Cluster API v1.14, on JSON documents instead of Go types: fields that
+//! cannot change a Machine are removed from both documents before they are compared.
 
 use kcp_api::KubeadmConfigSpec;
 use serde_json::{Map, Value, json};
 
 use crate::merge_patch::differences;
 
-/// Fields that are empty and yet say something: no taints, as against kubeadm's own.
-const MEANT_EMPTY: &[&str] = &["taints"];
-/// Arguments of programs. v1beta1 has them by name: an argument without a value is one all the same.
-const ARGUMENTS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
-/// Fields that Cluster API puts into a Machine's configuration itself, that act on the workload cluster as a whole, that
-/// only the next Machine uses, or that v1beta2 no longer has.
-const NOT_COMPARED: &[&str] = &[
+/// Fields whose empty value differs from an absent one: an empty `taints` disables kubeadm's default taint.
+const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
+/// Command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an argument.
+const ARGUMENT_FIELDS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
+/// Fields that Cluster API itself writes into a Machine's configuration, that apply to the whole workload cluster, that only
+/// new Machines use, or that v1beta2 removed.
+const IGNORED_FIELDS: &[&str] = &[
     "/clusterConfiguration/controlPlaneEndpoint",
     "/clusterConfiguration/dns",
     "/clusterConfiguration/apiServer/timeoutForControlPlane",
@@ -26,7 +26,7 @@ const NOT_COMPARED: &[&str] = &[
     "/joinConfiguration/discovery",
     "/useExperimentalRetryJoin",
 ];
-/// What earlier versions of Cluster API wrote where nothing was said.
+/// Default values that earlier versions of Cluster API wrote into absent fields.
 const DEFAULTS: &[(&str, &str)] = &[
     ("/format", "cloud-config"),
     (
@@ -38,11 +38,11 @@ const DEFAULTS: &[(&str, &str)] = &[
         "IfNotPresent",
     ),
 ];
-/// What a joining Machine has of the first Machine's configuration.
-const SHARED: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
+/// Fields of `initConfiguration` that `joinConfiguration` has as well.
+const JOIN_FIELDS_FROM_INIT: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
 
-/// The paths at which a Machine's configuration is not what `desired` makes of it; none when the two are of different API
-/// versions and cannot be compared.
+/// The paths at which a Machine's configuration differs from `desired`; none if the API versions differ, so that the two
+/// cannot be compared.
 pub fn outdated_paths(
     machine: &KubeadmConfigSpec,
     desired: &KubeadmConfigSpec,
@@ -52,20 +52,23 @@ pub fn outdated_paths(
         return None;
     }
     let is_first = is_first(&machine.fields);
-    let as_joining = compared(
-        joining(&machine.fields, &desired.fields, is_first),
-        joining_of(desired, version),
+    let as_joining = compare(
+        as_joining_config(&machine.fields, &desired.fields, is_first),
+        desired_when_joining(desired, version),
     );
-    // The first Machine may also be what the control plane asks of a first Machine.
+    // The configuration of the first Machine may match `initConfiguration` instead.
     if as_joining.is_empty() || !is_first {
         return Some(as_joining);
     }
-    Some(compared(machine.fields.clone(), first_of(desired, version)))
+    Some(compare(
+        machine.fields.clone(),
+        desired_when_first(desired, version),
+    ))
 }
 
-fn compared(mut machine: Value, mut desired: Value) -> Vec<String> {
+fn compare(mut machine: Value, mut desired: Value) -> Vec<String> {
     for document in [&mut machine, &mut desired] {
-        for pointer in NOT_COMPARED {
+        for pointer in IGNORED_FIELDS {
             remove(document, pointer);
         }
         for (pointer, default) in DEFAULTS {
@@ -78,7 +81,8 @@ fn compared(mut machine: Value, mut desired: Value) -> Vec<String> {
     differences(&machine, &desired)
 }
 
-/// A Machine joins when its configuration says so, or, as of Cluster API v1.11, has arguments for the kubelet.
+/// Whether the Machine initialized the cluster. A joined Machine has `joinConfiguration.controlPlane` or, since Cluster API
+/// v1.11, kubelet arguments in `joinConfiguration`.
 fn is_first(fields: &Value) -> bool {
     let joins = fields
         .pointer("/joinConfiguration/controlPlane")
@@ -92,13 +96,13 @@ fn is_first(fields: &Value) -> bool {
     !joins && !has_arguments
 }
 
-/// A Machine's configuration as that of one that joins.
-fn joining(machine: &Value, desired: &Value, is_first: bool) -> Value {
+/// A Machine's configuration in the form of a joining Machine.
+fn as_joining_config(machine: &Value, desired: &Value, is_first: bool) -> Value {
     let mut fields = object(machine);
     if is_first {
         let mut join = object(fields.get("joinConfiguration").unwrap_or(&Value::Null));
         let init = object(&fields.remove("initConfiguration").unwrap_or_default());
-        for key in SHARED {
+        for key in JOIN_FIELDS_FROM_INIT {
             let value = init.get(*key).cloned().unwrap_or_default();
             join.insert((*key).to_owned(), value);
         }
@@ -114,19 +118,19 @@ fn joining(machine: &Value, desired: &Value, is_first: bool) -> Value {
     Value::Object(fields)
 }
 
-fn joining_of(desired: &KubeadmConfigSpec, version: &str) -> Value {
+fn desired_when_joining(desired: &KubeadmConfigSpec, version: &str) -> Value {
     let mut fields = with_feature_gates(&desired.fields, version);
     fields.remove("initConfiguration");
     Value::Object(fields)
 }
 
-fn first_of(desired: &KubeadmConfigSpec, version: &str) -> Value {
+fn desired_when_first(desired: &KubeadmConfigSpec, version: &str) -> Value {
     let mut fields = with_feature_gates(&desired.fields, version);
     fields.remove("joinConfiguration");
     Value::Object(fields)
 }
 
-/// `ControlPlaneKubeletLocalMode` is set by Cluster API for Kubernetes 1.31 to 1.35, where nothing else is said.
+/// Adds `ControlPlaneKubeletLocalMode: true` if it is not set, as Cluster API does for Kubernetes 1.31 to 1.35.
 fn with_feature_gates(desired: &Value, version: &str) -> Map<String, Value> {
     let mut fields = object(desired);
     let minor = version
@@ -159,20 +163,20 @@ fn remove(document: &mut Value, pointer: &str) {
     }
 }
 
-/// Takes out what is as good as absent.
+/// Removes values that are equivalent to an absent field.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields.iter_mut() {
-                if !(value.is_object() && ARGUMENTS.contains(&key.as_str())) {
+                if !(value.is_object() && ARGUMENT_FIELDS.contains(&key.as_str())) {
                     prune(value);
                 }
             }
             fields.retain(|key, value| match value {
                 Value::Null => false,
                 Value::Object(fields) => !fields.is_empty(),
-                Value::Array(list) => !list.is_empty() || MEANT_EMPTY.contains(&key.as_str()),
-                // Of an argument, as v1beta2 has it.
+                Value::Array(list) => !list.is_empty() || MEANINGFUL_WHEN_EMPTY.contains(&key.as_str()),
+                // In v1beta2, `value` is the value of an argument.
                 Value::String(text) => !text.is_empty() || key == "value",
                 Value::Bool(_) | Value::Number(_) => true,
             });

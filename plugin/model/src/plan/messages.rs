@@ -1,8 +1,8 @@
-//! The messages about a plan.
+//! Plans as text.
 
 use crate::{
     plan::{
-        Plan, Stretch,
+        Plan, StepRange,
         effect::Effect,
         selection::{Group, Why},
         simulate::{Choice, Step},
@@ -11,8 +11,8 @@ use crate::{
     quorum::Votes,
 };
 
-/// `a, b or c`; with `and` where all are meant.
-pub fn listed(names: &[impl AsRef<str>], last: &str) -> String {
+/// Joins names to `a, b or c`, or `a, b and c` if `last` is `and`.
+pub fn join_names(names: &[impl AsRef<str>], last: &str) -> String {
     match names {
         [] => String::new(),
         [only] => only.as_ref().to_owned(),
@@ -23,18 +23,18 @@ pub fn listed(names: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
-/// As [`listed`]. An etcd member that has not started has no name.
-pub fn listed_members<'n>(names: impl Iterator<Item = &'n str>, last: &str) -> String {
+/// Like [`join_names`], for etcd members. A member that has not started has no name.
+pub fn join_member_names<'n>(names: impl Iterator<Item = &'n str>, last: &str) -> String {
     let names = names.map(|name| if name.is_empty() { "(not started)" } else { name });
-    listed(&names.collect::<Vec<_>>(), last)
+    join_names(&names.collect::<Vec<_>>(), last)
 }
 
 pub fn names(step: &Step) -> String {
     let last = if step.choice == Choice::None { "and" } else { "or" };
-    listed_members(step.names.iter().map(String::as_str), last)
+    join_member_names(step.names.iter().map(String::as_str), last)
 }
 
-/// The failure domains of a step; blank where it has none.
+/// The failure domains of a step; empty if it has none.
 pub fn failure_domains(step: &Step) -> String {
     let names: Vec<&str> = step
         .failure_domains
@@ -43,20 +43,20 @@ pub fn failure_domains(step: &Step) -> String {
         .collect();
     match (step.action, names.as_slice()) {
         (Action::Wait, _) | (_, ["-"]) => String::new(),
-        _ => listed(&names, "or"),
+        _ => join_names(&names, "or"),
     }
 }
 
 pub fn why(step: &Step) -> String {
     let choice = match step.choice {
         Choice::None => None,
-        Choice::ByEarlier => Some("by earlier choice"),
-        Choice::AtRandom => Some("at random"),
+        Choice::ByEarlier => Some("depends on an earlier random choice"),
+        Choice::AtRandom => Some("chosen at random"),
     };
     let parts = [
         Some(purpose(step.purpose)),
         step.group.map(group),
-        domain(step.why),
+        domain_reason(step.why),
         choice,
     ];
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
@@ -69,12 +69,12 @@ const fn purpose(purpose: Purpose) -> &'static str {
         Purpose::ScaleUp => "scale up",
         Purpose::ScaleDown => "scale down",
         Purpose::Rollout => "rollout",
-        Purpose::Remediate => "replace unhealthy",
-        Purpose::ComeUp => "until it has joined",
-        Purpose::Recover => "until it is healthy",
-        Purpose::FinishDeletion => "until it is deleted",
-        Purpose::FinishUpdate => "until it is updated in place",
-        Purpose::RemoveMember => "until this etcd member is removed",
+        Purpose::Remediate => "remediation",
+        Purpose::ComeUp => "until the Machine joins",
+        Purpose::Recover => "until the Machine is healthy",
+        Purpose::FinishDeletion => "until the Machine is deleted",
+        Purpose::FinishUpdate => "until the in-place update completes",
+        Purpose::RemoveMember => "until the controller removes this etcd member",
     }
 }
 
@@ -84,43 +84,42 @@ const fn group(group: Group) -> &'static str {
         Group::Marked => "marked for deletion",
         Group::OutdatedAndFailed => "outdated and failed",
         Group::Outdated => "outdated",
-        Group::Any => "oldest",
+        Group::Any => "oldest Machine",
     }
 }
 
-const fn domain(why: Why) -> Option<&'static str> {
+const fn domain_reason(why: Why) -> Option<&'static str> {
     match why {
         Why::NoneDeclared | Why::Given => None,
-        Why::FewestThatStay => Some("domain has fewest that stay"),
-        Why::FewestInAll => Some("domain has fewest"),
-        Why::NotDeclared => Some("domain is not declared"),
-        Why::MostThatMayGo => Some("domain has most that may go"),
-        Why::MostInAll => Some("domain has most"),
+        Why::FewestThatStay => Some("its failure domain keeps the fewest Machines"),
+        Why::FewestInAll => Some("its failure domain has the fewest Machines"),
+        Why::NotDeclared => Some("its failure its failure domain is not declared"),
+        Why::MostThatMayGo => Some("its failure domain has the most candidates"),
+        Why::MostInAll => Some("its failure domain has the most Machines"),
     }
 }
 
-/// Steps during which no member may fail, a line each; single steps on one.
-pub fn stretches(stretches: &[Stretch]) -> Vec<String> {
-    let (single, long): (Vec<Stretch>, Vec<Stretch>) = stretches
-        .iter()
-        .partition(|stretch| stretch.first == stretch.last);
+/// One line for each range of steps during which no etcd member may fail, and one line for all single steps.
+pub fn fragile_steps(ranges: &[StepRange]) -> Vec<String> {
+    let (single, long): (Vec<StepRange>, Vec<StepRange>) =
+        ranges.iter().partition(|range| range.first == range.last);
     let mut lines: Vec<String> = long
         .iter()
-        .map(|Stretch { first, last }| {
+        .map(|StepRange { first, last }| {
             let from = if *first == 1 {
                 String::new()
             } else {
                 format!("from step {first} ")
             };
-            format!("etcd cannot lose a member {from}until step {last} is done")
+            format!("etcd tolerates no member failure {from}until step {last} is done")
         })
         .collect();
-    let numbers: Vec<String> = single.iter().map(|stretch| stretch.first.to_string()).collect();
+    let numbers: Vec<String> = single.iter().map(|range| range.first.to_string()).collect();
     if !numbers.is_empty() {
         let steps = if numbers.len() == 1 { "step" } else { "steps" };
         lines.push(format!(
-            "etcd cannot lose a member during {steps} {}",
-            listed(&numbers, "and")
+            "etcd tolerates no member failure during {steps} {}",
+            join_names(&numbers, "and")
         ));
     }
     lines
@@ -129,11 +128,11 @@ pub fn stretches(stretches: &[Stretch]) -> Vec<String> {
 pub fn no_plan(no_plan: &NoPlan) -> String {
     match no_plan {
         NoPlan::BeingDeleted => "the control plane is being deleted".to_owned(),
-        NoPlan::Refused { why } => format!("the admission rules deny it: {}", why.join("; ")),
+        NoPlan::Refused { why } => format!("the admission rules deny the change: {}", why.join("; ")),
         NoPlan::NoReplicas => "the desired number of Machines is 0".to_owned(),
         NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
         NoPlan::LastMachine { machine } => {
-            format!("Machine {machine} is the only one: deleting it deletes the cluster's data")
+            format!("Machine {machine} is the only Machine: deleting it deletes the cluster's data")
         }
         NoPlan::Endless {
             expiry_days,
@@ -144,37 +143,37 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         ),
         NoPlan::Stuck { names } => {
             format!(
-                "the controller cannot continue by itself: see {}",
-                listed(names, "and")
+                "the controller cannot continue until these are healthy: {}",
+                join_names(names, "and")
             )
         }
     }
 }
 
-/// Why a first step is refused that the controller would take.
+/// Why the plugin refuses a change whose first step the controller would take.
 pub fn at_risk(votes: Votes) -> String {
-    format!("the controller cannot see this, and its first step could cost etcd its quorum: {votes}")
+    format!("the controller does not detect this; with its first step, etcd could lose quorum: {votes}")
 }
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
-        NoPlan::QuorumLost { .. } => Some("recover etcd first: the controller cannot"),
+        NoPlan::QuorumLost { .. } => Some("recover etcd manually: the controller cannot"),
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
-        NoPlan::Endless { .. } => Some("lower certificatesExpiryDays"),
-        NoPlan::NoReplicas => Some("to delete the cluster, delete its Cluster"),
+        NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
+        NoPlan::NoReplicas => Some("to delete the workload cluster, delete its Cluster object"),
         NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
     }
 }
 
 pub const fn effect(effect: Effect) -> &'static str {
     match effect {
-        Effect::Rollout => "replaces Machines that differ",
+        Effect::Rollout => "replaces all Machines that differ",
         Effect::Scale => "creates or deletes Machines",
         Effect::FirstMachine => "may replace the first Machine",
         Effect::NextMachine => "applies only to new Machines",
-        Effect::InPlace => "is updated in place; no Machine is replaced",
-        Effect::WorkloadCluster => "is updated in the workload cluster; no Machine is replaced",
-        Effect::Controller => "changes how the controller works; no Machine is replaced",
+        Effect::InPlace => "updates Machines in place; no Machine is replaced",
+        Effect::WorkloadCluster => "updates the workload cluster; no Machine is replaced",
+        Effect::Controller => "changes the controller's behavior; no Machine is replaced",
         Effect::Nothing => "has no effect",
         Effect::Unknown => "unknown effect",
     }
@@ -204,28 +203,28 @@ pub fn summary(plan: &Plan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stretch, listed, stretches};
+    use super::{StepRange, fragile_steps, join_names};
 
     #[test]
-    fn lists_and_stretches() {
-        assert_eq!(listed(&["a"], "or"), "a");
-        assert_eq!(listed(&["a", "b", "c"], "or"), "a, b or c");
+    fn joins_names_and_step_ranges() {
+        assert_eq!(join_names(&["a"], "or"), "a");
+        assert_eq!(join_names(&["a", "b", "c"], "or"), "a, b or c");
         let reported = |pairs: &[(usize, usize)]| {
-            let pairs = pairs.iter().map(|&(first, last)| Stretch { first, last });
-            stretches(&pairs.collect::<Vec<_>>())
+            let pairs = pairs.iter().map(|&(first, last)| StepRange { first, last });
+            fragile_steps(&pairs.collect::<Vec<_>>())
         };
         assert_eq!(reported(&[]), Vec::<String>::new());
         assert_eq!(
             reported(&[(1, 2), (4, 5), (7, 7)]),
             [
-                "etcd cannot lose a member until step 2 is done",
-                "etcd cannot lose a member from step 4 until step 5 is done",
-                "etcd cannot lose a member during step 7"
+                "etcd tolerates no member failure until step 2 is done",
+                "etcd tolerates no member failure from step 4 until step 5 is done",
+                "etcd tolerates no member failure during step 7"
             ]
         );
         assert_eq!(
             reported(&[(1, 1), (3, 3)]),
-            ["etcd cannot lose a member during steps 1 and 3"]
+            ["etcd tolerates no member failure during steps 1 and 3"]
         );
     }
 }

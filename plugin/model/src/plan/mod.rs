@@ -1,13 +1,11 @@
-//! What Cluster API's controller will do to a control plane, step by step, what blocks the first step, and which Machines
-//! are replaced.
+//! The next steps of Cluster API's controller, the blockers of the first step, and the outdated Machines.
 //!
-//! The decisions are those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`), without
-//! in-place updates of Machines, which are behind a feature gate there.
+//! The decisions follow the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`).
 //!
-//! - [`options`], [`effect`]: the desired change, and what each changed field does
+//! - [`options`], [`effect`]: the desired change, and the effect of each changed field
 //! - [`rollout_reason`], [`kubeadm_config`]: which Machines are outdated
-//! - [`state`], [`step`], [`simulate`]: the controller, step by step; [`selection`] and [`remediation`] are its choices
-//! - [`blockers`], [`messages`]: what blocks the first step, and the plan in words
+//! - [`state`], [`step`], [`simulate`]: a simulation of the controller; [`selection`] and [`remediation`] choose Machines
+//! - [`blockers`], [`messages`]: the blockers of the first step, and the plan as text
 
 pub mod blockers;
 pub mod effect;
@@ -31,9 +29,9 @@ use crate::{
     blocker::Blocker,
     plan::{
         effect::Change,
-        remediation::Terms,
+        remediation::RemediationContext,
         rollout_reason::{Verdict, verdicts},
-        simulate::{Step, risk, simulate},
+        simulate::{Step, first_step_risk, simulate},
         state::State,
         step::{Context, NoPlan},
     },
@@ -44,14 +42,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     pub spec: KubeadmControlPlaneSpec,
-    /// Fields that change; empty for a plan of the pending changes.
+    /// The changed fields; empty if the spec does not change.
     pub changes: Vec<Change>,
-    /// Why the admission rules deny it, a line each.
+    /// One line for each admission rule that denies the change.
     pub denials: Vec<String>,
 }
 
 impl Desired {
-    /// The current spec.
+    /// The current spec, without a change.
     pub fn current(observed: &Snapshot) -> Self {
         Self {
             spec: observed.control_plane.spec.clone(),
@@ -68,34 +66,33 @@ pub struct Plan {
     pub replicas: usize,
     pub current: KubeadmControlPlaneSpec,
     pub desired: Desired,
-    /// For each Machine, by name: whether it is outdated.
+    /// Whether each Machine is outdated, ordered by name.
     pub verdicts: Vec<Verdict>,
-    /// A rollout that is scheduled for this time.
+    /// The time of a rollout that is planned for later.
     pub rollout_to_come: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
-    /// The votes after the first Machine is created or deleted, if that could cost etcd its quorum and the controller would
-    /// not wait.
+    /// The votes after the first Machine is created or deleted, if etcd could lose quorum and the controller would not wait.
     pub at_risk: Option<Votes>,
-    /// Whether the etcd members are assumed from the Machines.
+    /// Whether each Machine is assumed to have an etcd member, because the members could not be read.
     pub members_unread: bool,
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
-/// Consecutive steps during which etcd cannot lose a member, counted from one.
+/// Consecutive steps, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct StepRange {
     pub first: usize,
     pub last: usize,
 }
 
-/// As the controller would decide a moment after `now`.
+/// Simulates the controller from one second after `now`.
 pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
-    // A rollout begins after the time that it is asked for.
-    let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
-    let verdicts = verdicts(observed, &desired.spec, judged_at);
-    let state = State::of(observed, &verdicts);
-    let terms = Terms::of(observed, &desired.spec, now);
+    // A rollout begins strictly after its time, and a rollout started now has the time `now`.
+    let decided_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
+    let verdicts = verdicts(observed, &desired.spec, decided_at);
+    let state = State::new(observed, &verdicts);
+    let terms = RemediationContext::new(observed, &desired.spec, now);
     let remediation = remediation::next_remediation(&state, terms);
     let steps = if observed.control_plane.deletion_timestamp().is_some() {
         Err(NoPlan::BeingDeleted)
@@ -117,14 +114,17 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         Ok(steps) => blockers::blockers(observed, &desired.spec, steps),
         Err(_) => Vec::new(),
     };
-    let at_risk = steps.as_ref().ok().and_then(|steps| risk(&state, steps));
+    let at_risk = steps
+        .as_ref()
+        .ok()
+        .and_then(|steps| first_step_risk(&state, steps));
     Plan {
         namespace: observed.control_plane.namespace().to_owned(),
         name: observed.control_plane.name().to_owned(),
         replicas: observed.machines.len(),
         current: observed.control_plane.spec.clone(),
         desired: desired.clone(),
-        rollout_to_come: desired.spec.rollout_after.filter(|after| *after >= judged_at),
+        rollout_to_come: desired.spec.rollout_after.filter(|after| *after >= decided_at),
         verdicts,
         remediation,
         blockers,
@@ -143,21 +143,22 @@ impl Plan {
         self.verdicts.iter().any(Verdict::is_outdated)
     }
 
-    pub fn fragile_stretches(&self) -> Vec<Stretch> {
-        let mut stretches: Vec<Stretch> = Vec::new();
+    /// The steps during which etcd tolerates no member failure.
+    pub fn fragile_steps(&self) -> Vec<StepRange> {
+        let mut ranges: Vec<StepRange> = Vec::new();
         for (number, step) in (1..).zip(self.steps()) {
-            if step.votes.is_none_or(|votes| votes.may_fail_meanwhile() > 0) {
+            if step.votes.is_none_or(|votes| votes.tolerance_during_step() > 0) {
                 continue;
             }
-            match stretches.last_mut() {
-                Some(stretch) if stretch.last + 1 == number => stretch.last = number,
-                _ => stretches.push(Stretch {
+            match ranges.last_mut() {
+                Some(range) if range.last + 1 == number => range.last = number,
+                _ => ranges.push(StepRange {
                     first: number,
                     last: number,
                 }),
             }
         }
-        stretches
+        ranges
     }
 }
 
@@ -165,7 +166,7 @@ impl Plan {
 mod tests {
     use kcp_api::metadata::Time;
 
-    use super::{Desired, KubeadmControlPlaneSpec, NoPlan, Plan, Stretch, plan};
+    use super::{Desired, KubeadmControlPlaneSpec, NoPlan, Plan, StepRange, plan};
     use crate::{
         plan::step::Action,
         snapshot::Snapshot,
@@ -243,16 +244,16 @@ mod tests {
     fn from_one_member_none_may_fail_until_the_third_is_there() {
         let mut observed = observed();
         observed.machines.truncate(1);
-        let stretches = of(&observed, spec()).fragile_stretches();
-        assert_eq!(stretches, [Stretch { first: 1, last: 2 }]);
+        let ranges = of(&observed, spec()).fragile_steps();
+        assert_eq!(ranges, [StepRange { first: 1, last: 2 }]);
 
         let mut observed = crate::testing::plan::observed();
         observed.machines[0].spec.version = Some("v1.33.0".to_owned());
         observed.machines[1].spec.version = Some("v1.33.0".to_owned());
-        let stretches = of(&observed, spec()).fragile_stretches();
+        let ranges = of(&observed, spec()).fragile_steps();
         assert_eq!(
-            stretches,
-            [Stretch { first: 1, last: 1 }, Stretch { first: 3, last: 3 }]
+            ranges,
+            [StepRange { first: 1, last: 1 }, StepRange { first: 3, last: 3 }]
         );
     }
 

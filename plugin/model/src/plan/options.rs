@@ -1,4 +1,4 @@
-//! The desired change, from the command line or a patch, reviewed by the admission rules.
+//! The desired change, from command-line flags or a patch, and its review by the admission rules.
 
 use jiff::Timestamp;
 use kcp_api::KubeadmControlPlane;
@@ -11,22 +11,22 @@ use crate::{
     review::{Review, ReviewContext, review_update},
 };
 
-/// The requested change. If it is empty, the plan is for the pending changes.
+/// The change requested by flags. Without a change, the plan shows the pending steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     pub replicas: Option<i64>,
-    /// With or without the leading `v`, as in Cluster API's own webhook.
+    /// With or without the leading `v`.
     pub version: Option<String>,
     pub restart: bool,
 }
 
-/// A Kubernetes version with its leading `v`, given or not, as Cluster API's own webhook has it.
+/// Adds the leading `v` if it is missing, like Cluster API's webhook.
 pub fn with_leading_v(version: &str) -> String {
     format!("v{}", version.strip_prefix('v').unwrap_or(version))
 }
 
 impl PlanOptions {
-    /// As a merge patch of a control plane in `api_version`.
+    /// The merge patch of a control plane in `api_version`.
     pub fn patch(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
         if let Some(replicas) = self.replicas {
@@ -42,7 +42,7 @@ impl PlanOptions {
     }
 }
 
-/// The fields of a spec that have every Machine replaced that exists now. The API's times have whole seconds.
+/// The spec fields that replace all existing Machines. The API stores whole seconds.
 fn restart(api_version: &str, now: Timestamp) -> Value {
     rollout_after(
         api_version,
@@ -50,7 +50,7 @@ fn restart(api_version: &str, now: Timestamp) -> Value {
     )
 }
 
-/// The fields of a spec that have every Machine replaced that was created before a time, from that time on.
+/// The spec fields that replace, from `after` on, every Machine that was created before.
 pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     match Shape::of(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
@@ -58,13 +58,13 @@ pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     }
 }
 
-/// What a merge patch of a control plane desires, and what the rules warn about.
+/// The desired change of a merge patch, and the warnings of the admission rules.
 pub fn review_desired(
     text: &str,
     patch: &Value,
     context: ReviewContext<'_>,
 ) -> Result<(Desired, Vec<String>), DecodeError> {
-    // The server reviewed the current object when it was written.
+    // The webhook already reviewed the current object.
     let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Review::default()
     } else {

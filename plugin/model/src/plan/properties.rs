@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use crate::{
     plan::{
-        remediation::Terms,
+        remediation::RemediationContext,
         simulate::{Choice, Step, simulate},
         state::State,
         step::{self, Action, Context, NoPlan, Purpose, Transition},
@@ -31,7 +31,7 @@ impl Start {
         Context {
             spec: &self.spec,
             declared: &self.declared,
-            terms: Terms {
+            terms: RemediationContext {
                 limits: &self.spec.remediation,
                 initialized: self.initialized,
                 topology_version: None,

@@ -1,7 +1,7 @@
-//! Which unhealthy Machine is replaced next, and what blocks that.
+//! Which unhealthy Machine the controller replaces next, and what blocks it.
 //!
-//! As `reconcileUnhealthyMachines` of Cluster API: one Machine at a time, before any rollout or scaling, without its
-//! preflight checks.
+//! The decision follows `reconcileUnhealthyMachines` of Cluster API: the controller remediates one Machine at a time,
+//! before rollouts and scaling, and without their preflight checks.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{KubeadmControlPlaneSpec, control_plane::RemediationLimits};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     blocker::Blocker,
-    plan::state::{HealthCheck, LABELS, Replica, State, component_conditions},
+    plan::state::{HealthCheck, LABELS_AND_TAINTS, Replica, State, component_conditions},
     quorum::Change,
     snapshot::Snapshot,
 };
@@ -20,23 +20,23 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct NextRemediation {
     pub machine: String,
-    /// None if it is replaced now.
+    /// None if the controller replaces the Machine now.
     #[serde(rename = "keptBy")]
     pub blocked_by: Option<Blocker>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'t> {
+pub struct RemediationContext<'t> {
     pub limits: &'t RemediationLimits,
-    /// Whether the first Machine has come up once.
+    /// Whether the control plane was initialized.
     pub initialized: bool,
-    /// The version that a managed topology upgrades to first.
+    /// The version that the Cluster's topology requires first, if one is pending.
     pub topology_version: Option<&'t str>,
     pub now: Timestamp,
 }
 
-impl<'t> Terms<'t> {
-    pub fn of(observed: &'t Snapshot, spec: &'t KubeadmControlPlaneSpec, now: Timestamp) -> Self {
+impl<'t> RemediationContext<'t> {
+    pub fn new(observed: &'t Snapshot, spec: &'t KubeadmControlPlaneSpec, now: Timestamp) -> Self {
         Self {
             limits: &spec.remediation,
             initialized: observed.control_plane.status.initialized,
@@ -46,22 +46,26 @@ impl<'t> Terms<'t> {
     }
 }
 
-/// None if no Machine is to be replaced.
-pub fn next_remediation(state: &State, terms: Terms<'_>) -> Option<NextRemediation> {
+/// None if no Machine waits for remediation.
+pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
     let waiting = state
         .replicas
         .iter()
         .filter(|replica| replica.awaits_remediation());
-    let first = waiting.min_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.age_order(b)))?;
+    let first = waiting.min_by(|a, b| {
+        remediation_order(a)
+            .cmp(&remediation_order(b))
+            .then_with(|| a.age_order(b))
+    })?;
     Some(NextRemediation {
         machine: first.name.clone(),
         blocked_by: blocker(state, first, terms),
     })
 }
 
-/// The most broken first: marked, without a node, then by the conditions that do not hold.
-fn order(replica: &Replica) -> impl Ord {
-    let conditions = component_conditions(true).chain([LABELS]);
+/// Sorts by urgency: annotated Machines, Machines without a node, then by failed conditions.
+fn remediation_order(replica: &Replica) -> impl Ord {
+    let conditions = component_conditions(true).chain([LABELS_AND_TAINTS]);
     let sound: Vec<bool> = conditions
         .map(|condition| !replica.has_fault(condition))
         .collect();
@@ -72,7 +76,7 @@ fn order(replica: &Replica) -> impl Ord {
     )
 }
 
-fn blocker(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Blocker> {
+fn blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Option<Blocker> {
     if first.is_deleting() {
         return Some(Blocker::BeingDeleted {
             machine: first.name.clone(),
@@ -90,7 +94,7 @@ fn blocker(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Blocker> 
     if let Some(blocker) = retry_blocker(first, terms) {
         return Some(blocker);
     }
-    // A control plane that has never come up has no data to lose.
+    // A control plane that was never initialized has no data to lose.
     if terms.initialized {
         loss_blocker(state, first)
     } else {
@@ -98,7 +102,10 @@ fn blocker(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Blocker> 
     }
 }
 
-fn retry_blocker(first: &Replica, Terms { limits, now, .. }: Terms<'_>) -> Option<Blocker> {
+fn retry_blocker(
+    first: &Replica,
+    RemediationContext { limits, now, .. }: RemediationContext<'_>,
+) -> Option<Blocker> {
     let last = first.remediation_for.as_ref()?;
     let since = last.timestamp?;
     let ends = |period: SignedDuration| since.checked_add(period).unwrap_or(Timestamp::MAX);
@@ -130,7 +137,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
             machine: other.name.clone(),
         });
     }
-    // The controller does not know the members of an external etcd either, and never remediates then (v1.14).
+    // With an external etcd the controller reads no members, and therefore never remediates (v1.14).
     if state.members.as_ref().is_none_or(Vec::is_empty) {
         return Some(Blocker::MembersUnknown);
     }
@@ -138,7 +145,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);
     }
-    // No etcd member leaves with a Machine whose node is unknown: the controller continues.
+    // Without a node, the controller finds no member of the Machine and does not check the quorum.
     let removed = first.node.as_deref().map(Change::Removed)?;
     state.quorum_blocker(removed)
 }
@@ -147,7 +154,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
 mod tests {
     use kcp_api::Remediation;
 
-    use super::{Blocker, NextRemediation, RemediationLimits, State, Terms, next_remediation};
+    use super::{Blocker, NextRemediation, RemediationContext, RemediationLimits, State, next_remediation};
     use crate::{
         quorum::Votes,
         testing::{
@@ -163,7 +170,7 @@ mod tests {
     fn look_under(state: &State, limits: &RemediationLimits) -> Option<NextRemediation> {
         next_remediation(
             state,
-            Terms {
+            RemediationContext {
                 limits,
                 initialized: true,
                 topology_version: None,
@@ -172,7 +179,7 @@ mod tests {
         )
     }
 
-    /// `r` awaits remediation, `R` is marked for it besides, `p` has no node, `e` its member is not healthy.
+    /// `r` awaits remediation, `R` is marked for it besides, `p` has no node, `e` its member is unhealthy.
     #[test]
     fn the_most_broken_comes_first() {
         for (machines, first) in [
@@ -244,7 +251,7 @@ mod tests {
     #[test]
     fn a_control_plane_that_never_came_up_has_nothing_to_lose() {
         let limits = RemediationLimits::default();
-        let mut terms = Terms {
+        let mut terms = RemediationContext {
             limits: &limits,
             initialized: false,
             topology_version: None,

@@ -1,7 +1,7 @@
 //! Whether a Machine is outdated, and why.
 //!
-//! As `UpToDate` of Cluster API v1.14. The running controller may have another version: if it has processed the current
-//! spec, its result counts, and any other difference is one that an update of Cluster API would find.
+//! The comparison follows `UpToDate` of Cluster API v1.14. The running controller may have another version: once it has
+//! processed the current spec, its own result counts, and further differences apply only after an update of Cluster API.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
@@ -12,14 +12,15 @@ use serde::Serialize;
 
 use crate::{plan::kubeadm_config::outdated_paths, snapshot::Snapshot};
 
+/// Whether a Machine is outdated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub machine: String,
-    /// Empty if it is up to date.
+    /// Empty if the Machine is up to date.
     pub reasons: Vec<Reason>,
-    /// What could not be compared. The controller assumes that it is as desired.
+    /// Parts that could not be compared. The controller assumes that they match.
     pub gaps: Vec<Gap>,
-    /// Paths of its configuration because of which Cluster API v1.14 would replace it; the running controller does not.
+    /// Configuration paths at which only Cluster API v1.14 finds a difference, not the running controller.
     pub after_provider_update: Vec<String>,
 }
 
@@ -33,11 +34,11 @@ impl Verdict {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "reason")]
 pub enum Reason {
-    /// They expire soon.
+    /// The Machine's certificates expire within `certificatesExpiryDays`.
     Certificates {
         expire: Timestamp,
     },
-    /// It was created before this time.
+    /// The Machine was created before the time of a rollout.
     RolloutAfter {
         after: Timestamp,
     },
@@ -49,7 +50,7 @@ pub enum Reason {
     Config {
         fields: Vec<String>,
     },
-    /// It was cloned from another template.
+    /// The infrastructure Machine was cloned from another template.
     Infrastructure {
         /// `Kind.group/name`
         machine: String,
@@ -57,30 +58,31 @@ pub enum Reason {
         #[serde(rename = "asked")]
         desired: String,
     },
-    /// The controller reports it, for a reason that this comparison does not find.
+    /// Only the controller reports the Machine as outdated; this comparison finds no reason.
     Reported {
         message: String,
     },
 }
 
-/// What could not be compared.
+/// A part of a Machine that could not be compared with the spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "gap")]
 pub enum Gap {
     InfrastructureMissing,
-    /// Its infrastructure Machine does not name its template.
+    /// The infrastructure Machine has no annotation with the name of its template.
     TemplateUnknown,
     ConfigUnreferenced,
     ConfigMissing,
-    /// It was read in another API version than the control plane.
+    /// The bootstrap configuration has another API version than the control plane.
     ConfigVersion,
-    /// The control plane asks for a rollout before its certificates expire.
+    /// `certificatesExpiryDays` is set, but the expiry of the Machine's certificates is unknown.
     ExpiryUnknown,
 }
 
+/// The specs that a Machine is compared with.
 #[derive(Clone, Copy, Debug)]
-pub struct Standard<'s> {
+pub struct Comparison<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
     pub desired: &'s KubeadmControlPlaneSpec,
     /// Whether the controller has processed the current spec.
@@ -88,29 +90,31 @@ pub struct Standard<'s> {
     pub now: Timestamp,
 }
 
-/// Whether each Machine is outdated, by name.
+/// Compares every Machine with `desired`, ordered by name.
 pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
-    let standard = Standard {
+    let comparison = Comparison {
         current: &observed.control_plane.spec,
         desired,
         is_observed: observed.control_plane.is_observed(),
         now,
     };
     let machines = observed.machines.iter();
-    let mut verdicts: Vec<Verdict> = machines.map(|machine| judge(machine, standard)).collect();
+    let mut verdicts: Vec<Verdict> = machines
+        .map(|machine| compare_machine(machine, comparison))
+        .collect();
     verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
     verdicts
 }
 
-pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
-    let Standard {
+pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict {
+    let Comparison {
         current,
         desired,
         is_observed,
         now,
-    } = standard;
+    } = comparison;
     let mut gaps = Vec::new();
-    let mut reasons = timed(machine, desired, now, &mut gaps);
+    let mut reasons = time_reasons(machine, desired, now, &mut gaps);
     if let Some(version) = machine
         .spec
         .version
@@ -137,7 +141,7 @@ pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
     reasons.extend(infrastructure);
     if let Some(condition) =
         reported.filter(|condition| condition.is_false() && condition.reason != "Updating")
-        && !is_explained(machine, current, now)
+        && !is_explained_by(machine, current, now)
     {
         reasons.push(Reason::Reported {
             message: condition.one_line(),
@@ -151,10 +155,10 @@ pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
     }
 }
 
-/// Whether the current spec explains it.
-fn is_explained(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Timestamp) -> bool {
+/// Whether this comparison, too, finds a difference to the current spec.
+fn is_explained_by(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Timestamp) -> bool {
     let gaps = &mut Vec::new();
-    !timed(machine, current, now, gaps).is_empty()
+    !time_reasons(machine, current, now, gaps).is_empty()
         || machine
             .spec
             .version
@@ -164,7 +168,7 @@ fn is_explained(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Times
         || infrastructure(machine, current, gaps).is_some()
 }
 
-fn timed(
+fn time_reasons(
     machine: &Machine,
     desired: &KubeadmControlPlaneSpec,
     now: Timestamp,
@@ -231,10 +235,13 @@ fn infrastructure(
 impl Reason {
     pub fn message(&self) -> String {
         match self {
-            Self::Certificates { expire } => format!("certificates expire on {expire}"),
+            Self::Certificates { expire } => format!("certificates expire at {expire}"),
             Self::RolloutAfter { after } => format!("created before the rollout at {after}"),
             Self::Version { machine, desired } => format!("version {machine}, desired {desired}"),
-            Self::Config { fields } => format!("configuration differs in {}", fields.join(", ")),
+            Self::Config { fields } => format!(
+                "bootstrap bootstrap configuration differs in {}",
+                fields.join(", ")
+            ),
             Self::Infrastructure { machine, desired } => format!("cloned from {machine}, desired {desired}"),
             Self::Reported { message } => format!("the controller reports: {message}"),
         }
@@ -244,14 +251,16 @@ impl Reason {
 impl Gap {
     pub const fn message(&self) -> &'static str {
         match self {
-            Self::InfrastructureMissing => "its infrastructure Machine does not exist",
+            Self::InfrastructureMissing => "the infrastructure Machine does not exist",
             Self::TemplateUnknown => {
-                "its infrastructure Machine does not name the template it was cloned from"
+                "the infrastructure Machine has no annotation with the name of its template"
             }
-            Self::ConfigUnreferenced => "it names no bootstrap configuration",
-            Self::ConfigMissing => "its bootstrap configuration does not exist",
-            Self::ConfigVersion => "its bootstrap configuration was read in another API version",
-            Self::ExpiryUnknown => "the expiry of its certificates is unknown",
+            Self::ConfigUnreferenced => "the Machine references no bootstrap configuration",
+            Self::ConfigMissing => "the bootstrap configuration does not exist",
+            Self::ConfigVersion => {
+                "the bootstrap configuration has another API version than the control plane"
+            }
+            Self::ExpiryUnknown => "the expiry of the certificates is unknown",
         }
     }
 }
@@ -265,7 +274,7 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Gap, Reason, Standard, Verdict, judge};
+    use super::{Comparison, Gap, Reason, Verdict, compare_machine};
     use crate::testing::{
         objects::{condition, minutes_ago, now, set},
         plan::{config, machine, spec, template, with_replicas, with_version},
@@ -279,9 +288,9 @@ mod tests {
         machine.status.conditions.clear();
         change(&mut machine);
         let current = spec();
-        judge(
+        compare_machine(
             &machine,
-            Standard {
+            Comparison {
                 current: &current,
                 desired,
                 is_observed: true,
@@ -444,9 +453,9 @@ mod tests {
                       current: &KubeadmControlPlaneSpec,
                       desired: &KubeadmControlPlaneSpec,
                       is_observed| {
-            judge(
+            compare_machine(
                 machine,
-                Standard {
+                Comparison {
                     current,
                     desired,
                     is_observed,

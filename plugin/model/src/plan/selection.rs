@@ -1,38 +1,39 @@
-//! Which Machine is deleted next, and in which failure domain the next one is created.
+//! Which Machine the controller deletes next, and in which failure domain it creates the next one.
 //!
-//! As `selectMachineForInPlaceUpdateOrScaleDown`, `NextFailureDomainForScaleUp` and `FailureDomainWithMostMachines` of
-//! Cluster API: the oldest Machine of the fullest failure domain of the first group that has a Machine. Of equal domains
-//! Cluster API takes one by the order of a Go map, at random; here the result names all of them.
+//! The choice follows `selectMachineForInPlaceUpdateOrScaleDown`, `NextFailureDomainForScaleUp` and
+//! `FailureDomainWithMostMachines` of Cluster API. The controller deletes the oldest Machine in the failure domain with the
+//! most Machines of the first non-empty group. Between equal domains it chooses at random (the iteration order of a Go
+//! map); the result here contains all of them.
 
 use serde::Serialize;
 
 use crate::plan::state::{Deletion, Replica};
 
-/// Machines of one group are deleted before those of the next.
+/// Groups of Machines in the order of their deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
-    /// Marked: annotated with `cluster.x-k8s.io/delete-machine`.
+    /// Marked means annotated with `cluster.x-k8s.io/delete-machine`.
     OutdatedAndMarked,
     Marked,
-    /// Failed: a component or its etcd member is known to be unhealthy.
+    /// Failed means that a component or the etcd member is known to be unhealthy.
     OutdatedAndFailed,
     Outdated,
     Any,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Next {
-    /// More than one if the controller chooses at random.
+pub struct NextDeletion {
+    /// Several if the controller chooses at random.
     pub machines: Vec<String>,
     pub group: Group,
     pub why: Why,
 }
 
-type IsOf = fn(&Replica) -> bool;
+type GroupFilter = fn(&Replica) -> bool;
 
-const GROUPS: &[(Group, IsOf)] = &[
+const GROUPS: &[(Group, GroupFilter)] = &[
     (Group::OutdatedAndMarked, |replica| {
         replica.is_outdated && replica.deletion == Deletion::Marked
     }),
@@ -44,13 +45,14 @@ const GROUPS: &[(Group, IsOf)] = &[
     (Group::Any, |_| true),
 ];
 
-/// None if there is no Machine. Machines that are being deleted count, too: the controller waits for them first.
-pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<Next> {
+/// None if there is no Machine. Machines that are being deleted are candidates too, because the controller waits for them
+/// first.
+pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextDeletion> {
     let (group, may_go) = GROUPS.iter().find_map(|(group, is_of)| {
         let may_go: Vec<&Replica> = replicas.iter().filter(|replica| is_of(replica)).collect();
         (!may_go.is_empty()).then_some((*group, may_go))
     })?;
-    let choice = next_to_empty(declared, &may_go, replicas)?;
+    let choice = domain_to_empty(declared, &may_go, replicas)?;
     let machines = choice
         .domains
         .iter()
@@ -61,7 +63,7 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<Next>
                 .map(|replica| replica.name.clone())
         })
         .collect();
-    Some(Next {
+    Some(NextDeletion {
         machines,
         group,
         why: choice.why,
@@ -69,8 +71,8 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<Next>
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// None is no failure domain. More than one if the controller chooses at random.
+pub struct DomainChoice {
+    /// Several if the controller chooses at random. An inner none means no failure domain.
     pub domains: Vec<Option<String>>,
     pub why: Why,
 }
@@ -81,31 +83,31 @@ pub struct Choice {
 pub enum Why {
     /// The Cluster has no failure domains.
     NoneDeclared,
-    /// It has the fewest Machines that remain.
+    /// The domain has the fewest Machines that are neither outdated nor being deleted.
     FewestThatStay,
-    /// As few that remain as another domain, and the fewest in total.
+    /// Several domains have the fewest remaining Machines; this one has the fewest in total.
     FewestInAll,
-    /// It is no longer a failure domain of the Cluster.
+    /// The domain is not among the Cluster's failure domains.
     NotDeclared,
-    /// It has the most Machines that may be deleted.
+    /// The domain has the most Machines that may be deleted.
     MostThatMayGo,
-    /// As many that may be deleted as another domain, and the most in total.
+    /// Several domains have the most Machines that may be deleted; this one has the most in total.
     MostInAll,
-    /// The failure domain does not decide.
+    /// The choice does not depend on the failure domain.
     Given,
 }
 
-struct Count<'d> {
+struct DomainCount<'d> {
     domain: &'d str,
     first: usize,
     all: usize,
 }
 
-fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Vec<Count<'d>> {
+fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Vec<DomainCount<'d>> {
     let inside = |replica: &Replica, domain: &str| replica.failure_domain.as_deref() == Some(domain);
     declared
         .iter()
-        .map(|domain| Count {
+        .map(|domain| DomainCount {
             domain,
             first: first.iter().filter(|replica| inside(replica, domain)).count(),
             all: all.iter().filter(|replica| inside(replica, domain)).count(),
@@ -113,33 +115,33 @@ fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Ve
         .collect()
 }
 
-/// The counts that are extreme in both numbers, and whether the second number decided.
-fn extreme<'c, 'd>(
-    counts: &'c [Count<'d>],
+/// The domains with the extreme `first` count and, among those, the extreme `all` count; and whether `all` decided.
+fn best_counts<'c, 'd>(
+    counts: &'c [DomainCount<'d>],
     of: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
-) -> (Vec<&'c Count<'d>>, bool) {
+) -> (Vec<&'c DomainCount<'d>>, bool) {
     let first = of(&mut counts.iter().map(|count| count.first));
-    let tied: Vec<&Count<'_>> = counts.iter().filter(|count| Some(count.first) == first).collect();
+    let tied: Vec<&DomainCount<'_>> = counts.iter().filter(|count| Some(count.first) == first).collect();
     let all = of(&mut tied.iter().map(|count| count.all));
     let decided = tied.iter().any(|count| Some(count.all) != all);
     let best = tied.into_iter().filter(|count| Some(count.all) == all).collect();
     (best, decided)
 }
 
-pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
+pub fn domain_to_fill(declared: &[String], replicas: &[Replica]) -> DomainChoice {
     let staying: Vec<&Replica> = replicas
         .iter()
         .filter(|replica| !replica.is_outdated && !replica.is_deleting())
         .collect();
     let counts = counts(declared, &staying, replicas);
-    let (best, decided) = extreme(&counts, |values| values.min());
+    let (best, decided) = best_counts(&counts, |values| values.min());
     if best.is_empty() {
-        return Choice {
+        return DomainChoice {
             domains: vec![None],
             why: Why::NoneDeclared,
         };
     }
-    Choice {
+    DomainChoice {
         domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
         why: if decided {
             Why::FewestInAll
@@ -149,7 +151,11 @@ pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
     }
 }
 
-pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Replica]) -> Option<Choice> {
+pub fn domain_to_empty(
+    declared: &[String],
+    may_go: &[&Replica],
+    replicas: &[Replica],
+) -> Option<DomainChoice> {
     let is_declared = |replica: &Replica| {
         replica
             .failure_domain
@@ -161,7 +167,7 @@ pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Repli
         .filter(|replica| !is_declared(replica))
         .min_by(|a, b| a.age_order(b));
     if let Some(oldest) = undeclared {
-        return Some(Choice {
+        return Some(DomainChoice {
             domains: vec![oldest.failure_domain.clone()],
             why: if declared.is_empty() {
                 Why::NoneDeclared
@@ -171,8 +177,8 @@ pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Repli
         });
     }
     let counts = counts(declared, may_go, replicas);
-    let (best, decided) = extreme(&counts, |values| values.max());
-    (!may_go.is_empty()).then(|| Choice {
+    let (best, decided) = best_counts(&counts, |values| values.max());
+    (!may_go.is_empty()).then(|| DomainChoice {
         domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
         why: if decided {
             Why::MostInAll
@@ -184,7 +190,7 @@ pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Repli
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, Replica, Why, next_to_delete, next_to_empty, next_to_fill};
+    use super::{Group, Replica, Why, domain_to_empty, domain_to_fill, next_to_delete};
     use crate::testing::plan::{declared, replicas};
 
     #[test]
@@ -284,7 +290,7 @@ mod tests {
         assert_eq!(next_to_delete(&[], &replicas).expect("one goes").machines, ["m1"]);
     }
 
-    fn names(choice: &super::Choice) -> Vec<&str> {
+    fn names(choice: &super::DomainChoice) -> Vec<&str> {
         choice
             .domains
             .iter()
@@ -322,7 +328,7 @@ mod tests {
             ("a b", "m1@z m2 m3@a", &["b"], Why::FewestThatStay),
         ];
         for (domains, machines, expected, why) in cases {
-            let choice = next_to_fill(&declared(domains), &replicas(machines));
+            let choice = domain_to_fill(&declared(domains), &replicas(machines));
             assert_eq!(
                 (names(&choice).as_slice(), choice.why),
                 (*expected, *why),
@@ -350,13 +356,13 @@ mod tests {
         for (domains, machines, expected, why) in cases {
             let replicas = replicas(machines);
             let may_go: Vec<&Replica> = replicas.iter().filter(|replica| replica.is_outdated).collect();
-            let choice = next_to_empty(&declared(domains), &may_go, &replicas).expect("one may go");
+            let choice = domain_to_empty(&declared(domains), &may_go, &replicas).expect("one may go");
             assert_eq!(
                 (names(&choice).as_slice(), choice.why),
                 (*expected, *why),
                 "{domains}: {machines}"
             );
         }
-        assert_eq!(next_to_empty(&declared("a"), &[], &replicas("m1@a")), None);
+        assert_eq!(domain_to_empty(&declared("a"), &[], &replicas("m1@a")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Simulates the controller step by step until the control plane is as desired.
+//! Simulates the controller step by step until the control plane has the desired state.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,22 @@ use crate::{
     quorum::{Change, Votes},
 };
 
-/// States simulated side by side after random choices of the controller. Enough for nine Machines in three failure
-/// domains; beyond it only the first states are simulated.
+/// Maximum number of states that are simulated in parallel after random choices of the controller. The limit suffices for
+/// nine Machines in three failure domains; further states are dropped.
 const MAX_STATES: usize = 2_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub action: Action,
     pub purpose: Purpose,
-    /// The candidates: Machines, or for [`Purpose::RemoveMember`] members.
+    /// Candidates: Machines, or etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub choice: Choice,
-    /// None is a Machine without a failure domain.
+    /// An inner none means a Machine without a failure domain.
     pub failure_domains: Vec<Option<String>>,
     pub why: Why,
     pub group: Option<Group>,
-    /// Whether the controller may take another step instead, after earlier random choices.
+    /// Whether earlier random choices can lead to a different step.
     pub may_differ: bool,
     /// The number of Machines after the step.
     pub replicas: usize,
@@ -36,16 +36,16 @@ pub struct Step {
     pub votes: Option<StepVotes>,
 }
 
-/// How the Machine of a step is chosen.
+/// How the controller chooses among the names of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Choice {
-    /// The step is about every name.
+    /// The step concerns all names.
     None,
-    /// About one of the names, which follows from an earlier random choice.
+    /// The step concerns one name, which depends on an earlier random choice.
     ByEarlier,
-    /// About one of the names, chosen at random.
+    /// The step concerns one name, chosen at random.
     AtRandom,
 }
 
@@ -53,22 +53,24 @@ pub enum Choice {
 #[serde(rename_all = "camelCase")]
 pub struct StepVotes {
     pub before: Votes,
-    /// During the step, in the worst case.
+    /// The worst case during the step.
     pub meanwhile: Votes,
     pub after: Votes,
 }
 
 impl StepVotes {
-    /// Members that etcd can lose at any time during the step.
-    pub fn may_fail_meanwhile(self) -> usize {
-        self.meanwhile.may_fail().min(self.after.may_fail())
+    /// How many members can fail at any time during the step before etcd loses quorum.
+    pub fn tolerance_during_step(self) -> usize {
+        self.meanwhile
+            .failure_tolerance()
+            .min(self.after.failure_tolerance())
     }
 }
 
-/// The steps from a state.
+/// All steps from `start` to the desired state.
 ///
 /// # Errors
-/// When there is no way that keeps etcd's quorum.
+/// If no sequence of steps keeps etcd's quorum or reaches the desired state.
 pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
     let spec = context.spec;
     if spec.size() == 0 {
@@ -80,7 +82,7 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
             validity_days: spec.certificate_validity_days(),
         });
     }
-    // Before the first member there is no quorum to lose.
+    // Without members, etcd has not been created yet.
     let has_members = start.members.as_ref().is_some_and(|members| !members.is_empty());
     if let Some(votes) = start
         .votes(Change::Unchanged)
@@ -88,29 +90,33 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
     {
         return Err(NoPlan::QuorumLost { votes });
     }
-    run(start, context, |_| false)
+    simulate_until(start, context, |_| false)
 }
 
-/// The waits before the next Machine is created or deleted, and that step. Unlike [`simulate`] it does not require that the
+/// The steps up to the first creation or deletion of a Machine. Unlike [`simulate`], this function does not require that the
 /// whole change is possible.
 ///
 /// # Errors
-/// When the controller cannot continue, or must not.
+/// If the controller cannot continue, or must not.
 pub fn first_change(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
-    run(start, context, |step| step.action != Action::Wait)
+    simulate_until(start, context, |step| step.action != Action::Wait)
 }
 
-fn run(start: State, context: Context<'_>, is_last: impl Fn(&Step) -> bool) -> Result<Vec<Step>, NoPlan> {
-    // Each Machine is waited for, deleted and replaced once at most.
+fn simulate_until(
+    start: State,
+    context: Context<'_>,
+    is_last: impl Fn(&Step) -> bool,
+) -> Result<Vec<Step>, NoPlan> {
+    // Each Machine is awaited, deleted and replaced at most once.
     let members = start.members.as_ref().map_or(0, Vec::len);
     let limit = 4 * (start.replicas.len() + members + context.spec.size()) + 4;
     let mut steps = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
-        let Some((ways, may_differ)) = ways(&states, context)? else {
+        let Some((ways, may_differ)) = possible_steps(&states, context)? else {
             return Ok(steps);
         };
-        let step = step_of(&ways, may_differ);
+        let step = merge_steps(&ways, may_differ);
         let is_last = is_last(&step);
         steps.push(step);
         if is_last {
@@ -131,30 +137,33 @@ fn run(start: State, context: Context<'_>, is_last: impl Fn(&Step) -> bool) -> R
     })
 }
 
-struct Way {
+struct PossibleStep {
     before: Option<Votes>,
-    /// Whether the controller chooses this at random.
+    /// Whether the controller chooses among several steps at random.
     is_chosen: bool,
     transition: Transition,
 }
 
-/// Every variant of the next step, and whether other steps are possible; none if nothing is left to do.
-fn ways(states: &BTreeSet<State>, context: Context<'_>) -> Result<Option<(Vec<Way>, bool)>, NoPlan> {
-    let mut ways: Vec<Way> = Vec::new();
+/// All variants of the next step, and whether a different step is possible; none if the desired state is reached.
+fn possible_steps(
+    states: &BTreeSet<State>,
+    context: Context<'_>,
+) -> Result<Option<(Vec<PossibleStep>, bool)>, NoPlan> {
+    let mut ways: Vec<PossibleStep> = Vec::new();
     let mut has_ended = false;
     for state in states {
         let before = state.votes(Change::Unchanged);
         let transitions = step::next(state, context)?;
         has_ended |= transitions.is_empty();
         let is_chosen = transitions.len() > 1;
-        ways.extend(transitions.into_iter().map(|transition| Way {
+        ways.extend(transitions.into_iter().map(|transition| PossibleStep {
             before,
             is_chosen,
             transition,
         }));
     }
-    // States that came of random choices hardly ever differ in more than names.
-    let kind = |way: &Way| (way.transition.action, way.transition.purpose);
+    // After random choices, states rarely differ in more than names.
+    let kind = |way: &PossibleStep| (way.transition.action, way.transition.purpose);
     let first = ways.first().map(kind);
     let all = ways.len();
     ways.retain(|way| Some(kind(way)) == first);
@@ -162,7 +171,7 @@ fn ways(states: &BTreeSet<State>, context: Context<'_>) -> Result<Option<(Vec<Wa
     Ok((!ways.is_empty()).then_some((ways, may_differ)))
 }
 
-fn step_of(ways: &[Way], may_differ: bool) -> Step {
+fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
     let transitions = || ways.iter().map(|way| &way.transition);
     let sets: BTreeSet<&[String]> = transitions()
         .map(|transition| transition.names.as_slice())
@@ -198,13 +207,13 @@ fn step_of(ways: &[Way], may_differ: bool) -> Step {
         group: first.and_then(|first| first.group),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
-        votes: votes.min_by_key(|votes| votes.may_fail_meanwhile()),
+        votes: votes.min_by_key(|votes| votes.tolerance_during_step()),
     }
 }
 
-/// The votes after that step, if etcd is not safe then. Whatever the controller waits for has happened by then; what it
-/// cannot see is unchanged.
-pub fn risk(start: &State, steps: &[Step]) -> Option<Votes> {
+/// The votes after the first creation or deletion of a Machine, if that step is not safe. Before it, everything that the
+/// controller waits for has happened; faults that the controller does not detect remain.
+pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<Votes> {
     let mut state = start.clone();
     let mut steps = steps.iter();
     let first = loop {
@@ -212,7 +221,7 @@ pub fn risk(start: &State, steps: &[Step]) -> Option<Votes> {
         if step.action != Action::Wait {
             break step;
         }
-        wait(&mut state, step);
+        apply_wait(&mut state, step);
     };
     let unsafe_after = |change| state.votes(change).filter(|votes| !votes.is_safe());
     if first.action == Action::Create {
@@ -222,11 +231,11 @@ pub fn risk(start: &State, steps: &[Step]) -> Option<Votes> {
     candidates.find_map(|replica| unsafe_after(state.removal(replica)))
 }
 
-fn wait(state: &mut State, step: &Step) {
+fn apply_wait(state: &mut State, step: &Step) {
     for name in &step.names {
         match step.purpose {
             Purpose::ComeUp | Purpose::Recover => {
-                if !state.replica(name).is_some_and(Replica::fails_unseen) {
+                if !state.replica(name).is_some_and(Replica::fails_unreported) {
                     state.recover(name);
                 }
             }
@@ -250,10 +259,10 @@ fn wait(state: &mut State, step: &Step) {
 mod tests {
     use kcp_api::KubeadmControlPlaneSpec;
 
-    use super::{Action, Choice, Context, NoPlan, Step, risk, simulate};
+    use super::{Action, Choice, Context, NoPlan, Step, first_step_risk, simulate};
     use crate::{
         plan::{
-            remediation::Terms,
+            remediation::RemediationContext,
             state::{Fault, State},
         },
         quorum::Votes,
@@ -270,7 +279,7 @@ mod tests {
             Context {
                 spec,
                 declared: &declared,
-                terms: Terms {
+                terms: RemediationContext {
                     limits: &spec.remediation,
                     initialized: true,
                     topology_version: None,
@@ -304,7 +313,11 @@ mod tests {
             Action::Wait => ("?", step.names.join(",")),
         };
         let votes = step.votes.map_or_else(String::new, |votes| {
-            format!(" {}-{}", votes.may_fail_meanwhile(), votes.after.may_fail())
+            format!(
+                " {}-{}",
+                votes.tolerance_during_step(),
+                votes.after.failure_tolerance()
+            )
         });
         format!("{sign}{names}{votes}")
     }
@@ -471,7 +484,7 @@ mod tests {
                 1,
                 &["-m4 0-0", "+a|c 0-1", "-m5 1-1", "+a|b|c 1-2"],
             ),
-            // Beside another that is not healthy and awaits nothing.
+            // Beside another that is unhealthy and awaits nothing.
             ("m1@ae m2@bre m3@c m4@a m5@b", 5, 1, &["-m2 0-0", "+b|c 0-1"]),
         ]);
     }
@@ -526,7 +539,11 @@ mod tests {
     /// Voters, and those of them that are unhealthy, after the first step; none where that is safe.
     fn of(machines: &str, replicas: usize, pod_fails: bool) -> Option<(usize, usize)> {
         let mut start = state(machines);
-        for replica in start.replicas.iter_mut().filter(|replica| replica.is_silent) {
+        for replica in start
+            .replicas
+            .iter_mut()
+            .filter(|replica| replica.has_unhealthy_member)
+        {
             replica.faults.extend(pod_fails.then_some(Fault {
                 condition: "EtcdPodHealthy",
                 is_false: false,
@@ -536,7 +553,7 @@ mod tests {
         let context = Context {
             spec: &spec,
             declared: &[],
-            terms: Terms {
+            terms: RemediationContext {
                 limits: &spec.remediation,
                 initialized: true,
                 topology_version: None,
@@ -544,7 +561,7 @@ mod tests {
             },
         };
         let steps = simulate(start.clone(), context).expect("a plan");
-        risk(&start, &steps).map(|votes| (votes.voters, votes.unhealthy))
+        first_step_risk(&start, &steps).map(|votes| (votes.voters, votes.unhealthy))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The control plane between two steps of a plan.
+//! The simulated state of a control plane between two steps of a plan.
 
 use std::cmp::Ordering;
 
@@ -12,8 +12,7 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// Conditions of a Machine that the controller checks, and whether they are about stacked etcd; in the order of
-/// remediation.
+/// Machine conditions that the controller checks, and whether they concern stacked etcd. The order is that of remediation.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER, true),
     ("EtcdPodHealthy", true),
@@ -22,54 +21,54 @@ const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     ("SchedulerPodHealthy", false),
 ];
 const ETCD_MEMBER: &str = "EtcdMemberHealthy";
-/// About the labels and taints that kubeadm sets on the node. Only decides which of two Machines is remediated first.
-pub const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
+/// Reports the labels and taints that kubeadm sets on a node. The condition affects only the order of remediations.
+pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
 pub struct Replica {
-    /// For a Machine that a step creates, a name of the plan.
+    /// A placeholder such as `(new 1)` for a Machine that a step creates.
     pub name: String,
     pub is_new: bool,
-    /// None for a Machine that a step creates: it is the youngest.
+    /// None for a Machine that a step creates; it counts as the newest.
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
     pub is_outdated: bool,
     pub deletion: Deletion,
     pub is_updating: bool,
-    /// Whether its etcd member does not participate, or has an alarm. The controller queries one member only, and assumes
-    /// that the others are healthy while their pods are.
-    pub is_silent: bool,
+    /// Whether the etcd member does not respond, has no leader or has an alarm. The controller queries only one member and
+    /// assumes that the others are healthy while their pods are healthy.
+    pub has_unhealthy_member: bool,
     pub health: HealthCheck,
     pub remediation_for: Option<Remediation>,
-    /// Conditions that are not True, in the order of remediation.
+    /// Conditions that are not True, in the order of [`COMPONENT_CONDITIONS`].
     pub faults: Vec<Fault>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deletion {
     Unmarked,
-    /// Annotated as the first to be deleted.
+    /// The annotation `cluster.x-k8s.io/delete-machine` is set.
     Marked,
-    UnderWay(Timestamp),
+    InProgress(Timestamp),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthCheck {
-    /// Or there are none.
+    /// No `MachineHealthCheck` reports the Machine as unhealthy.
     Passed,
     Failed,
-    /// Unhealthy, and its control plane is to replace it.
+    /// The Machine is unhealthy, and its control plane is responsible for replacing it.
     AwaitsRemediation,
-    /// The same, and annotated to be replaced before others.
+    /// Like [`Self::AwaitsRemediation`], with the annotation `cluster.x-k8s.io/remediate-machine`.
     AwaitsRemediationFirst,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     pub condition: &'static str,
-    /// Otherwise it is Unknown or absent.
+    /// False if the condition is Unknown or absent.
     pub is_false: bool,
 }
 
@@ -78,14 +77,14 @@ pub struct State {
     pub replicas: Vec<Replica>,
     /// None if etcd is external.
     pub members: Option<Vec<Member>>,
-    /// Whether a remediation has deleted a Machine and not yet created its replacement.
+    /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub remediation_in_progress: bool,
-    /// The number of Machines that steps have created.
-    pub made: usize,
+    /// The number of Machines created by earlier steps.
+    pub created_count: usize,
 }
 
 impl Replica {
-    /// The oldest first, then by name.
+    /// Orders by age, oldest first, then by name.
     pub fn age_order(&self, other: &Self) -> Ordering {
         let key = |replica: &Self| (replica.created.is_none(), replica.created);
         key(self)
@@ -94,7 +93,7 @@ impl Replica {
     }
 
     pub const fn is_deleting(&self) -> bool {
-        matches!(self.deletion, Deletion::UnderWay(_))
+        matches!(self.deletion, Deletion::InProgress(_))
     }
 
     pub fn awaits_remediation(&self) -> bool {
@@ -105,47 +104,49 @@ impl Replica {
         self.faults.iter().any(|fault| fault.condition == condition)
     }
 
-    /// Whether a component or its etcd member is known to be unhealthy.
+    /// Whether a component or the etcd member is known to be unhealthy.
     pub fn has_failed_component(&self) -> bool {
         self.faults
             .iter()
-            .any(|fault| fault.is_false && fault.condition != LABELS)
+            .any(|fault| fault.is_false && fault.condition != LABELS_AND_TAINTS)
     }
 
-    /// Whether its components work. The workload cluster needs one such Machine for its API server.
+    /// Whether all components except the etcd member are healthy. The workload cluster needs at least one such Machine.
     pub fn runs_components(&self) -> bool {
         self.faults
             .iter()
-            .all(|fault| fault.condition == ETCD_MEMBER || fault.condition == LABELS)
+            .all(|fault| fault.condition == ETCD_MEMBER || fault.condition == LABELS_AND_TAINTS)
     }
 
-    /// The faults that block the controller.
-    pub fn obstacles(&self) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(|fault| fault.condition != LABELS)
+    pub fn blocking_faults(&self) -> impl Iterator<Item = &Fault> {
+        self.faults
+            .iter()
+            .filter(|fault| fault.condition != LABELS_AND_TAINTS)
     }
 
-    /// Whether it blocks the controller, or will once the controller sees what we see.
-    pub fn is_obstacle(&self) -> bool {
-        self.node.is_none() || self.is_silent || self.obstacles().next().is_some()
+    /// Whether the Machine blocks the controller now, or as soon as the controller detects the same faults as the plugin.
+    pub fn blocks_controller(&self) -> bool {
+        self.node.is_none() || self.has_unhealthy_member || self.blocking_faults().next().is_some()
     }
 
-    /// Whether its etcd member does not participate and no condition reports it.
-    pub fn fails_unseen(&self) -> bool {
+    /// Whether the etcd member is unhealthy, but no condition reports it.
+    pub fn fails_unreported(&self) -> bool {
         let mut conditions = COMPONENT_CONDITIONS.iter();
-        self.is_silent && !conditions.any(|(condition, of_etcd)| *of_etcd && self.has_fault(condition))
+        self.has_unhealthy_member
+            && !conditions.any(|(condition, of_etcd)| *of_etcd && self.has_fault(condition))
     }
 
     pub fn recover(&mut self) {
         self.node.get_or_insert_with(|| self.name.clone());
         self.faults.clear();
-        self.is_silent = false;
+        self.has_unhealthy_member = false;
         self.health = HealthCheck::Passed;
     }
 }
 
 fn deletion(machine: &Machine) -> Deletion {
     match machine.deletion_timestamp() {
-        Some(since) => Deletion::UnderWay(since),
+        Some(since) => Deletion::InProgress(since),
         None if machine.is_deleted_first() => Deletion::Marked,
         None => Deletion::Unmarked,
     }
@@ -160,7 +161,7 @@ fn health(machine: &Machine) -> HealthCheck {
     }
 }
 
-/// As [`COMPONENT_CONDITIONS`]; those about etcd only if it is stacked.
+/// The types in [`COMPONENT_CONDITIONS`]; those that concern etcd only if etcd is stacked.
 pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
     let conditions = COMPONENT_CONDITIONS.iter();
     let conditions = conditions.filter(move |(_, of_etcd)| stacked || !of_etcd);
@@ -168,14 +169,14 @@ pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str>
 }
 
 impl State {
-    /// The state now. A rollout replaces the Machines whose verdict says so.
-    pub fn of(observed: &Snapshot, verdicts: &[Verdict]) -> Self {
+    /// The current state. Machines are outdated according to `verdicts`.
+    pub fn new(observed: &Snapshot, verdicts: &[Verdict]) -> Self {
         let is_outdated = |name: &str| {
             let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
             outdated.any(|verdict| verdict.machine == name)
         };
         let stacked = observed.etcd_members != EtcdMembers::External;
-        let is_silent = |machine: &Machine| {
+        let has_unhealthy_member = |machine: &Machine| {
             let node = machine.node();
             node.is_some_and(|node| {
                 observed.etcd_members.fault(node).is_some() || observed.etcd_members.has_alarm(node)
@@ -193,11 +194,11 @@ impl State {
                 is_outdated: is_outdated(machine.name()),
                 deletion: deletion(machine),
                 is_updating: machine.is_updating_in_place(),
-                is_silent: is_silent(machine),
+                has_unhealthy_member: has_unhealthy_member(machine),
                 health: health(machine),
                 remediation_for: machine.remediation_for().clone(),
                 faults: component_conditions(stacked)
-                    .chain([LABELS])
+                    .chain([LABELS_AND_TAINTS])
                     .filter(|condition| !machine.is(condition))
                     .map(|condition| Fault {
                         condition,
@@ -207,7 +208,7 @@ impl State {
             })
             .collect();
         replicas.sort_by(|a, b| a.name.cmp(&b.name));
-        // The note of a remediation is stale once a Machine younger than it is there.
+        // The annotation is outdated if a Machine was created after its timestamp.
         let remediation_in_progress = observed
             .control_plane
             .remediation_in_progress()
@@ -221,16 +222,16 @@ impl State {
             members: members(&observed.etcd_members, &replicas),
             replicas,
             remediation_in_progress,
-            made: 0,
+            created_count: 0,
         }
     }
 
-    /// The state by conditions alone, as the controller sees it: without members that do not respond, and without learners
-    /// whose Machine's condition is True.
+    /// The state as the controller sees it, from conditions only: a member or learner is healthy if its Machine's condition
+    /// is True.
     pub fn by_conditions(&self) -> Self {
         let mut reported = self.clone();
         for replica in &mut reported.replicas {
-            replica.is_silent = false;
+            replica.has_unhealthy_member = false;
             if replica.has_fault(ETCD_MEMBER) {
                 continue;
             }
@@ -248,18 +249,18 @@ impl State {
         self.members.as_ref().map(|members| Votes::after(members, change))
     }
 
-    /// Whether etcd keeps its quorum after a change. An external etcd is not the controller's concern.
+    /// Whether the controller considers a change of the members safe. Always true for an external etcd.
     pub fn is_safe(&self, change: Change<'_>) -> bool {
         self.votes(change).is_none_or(Votes::is_safe)
     }
 
-    /// What blocks a change that could lose etcd's quorum.
+    /// The blocker if etcd could lose quorum with a change of the members.
     pub fn quorum_blocker(&self, change: Change<'_>) -> Option<Blocker> {
         let votes = self.votes(change).filter(|votes| !votes.is_safe())?;
         Some(Blocker::Quorum { votes })
     }
 
-    /// How the deletion of a Machine changes the members.
+    /// The change of etcd's members when a Machine is deleted.
     pub fn removal<'s>(&'s self, replica: &'s Replica) -> Change<'s> {
         let is_member = |node: &&String| self.members.iter().flatten().any(|member| member.name == **node);
         replica
@@ -273,14 +274,14 @@ impl State {
         self.replicas.iter().find(|replica| replica.name == name)
     }
 
-    /// Whether any Machine is outdated that is not being deleted anyway.
+    /// Whether any Machine is outdated and not being deleted.
     pub fn needs_rollout(&self) -> bool {
         self.replicas
             .iter()
             .any(|replica| replica.is_outdated && !replica.is_deleting())
     }
 
-    /// Members without a Machine. While a Machine has no node the member may belong to it.
+    /// Members without a Machine. Empty while any Machine has no node, because the member could belong to that Machine.
     pub fn orphans(&self) -> Vec<&Member> {
         if self.replicas.iter().any(|replica| replica.node.is_none()) {
             return Vec::new();
@@ -293,7 +294,7 @@ impl State {
     }
 
     pub fn add(&mut self, name: String, failure_domain: Option<String>) {
-        self.made += 1;
+        self.created_count += 1;
         if let Some(members) = &mut self.members {
             members.push(Member {
                 name: name.clone(),
@@ -311,7 +312,7 @@ impl State {
             is_outdated: false,
             deletion: Deletion::Unmarked,
             is_updating: false,
-            is_silent: false,
+            has_unhealthy_member: false,
             health: HealthCheck::Passed,
             remediation_for: None,
             faults: Vec::new(),
@@ -323,7 +324,7 @@ impl State {
         self.replicas.retain(|replica| replica.name != name);
         if let Some(members) = &mut self.members {
             members.retain(|member| member.machine.as_deref() != Some(name));
-            // etcd has gone with its last Machine.
+            // The last Machine takes etcd with it.
             if self.replicas.is_empty() {
                 members.clear();
             }
@@ -343,7 +344,7 @@ impl State {
             member.is_healthy = true;
             member.is_learner = false;
         } else {
-            // A member that had no name yet was its own.
+            // A member without a name belongs to the Machine that has just joined.
             members.retain(|member| !member.name.is_empty());
             members.push(Member {
                 name: replica.node.clone().unwrap_or_default(),
@@ -359,7 +360,7 @@ fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
     let of_replica = |replica: &Replica, is_learner| Member {
         name: replica.node.clone().unwrap_or_default(),
         is_learner,
-        is_healthy: !replica.has_fault(ETCD_MEMBER) && !replica.is_silent,
+        is_healthy: !replica.has_fault(ETCD_MEMBER) && !replica.has_unhealthy_member,
         machine: Some(replica.name.clone()),
     };
     match etcd {
@@ -371,7 +372,7 @@ fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
                 .map(|replica| of_replica(replica, false))
                 .collect(),
         ),
-        EtcdMembers::Known(members) => Some(
+        EtcdMembers::Read(members) => Some(
             members
                 .iter()
                 .map(|member| {

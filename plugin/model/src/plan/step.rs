@@ -1,14 +1,14 @@
-//! What the controller does next.
+//! The controller's next step.
 //!
-//! In the order of its `reconcile`: etcd members without a Machine, deletions, remediation, in-place updates, rollout,
-//! scaling. The simulation assumes that whatever the controller waits for happens.
+//! The order is that of the controller's `reconcile`: etcd members without a Machine, deletions, remediation, in-place
+//! updates, rollout, scaling. The simulation assumes that everything the controller waits for happens.
 
 use kcp_api::KubeadmControlPlaneSpec;
 use serde::Serialize;
 
 use crate::{
     plan::{
-        remediation::{self, Terms},
+        remediation::{self, RemediationContext},
         selection::{self, Group, Why},
         state::{Replica, State},
     },
@@ -34,7 +34,7 @@ pub enum Purpose {
     ScaleDown,
     Rollout,
     Remediate,
-    /// Wait until a Machine has joined, and its etcd member is promoted.
+    /// Wait until a Machine has joined and its etcd member is promoted.
     ComeUp,
     /// Wait until a Machine is healthy.
     Recover,
@@ -49,14 +49,14 @@ pub enum Purpose {
 pub struct Transition {
     pub action: Action,
     pub purpose: Purpose,
-    /// Machines, or for [`Purpose::RemoveMember`] members.
+    /// Machines, or etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub failure_domain: Option<String>,
     pub why: Why,
     pub group: Option<Group>,
-    /// The votes during the step, in the worst case; none if etcd is external.
+    /// The worst case of the votes during the step; none if etcd is external.
     pub meanwhile: Option<Votes>,
-    /// After the step.
+    /// The state after the step.
     pub state: State,
 }
 
@@ -67,61 +67,61 @@ pub enum NoPlan {
     BeingDeleted,
     /// The admission rules deny the change.
     Refused {
-        /// A line each.
+        /// One line for each rule.
         why: Vec<String>,
     },
-    /// Cluster API does not allow 0.
+    /// The desired number of Machines is 0, which Cluster API does not allow.
     NoReplicas,
-    /// The controller cannot recover etcd.
+    /// etcd has no quorum, and the controller cannot recover it.
     QuorumLost {
         votes: Votes,
     },
-    /// The only Machine would be deleted, and the cluster's data with it.
+    /// The step would delete the only Machine and the cluster's data.
     LastMachine {
         machine: String,
     },
-    /// New Machines would be outdated at once.
+    /// New Machines would be outdated immediately, so that the rollout never ends.
     Endless {
-        /// `certificatesExpiryDays`.
+        /// The value of `certificatesExpiryDays`.
         expiry_days: i64,
-        /// Of a new certificate.
+        /// How long a new certificate is valid.
         validity_days: i64,
     },
-    /// The controller cannot continue by itself.
+    /// The controller cannot continue without manual repair.
     Stuck {
         /// The Machines or etcd members that block it.
         names: Vec<String>,
     },
 }
 
-/// What decides besides the state.
+/// Inputs of the simulation that do not change from step to step.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'s> {
     pub spec: &'s KubeadmControlPlaneSpec,
-    /// Failure domains of the Cluster.
+    /// The failure domains of the Cluster.
     pub declared: &'s [String],
-    pub terms: Terms<'s>,
+    pub terms: RemediationContext<'s>,
 }
 
-/// The variants of the next step, all of the same action; none if nothing is left to do.
+/// All variants of the next step, with the same action; empty if the desired state is reached.
 ///
 /// # Errors
-/// When the controller cannot continue, or must not.
+/// If the controller cannot continue, or must not.
 pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
-    if let Some(transition) = orphans(state)? {
+    if let Some(transition) = remove_orphans(state)? {
         return Ok(vec![transition]);
     }
-    if let Some(transition) = deletion_under_way(state)? {
+    if let Some(transition) = finish_deletion(state)? {
         return Ok(vec![transition]);
     }
     let remediation = remediation::next_remediation(state, context.terms);
     if let Some(next) = remediation.filter(|next| next.blocked_by.is_none()) {
         let transition = state
             .replica(&next.machine)
-            .map(|replica| deleted(state, replica, Purpose::Remediate, Why::Given, None));
+            .map(|replica| delete_transition(state, replica, Purpose::Remediate, Why::Given, None));
         return Ok(transition.into_iter().collect());
     }
-    if let Some(transition) = update_under_way(state) {
+    if let Some(transition) = finish_in_place_update(state) {
         return Ok(vec![transition]);
     }
     let (there, desired) = (state.replicas.len(), context.spec.size());
@@ -144,12 +144,12 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
         return delete(state, context, Purpose::ScaleDown);
     }
     let all: Vec<&Replica> = state.replicas.iter().collect();
-    Ok(come_up(state, &all).into_iter().collect())
+    Ok(wait_for_join(state, &all).into_iter().collect())
 }
 
-fn orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
+fn remove_orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
     let orphans = state.orphans();
-    // One without a name never voted: it goes first, and nothing is asked.
+    // The controller removes a member without a name first and without a quorum check, because it never voted.
     let Some(first) = orphans.iter().min_by_key(|member| &member.name) else {
         return Ok(None);
     };
@@ -160,7 +160,7 @@ fn orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
     };
     if !first.name.is_empty() && !state.is_safe(change) {
         let names = || orphans.iter().map(|member| member.name.clone()).collect();
-        return recovery(state, None)
+        return wait_for_recovery(state, None)
             .map(Some)
             .ok_or_else(|| NoPlan::Stuck { names: names() });
     }
@@ -171,11 +171,11 @@ fn orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
     Ok(Some(Transition {
         names: vec![first.name.clone()],
         meanwhile: state.votes(change),
-        ..waited(Purpose::RemoveMember, after)
+        ..wait_transition(Purpose::RemoveMember, after)
     }))
 }
 
-fn deletion_under_way(state: &State) -> Result<Option<Transition>, NoPlan> {
+fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     let going = state.replicas.iter().filter(|replica| replica.is_deleting());
     let Some(first) = going.min_by_key(|replica| (replica.deletion, &replica.name)) else {
         return Ok(None);
@@ -186,23 +186,23 @@ fn deletion_under_way(state: &State) -> Result<Option<Transition>, NoPlan> {
     if state.replicas.iter().all(Replica::is_deleting) {
         return Err(last());
     }
-    // The controller holds the Machine until its member can go; without a node it knows of no member.
+    // The controller delays the deletion until it can remove the member. Without a node it finds no member to remove.
     let is_held = first.node.is_some() && !state.is_safe(state.removal(first));
     let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
     if is_held || !state.replicas.iter().any(other_works) {
         let stuck = || NoPlan::Stuck {
             names: vec![first.name.clone()],
         };
-        return recovery(state, Some(first)).map(Some).ok_or_else(stuck);
+        return wait_for_recovery(state, Some(first)).map(Some).ok_or_else(stuck);
     }
     let transition = Transition {
         action: Action::Wait,
-        ..deleted(state, first, Purpose::FinishDeletion, Why::Given, None)
+        ..delete_transition(state, first, Purpose::FinishDeletion, Why::Given, None)
     };
     Ok(Some(transition))
 }
 
-fn update_under_way(state: &State) -> Option<Transition> {
+fn finish_in_place_update(state: &State) -> Option<Transition> {
     let names: Vec<String> = state
         .replicas
         .iter()
@@ -219,7 +219,7 @@ fn update_under_way(state: &State) -> Option<Transition> {
     (!names.is_empty()).then(|| Transition {
         names,
         meanwhile: state.votes(Change::Unchanged),
-        ..waited(Purpose::FinishUpdate, after)
+        ..wait_transition(Purpose::FinishUpdate, after)
     })
 }
 
@@ -228,21 +228,21 @@ fn create(
     Context { declared, .. }: Context<'_>,
     purpose: Purpose,
 ) -> Result<Vec<Transition>, NoPlan> {
-    // A replacement is made beside Machines that are not healthy, as long as etcd and one API server can stand it.
-    let can_stand_it = state.members.as_ref().is_none_or(|members| !members.is_empty())
+    // The controller creates a replacement despite unhealthy Machines if etcd stays safe and one Machine works.
+    let tolerates_unhealthy = state.members.as_ref().is_none_or(|members| !members.is_empty())
         && state.replicas.iter().any(Replica::runs_components)
         && state.is_safe(Change::Added);
-    if !(state.remediation_in_progress && can_stand_it)
-        && let Some(transition) = recovery(state, None)
+    if !(state.remediation_in_progress && tolerates_unhealthy)
+        && let Some(transition) = wait_for_recovery(state, None)
     {
         return Ok(vec![transition]);
     }
     if !state.is_safe(Change::Added) {
-        return Err(stuck(state));
+        return Err(stuck_members(state));
     }
-    let choice = selection::next_to_fill(declared, &state.replicas);
+    let choice = selection::domain_to_fill(declared, &state.replicas);
     let transitions = choice.domains.into_iter().map(|domain| {
-        let name = format!("(new {})", state.made + 1);
+        let name = format!("(new {})", state.created_count + 1);
         let mut after = state.clone();
         after.add(name.clone(), domain.clone());
         Transition {
@@ -272,15 +272,17 @@ fn delete(
             machine: only.clone(),
         });
     }
-    // The controller chooses anew until it has chosen one that may go. What is wrong with that one does not count.
-    let may_go = |replica: &Replica| recovery(state, Some(replica)).is_none();
-    // It may choose one that only we see should not go.
+    // At each reconciliation the controller chooses again, until the other Machines are healthy. Faults of the chosen
+    // Machine do not count.
+    let may_go = |replica: &Replica| wait_for_recovery(state, Some(replica)).is_none();
+    // The controller may choose a Machine whose deletion is unsafe because of a fault that only the plugin detects.
     let reported = state.by_conditions();
     let candidates = || next.machines.iter().filter_map(|name| state.replica(name));
-    let may_be_chosen = || candidates().filter(|replica| recovery(&reported, Some(replica)).is_none());
+    let may_be_chosen =
+        || candidates().filter(|replica| wait_for_recovery(&reported, Some(replica)).is_none());
     if may_be_chosen().count() > 1
         && !may_be_chosen().all(may_go)
-        && let Some(wait) = recovery(state, None)
+        && let Some(wait) = wait_for_recovery(state, None)
     {
         return Ok(vec![wait]);
     }
@@ -292,20 +294,26 @@ fn delete(
         } else {
             None
         };
-        return recovery(state, save)
+        return wait_for_recovery(state, save)
             .map(|transition| vec![transition])
-            .ok_or_else(|| stuck(state));
+            .ok_or_else(|| stuck_members(state));
     }
     let transitions = can_go.into_iter().map(|replica| {
         if replica.node.is_some() && !state.is_safe(state.removal(replica)) {
-            return Err(stuck(state));
+            return Err(stuck_members(state));
         }
-        Ok(deleted(state, replica, purpose, next.why, Some(next.group)))
+        Ok(delete_transition(
+            state,
+            replica,
+            purpose,
+            next.why,
+            Some(next.group),
+        ))
     });
     transitions.collect()
 }
 
-fn stuck(state: &State) -> NoPlan {
+fn stuck_members(state: &State) -> NoPlan {
     let members = state.members.iter().flatten();
     NoPlan::Stuck {
         names: members
@@ -315,9 +323,9 @@ fn stuck(state: &State) -> NoPlan {
     }
 }
 
-/// The wait for every Machine but one that blocks the controller: Machines that start come first, Machines that are being
+/// The wait for all Machines, except `save`, that block the controller: starting Machines first, Machines that are being
 /// deleted last.
-fn recovery(state: &State, save: Option<&Replica>) -> Option<Transition> {
+fn wait_for_recovery(state: &State, save: Option<&Replica>) -> Option<Transition> {
     let not_saved = |replica: &&Replica| save.is_none_or(|save| save.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state
         .replicas
@@ -325,14 +333,14 @@ fn recovery(state: &State, save: Option<&Replica>) -> Option<Transition> {
         .filter(not_saved)
         .partition(|replica| replica.is_deleting());
     [staying, going].into_iter().find_map(|replicas| {
-        come_up(state, &replicas).or_else(|| {
-            let obstacles = replicas.into_iter().filter(|replica| replica.is_obstacle());
+        wait_for_join(state, &replicas).or_else(|| {
+            let obstacles = replicas.into_iter().filter(|replica| replica.blocks_controller());
             wait_for(state, Purpose::Recover, obstacles)
         })
     })
 }
 
-fn come_up(state: &State, replicas: &[&Replica]) -> Option<Transition> {
+fn wait_for_join(state: &State, replicas: &[&Replica]) -> Option<Transition> {
     let is_learner = |replica: &Replica| {
         let mut members = state.members.iter().flatten();
         members.any(|member| member.is_learner && member.machine.as_deref() == Some(&replica.name))
@@ -357,11 +365,11 @@ fn wait_for<'r>(
     (!names.is_empty()).then(|| Transition {
         names,
         meanwhile: state.votes(Change::Unchanged),
-        ..waited(purpose, after)
+        ..wait_transition(purpose, after)
     })
 }
 
-fn waited(purpose: Purpose, after: State) -> Transition {
+fn wait_transition(purpose: Purpose, after: State) -> Transition {
     Transition {
         action: Action::Wait,
         purpose,
@@ -374,7 +382,13 @@ fn waited(purpose: Purpose, after: State) -> Transition {
     }
 }
 
-fn deleted(state: &State, replica: &Replica, purpose: Purpose, why: Why, group: Option<Group>) -> Transition {
+fn delete_transition(
+    state: &State,
+    replica: &Replica,
+    purpose: Purpose,
+    why: Why,
+    group: Option<Group>,
+) -> Transition {
     let mut after = state.clone();
     after.remove(&replica.name);
     after.remediation_in_progress |= purpose == Purpose::Remediate;

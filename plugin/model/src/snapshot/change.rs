@@ -1,4 +1,4 @@
-//! What a change of a control plane or of one of its Machines is checked against.
+//! The state that a change of a control plane or of one of its Machines is checked against.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -11,19 +11,19 @@ use kcp_rules::view::{self, View};
 
 use crate::snapshot::{Failure, Snapshot};
 
+/// The objects to read before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
     /// The control plane, its Cluster, Machines, workload cluster and etcd.
     All,
-    /// The control plane and its Cluster: for a change that gives the controller nothing to do.
+    /// The control plane and its Cluster. Enough for a change after which the controller has nothing to do.
     ControlPlane,
-    /// The control plane and its Cluster before the time of a planned rollout, everything after it.
+    /// The control plane and its Cluster until the time of a planned rollout; [`Self::All`] from then on.
     AllOnceRollingOut,
 }
 
 impl ReadScope {
-    /// Whether the control plane and its Cluster are enough.
-    pub fn suffices(self, control_plane: &KubeadmControlPlane, now: Timestamp) -> bool {
+    pub fn needs_control_plane_only(self, control_plane: &KubeadmControlPlane, now: Timestamp) -> bool {
         match self {
             Self::All => false,
             Self::ControlPlane => true,
@@ -32,20 +32,20 @@ impl ReadScope {
     }
 }
 
-/// A control plane and its surroundings, read at one time.
+/// A control plane, and the other objects that decide whether it may be changed.
 #[derive(Debug)]
 pub struct ChangeSnapshot {
     /// The control plane's JSON.
     pub object: String,
-    /// Its JSON when reading began. Reading everything takes seconds.
-    pub object_at_first: String,
+    /// The control plane's JSON when the first read began. All reads together take seconds.
+    pub object_at_start: String,
     pub observed: Snapshot,
-    /// False if Machines, workload cluster and etcd were not asked for.
+    /// False if the Machines, the workload cluster and etcd were not requested.
     pub machines_read: bool,
-    /// Parts of `observed` that could not be read; never the control plane or Machines that were asked for.
-    pub unread: Vec<Unread>,
-    /// Why the conditions of Machines stand in for etcd's own answers; none if etcd answered, or is external.
-    pub etcd_unread: Option<Failure>,
+    /// Parts of `observed` that could not be read. The control plane and requested Machines are never among them.
+    pub unread: Vec<UnreadPart>,
+    /// Why the Machines' conditions replace the etcd members' own status. None if a member responded, or etcd is external.
+    pub etcd_failure: Option<Failure>,
 }
 
 impl ChangeSnapshot {
@@ -53,23 +53,25 @@ impl ChangeSnapshot {
         &self.observed.control_plane
     }
 
-    /// The other objects that the admission rules look at.
+    /// The other objects that the admission rules read.
     pub fn view(&self) -> View {
         let mut view = View::default();
         match self.observed.cluster.read() {
             Some(cluster) => view.cluster = Some(view::Cluster::from(cluster)).into(),
-            None if self.unread_cluster().is_none_or(Unread::is_gone) => view.cluster = None.into(),
-            // The server can read it and decides.
+            None if self.unread_cluster().is_none_or(UnreadPart::is_missing_cluster) => {
+                view.cluster = None.into();
+            }
+            // The webhook can read the Cluster, and decides.
             None => {}
         }
         if self.machines_read {
-            view.machines = self.reviewed_machines().into();
+            view.machines = self.machines_for_rules().into();
         }
         view
     }
 
-    /// The Machines as the admission rules look at them.
-    pub fn reviewed_machines(&self) -> Vec<view::Machine> {
+    /// The fields of the Machines that the admission rules read.
+    pub fn machines_for_rules(&self) -> Vec<view::Machine> {
         let machines = self.observed.machines.iter();
         machines
             .map(|machine| view::Machine {
@@ -83,70 +85,71 @@ impl ChangeSnapshot {
             .collect()
     }
 
-    /// What could not be read, and what is assumed instead; a line each.
+    /// One line for each part that could not be read, with the assumption made instead.
     pub fn warnings(&self) -> Vec<String> {
-        let etcd = self.etcd_unread.iter().map(|failure| {
+        let etcd = self.etcd_failure.iter().map(|failure| {
             format!(
-                "etcd's members were not read: {}: {}; using the conditions of Machines instead",
+                "could not read the etcd members: {}: {}; using the Machines' conditions instead",
                 failure.object, failure.message
             )
         });
-        let unread = self.unread.iter().filter(|unread| !unread.is_gone());
-        let unread = unread.map(|Unread { part, kind, why, .. }| {
+        let unread = self.unread.iter().filter(|unread| !unread.is_missing_cluster());
+        let unread = unread.map(|UnreadPart { part, kind, why, .. }| {
             let instead = match part {
-                Part::Cluster => "assumed ready and without failure domains",
+                Part::Cluster => "assuming that the Cluster is ready and has no failure domains",
                 Part::Machines | Part::Bootstrap | Part::Infrastructure => {
-                    "assumed that Machines match the spec"
+                    "assuming that all Machines match the spec"
                 }
             };
-            format!("{kind} was not read: {why}; {instead}")
+            format!("could not read {kind}: {why}; {instead}")
         });
         etcd.chain(unread).collect()
     }
 
-    fn unread_cluster(&self) -> Option<&Unread> {
+    fn unread_cluster(&self) -> Option<&UnreadPart> {
         self.unread.iter().find(|unread| unread.part == Part::Cluster)
     }
 }
 
 /// A part of a [`ChangeSnapshot`] that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadPart {
     pub part: Part,
     pub kind: String,
     pub why: String,
-    /// The server answered 404.
+    /// The API server returned 404.
     pub is_absent: bool,
 }
 
-impl Unread {
-    /// Whether the Cluster does not exist: nothing is unknown then.
-    fn is_gone(&self) -> bool {
+impl UnreadPart {
+    /// Whether the Cluster does not exist, so that there is nothing to read.
+    fn is_missing_cluster(&self) -> bool {
         self.part == Part::Cluster && self.is_absent
     }
 }
 
-/// A part of [`Snapshot`] that may be missing.
+/// A part of [`Snapshot`], with the value it has if it could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// [`Snapshot::cluster`]: assumed ready and without failure domains.
+    /// [`Snapshot::cluster`]: counts as ready and without failure domains.
     Cluster,
     /// [`Snapshot::machines`]: empty.
     Machines,
-    /// The bootstrap configurations: all are [`Bootstrap::Missing`].
+    /// The bootstrap configurations: [`Bootstrap::Missing`] for every Machine.
     Bootstrap,
-    /// Infrastructure Machines of one kind: they are [`Infrastructure::Missing`].
+    /// The infrastructure Machines of one kind: [`Infrastructure::Missing`] for their Machines.
     Infrastructure,
 }
 
+/// A Machine that a command changes, with its control plane.
 #[derive(Debug)]
 pub struct MachineSnapshot {
     pub object: MachineObject,
-    /// The Machine's JSON when reading began.
-    pub object_at_first: String,
-    /// Its control plane, with the Machines as they were read last.
+    /// The Machine's JSON when the first read began.
+    pub object_at_start: String,
+    /// The Machine's control plane, with the latest state of all its Machines.
     pub context: ChangeSnapshot,
-    /// The `MachineHealthChecks` of its Cluster that select it; empty if they were not asked for.
+    /// The `MachineHealthChecks` of the Cluster that select the Machine; empty if they were not requested.
     pub health_checks: Vec<MachineHealthCheck>,
 }
 
@@ -160,7 +163,7 @@ impl MachineSnapshot {
         machines.find(|machine| machine.name() == self.object.name())
     }
 
-    /// Which pauses keep the controllers from working on the Machine, a line each.
+    /// One line for each pause that stops the controllers from reconciling the Machine.
     pub fn pauses(&self) -> Vec<String> {
         let control_plane = &self.observed().control_plane;
         let cluster_paused = self.observed().cluster_is_paused();
@@ -197,35 +200,38 @@ impl MachineObject {
         })
     }
 
-    /// Its controller, or else its first owner. A control plane is the owner before it sets `controller`.
-    fn manager(&self) -> Option<&OwnerReference> {
+    /// The owner that is the controller or a control plane, otherwise the first owner. A control plane becomes an owner
+    /// before it sets `controller`.
+    fn owner(&self) -> Option<&OwnerReference> {
         let owners = self.owner_references();
-        let manages = |owner: &&OwnerReference| {
+        let is_manager = |owner: &&OwnerReference| {
             owner.controller == Some(true) || owner.kind == KUBEADM_CONTROL_PLANE.kind
         };
-        owners.iter().find(manages).or_else(|| owners.first())
+        owners.iter().find(is_manager).or_else(|| owners.first())
     }
 
-    /// The name of its `KubeadmControlPlane`.
+    /// The name of the Machine's `KubeadmControlPlane`, or why it has none.
     pub fn control_plane(&self) -> Result<&str, String> {
-        let manager = self
-            .manager()
+        let owner = self
+            .owner()
             .map(|owner| (owner.kind.as_str(), owner.name.as_str()));
         if self.label(label::CONTROL_PLANE).is_none() {
-            return Err(match manager {
-                Some((kind, name)) => format!("it is not a control plane Machine: {kind} {name} owns it"),
-                None => "it is not a control plane Machine".to_owned(),
+            return Err(match owner {
+                Some((kind, name)) => {
+                    format!("the Machine is owned by {kind} {name}, not by a control plane")
+                }
+                None => "the Machine does not belong to a control plane".to_owned(),
             });
         }
-        match manager {
+        match owner {
             Some((kind, name)) if kind == KUBEADM_CONTROL_PLANE.kind => Ok(name),
             Some((kind, name)) => Err(format!(
-                "its control plane is {kind} {name}, not a KubeadmControlPlane"
+                "the Machine is owned by {kind} {name}, not by a KubeadmControlPlane"
             )),
-            // Not adopted yet.
+            // A KubeadmControlPlane has not adopted the Machine yet.
             None => self
                 .label(label::CONTROL_PLANE_NAME)
-                .ok_or_else(|| "no control plane owns it".to_owned()),
+                .ok_or_else(|| "no control plane owns the Machine".to_owned()),
         }
     }
 }
@@ -268,25 +274,25 @@ mod tests {
                 "without owner",
                 &marked,
                 json!([]),
-                Err("no control plane owns it"),
+                Err("no control plane owns the Machine"),
             ),
             (
                 "of another provider",
                 &marked,
                 json!([owner("RKE2ControlPlane", "r")]),
-                Err("its control plane is RKE2ControlPlane r, not a KubeadmControlPlane"),
+                Err("the Machine is owned by RKE2ControlPlane r, not by a KubeadmControlPlane"),
             ),
             (
                 "a worker",
                 &json!({}),
                 json!([owner("MachineSet", "md-0")]),
-                Err("it is not a control plane Machine: MachineSet md-0 owns it"),
+                Err("the Machine is owned by MachineSet md-0, not by a control plane"),
             ),
             (
                 "a stray",
                 &json!({}),
                 json!([]),
-                Err("it is not a control plane Machine"),
+                Err("the Machine does not belong to a control plane"),
             ),
         ] {
             let machine = of(labels, &owners);

@@ -1,9 +1,11 @@
-//! What etcd says, each member by itself, and which report to believe where members contradict each other.
+//! The status of each etcd member, and which report counts if members contradict each other.
 //!
-//! Of several lists of one cluster: the list of the members that follow a leader, because raft has a leader only while most
-//! voters follow it (etcd's raft, `CheckQuorum`). With several such lists or none, the list that most members report. Of
-//! several clusters: the one that most members belong to, unless only another has a leader; a member that has created a
-//! cluster of its own leads it without the data. Of equals none: the one that is taken for wrong may have the data.
+//! - If members of one cluster report different member lists, the list of the members that follow a leader counts: raft
+//!   has a leader only while most voters follow it (etcd's raft, `CheckQuorum`). If several such lists exist, or none, the
+//!   list that most members report counts.
+//! - If members belong to different clusters, the cluster of most members counts, unless only another cluster has a leader:
+//!   a member that was started as a new cluster leads that cluster, without the data.
+//! - If two reports rank equal, neither counts: the rejected one could be the one with the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +14,27 @@ use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
 use crate::snapshot::Failure;
 
-/// Every member that was asked, and what it said.
+/// The responses of all queried etcd members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdSurvey {
-    /// Whether the members are pods of the control plane's Machines, or run elsewhere.
+    /// Whether the members run on the control plane's Machines. False for an external etcd.
     pub stacked: bool,
-    /// One for each control plane node (stacked) or endpoint (external), by name.
-    pub asked: Vec<Asked>,
+    /// One member for each control plane node (stacked etcd) or endpoint (external etcd), ordered by name.
+    pub queried: Vec<QueriedMember>,
     pub alarms: Alarms,
     /// Whether the client certificate was signed with the key of etcd's CA.
     pub used_ca_key: bool,
-    /// Whether the API server on the way to them says that etcd does not answer it.
-    pub server_lacks_etcd: bool,
+    /// Whether the workload cluster's API server reports that etcd does not respond to it.
+    pub api_server_lacks_etcd: bool,
 }
 
+/// An etcd member to which a request was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// The node's name, or the endpoint `host:port` of an external etcd.
+pub struct QueriedMember {
+    /// The name of the member's node, or `host:port` for an external etcd.
     pub name: String,
     pub machine: Option<String>,
-    pub answer: Result<Answer, Failure>,
+    pub response: Result<MemberResponse, Failure>,
 }
 
 /// How a listed member counts that could not be queried.
@@ -45,31 +48,31 @@ pub enum Unqueried {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdMembers {
-    /// It runs elsewhere: no concern of the controller's.
+    /// The controller does not manage the members of an external etcd.
     External,
-    /// Its members were not read: every Machine that has a node is taken for a member.
+    /// The members could not be read. Every Machine with a node counts as a member.
     Unread,
-    Known(Vec<EtcdMember>),
+    Read(Vec<EtcdMember>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdMember {
-    /// The name of its node; empty while it has not started.
+    /// The name of the member's node; empty until the member starts.
     pub name: String,
     pub is_learner: bool,
-    /// Whether it raises an alarm: no space, or corrupt.
+    /// Whether the member has raised an alarm: `NOSPACE` or `CORRUPT`.
     pub has_alarm: bool,
     pub is_leader: bool,
-    /// Why it does not count as healthy: it does not respond, is cut off, or could not be queried; none where it does.
+    /// Why the member counts as unhealthy, for example because it does not respond or has no leader; none if it is healthy.
     pub fault: Option<String>,
 }
 
 impl EtcdMembers {
-    /// Why the member on a node does not count as healthy; none where it does.
+    /// Why the member on a node counts as unhealthy; none if it is healthy or not listed.
     pub fn fault(&self, node: &str) -> Option<&str> {
         match self {
             Self::External | Self::Unread => None,
-            Self::Known(members) => {
+            Self::Read(members) => {
                 let member = members.iter().find(|member| member.name == node)?;
                 member.fault.as_deref()
             }
@@ -79,7 +82,7 @@ impl EtcdMembers {
     pub fn has_alarm(&self, node: &str) -> bool {
         match self {
             Self::External | Self::Unread => false,
-            Self::Known(members) => {
+            Self::Read(members) => {
                 let mut members = members.iter();
                 members.any(|member| member.name == node && member.has_alarm)
             }
@@ -87,57 +90,59 @@ impl EtcdMembers {
     }
 }
 
+/// An etcd member's responses to the requests for its status and its member list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct MemberResponse {
     pub status: Result<Status, Failure>,
-    /// Of its cluster, from its own memory: not by agreement.
+    /// The member's local copy of the list, which may be outdated.
     pub members: Result<Members, Failure>,
-    /// Whether its certificate is for the requested name. Its chain was verified in any case.
-    pub is_named: bool,
+    /// Whether the member's certificate contains the requested host name. The certificate chain is always verified.
+    pub has_matching_name: bool,
     pub certificate_expires: Option<Timestamp>,
 }
 
-/// Alarms, and how they were learned of.
+/// The alarms of all members, by source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarms {
-    /// By agreement of the members, asked of one that knows a leader.
+    /// From etcd's list of alarms, requested from a member that has a leader.
     Listed(Vec<Alarm>),
-    /// There is no leader to ask: from each member's own errors in `asked`.
+    /// No member has a leader. The alarms are in the errors of each member's status.
     FromStatus,
-    /// There is a leader, and it did not answer.
+    /// A member has a leader, but the request for the alarms failed.
     Failed(Failure),
 }
 
 impl EtcdSurvey {
-    pub fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
-        self.asked
+    pub fn responses(&self) -> impl Iterator<Item = (&QueriedMember, &MemberResponse)> {
+        self.queried
             .iter()
-            .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
+            .filter_map(|queried| Some((queried, queried.response.as_ref().ok()?)))
     }
 
-    pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
-        self.answers()
-            .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
+    pub fn statuses(&self) -> impl Iterator<Item = (&QueriedMember, &Status)> {
+        self.responses()
+            .filter_map(|(queried, response)| Some((queried, response.status.as_ref().ok()?)))
     }
 
-    /// None if no member reports one, or it is unclear which is right.
+    /// The id of the etcd cluster; none if no member reports it, or members contradict each other.
     pub fn cluster_id(&self) -> Option<u64> {
-        let answers = self.answers().map(|(_, answer)| answer);
-        let reports = answers.filter_map(|answer| Some((answer.cluster_id()?, answer.is_led())));
-        cluster_of(&supports(reports))
+        let responses = self.responses().map(|(_, response)| response);
+        let reports =
+            responses.filter_map(|response| Some((response.cluster_id()?, response.follows_leader())));
+        preferred_cluster(&tally(reports))
     }
 
-    /// The list of members of that cluster; none if no member reports one, or it is unclear which is right.
+    /// The member list of [`Self::cluster_id`]; none if no member reports it, or members contradict each other.
     pub fn agreed_members(&self) -> Option<&Members> {
         let cluster_id = self.cluster_id()?;
         let reports = || {
-            let answers = self.answers().map(|(_, answer)| answer);
-            answers
-                .filter(move |answer| answer.lists_members_of(cluster_id))
-                .filter_map(|answer| Some((answer.members.as_ref().ok()?, answer.is_led())))
+            let responses = self.responses().map(|(_, response)| response);
+            responses
+                .filter(move |response| response.lists_members_of(cluster_id))
+                .filter_map(|response| Some((response.members.as_ref().ok()?, response.follows_leader())))
         };
-        let supports = supports(reports().map(|(list, is_led)| (ids(list), is_led)));
-        let best = first(&supports, |support| (support.is_led, support.members))?;
+        let tally = tally(reports().map(|(list, follows_leader)| (ids(list), follows_leader)));
+        let best = unique_best(&tally, |support| (support.follows_leader, support.members))?;
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
 
@@ -149,15 +154,15 @@ impl EtcdSurvey {
         let Some(list) = self.agreed_members() else {
             return EtcdMembers::Unread;
         };
-        let leader = self.leader_of(list);
-        let alarmed = self.alarmed();
-        EtcdMembers::Known(
+        let leader = self.latest_leader(list);
+        let members_with_alarm = self.members_with_alarm();
+        EtcdMembers::Read(
             list.members
                 .iter()
                 .map(|member| EtcdMember {
                     name: member.name.clone(),
                     is_learner: member.is_learner,
-                    has_alarm: alarmed.contains(&member.id),
+                    has_alarm: members_with_alarm.contains(&member.id),
                     is_leader: leader == Some(member.id),
                     fault: self.fault(member, unqueried),
                 })
@@ -167,25 +172,28 @@ impl EtcdSurvey {
 
     /// Why a member does not count as healthy. kubeadm names it after its node.
     fn fault(&self, member: &Member, unqueried: Unqueried) -> Option<String> {
-        let Some(asked) = self.asked.iter().find(|asked| asked.name == member.name) else {
+        let Some(queried) = self.queried.iter().find(|queried| queried.name == member.name) else {
             // One that has yet to start or to be promoted is counted as such.
             let votes = !member.is_learner && !member.name.is_empty();
             return (votes && unqueried == Unqueried::Unhealthy)
-                .then(|| "it could not be queried: no control plane node has its name".to_owned());
+                .then(|| "not queried, because no control plane node has the member's name".to_owned());
         };
-        let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
+        let status = queried
+            .response
+            .as_ref()
+            .and_then(|response| response.status.as_ref());
         match status {
             Err(failure) => Some(failure.message.clone()),
-            Ok(status) if status.leader.is_none() => Some("it has no leader".to_owned()),
+            Ok(status) if status.leader.is_none() => Some("the member has no leader".to_owned()),
             Ok(status) if status.member_id != member.id => {
-                Some("a member of another etcd cluster responds instead".to_owned())
+                Some("a member of another etcd cluster responds on this node".to_owned())
             }
             Ok(_) => None,
         }
     }
 
-    /// By the latest election that any member reports.
-    fn leader_of(&self, list: &Members) -> Option<u64> {
+    /// The leader of the latest raft term that any member reports.
+    fn latest_leader(&self, list: &Members) -> Option<u64> {
         let of_cluster = self
             .statuses()
             .filter(|(_, status)| status.cluster_id == list.cluster_id);
@@ -193,32 +201,32 @@ impl EtcdSurvey {
         elected.max().map(|(_, leader)| leader)
     }
 
-    /// Members with an alarm, by id.
-    pub fn alarmed(&self) -> BTreeSet<u64> {
-        self.raised().into_iter().map(|(id, _)| id).collect()
+    /// The ids of members that have raised an alarm.
+    pub fn members_with_alarm(&self) -> BTreeSet<u64> {
+        self.alarms_by_member().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Alarms by member id: as listed by etcd, or else from the errors in the status of each member, which include those of
-    /// the others.
-    pub fn raised(&self) -> BTreeSet<(u64, String)> {
+    /// Pairs of member id and alarm name: from etcd's list of alarms, otherwise from the errors in the members' statuses.
+    /// Each status contains the alarms of all members.
+    pub fn alarms_by_member(&self) -> BTreeSet<(u64, String)> {
         match &self.alarms {
             Alarms::Listed(alarms) => alarms
                 .iter()
                 .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
                 .collect(),
             Alarms::FromStatus | Alarms::Failed(_) => self
-                .asked
+                .queried
                 .iter()
-                .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
+                .filter_map(|queried| queried.response.as_ref().ok()?.status.as_ref().ok())
                 .flat_map(|status| &status.errors)
-                .filter_map(|error| alarm(error))
+                .filter_map(|error| parse_alarm(error))
                 .map(|(id, kind)| (id, kind.to_owned()))
                 .collect(),
         }
     }
 }
 
-/// As etcd writes it, where it has a name.
+/// The name that `etcdctl alarm list` prints.
 pub fn alarm_name(kind: AlarmKind) -> String {
     match kind {
         AlarmKind::NoSpace => "NOSPACE".to_owned(),
@@ -228,20 +236,21 @@ pub fn alarm_name(kind: AlarmKind) -> String {
     }
 }
 
-/// Ids of members and clusters as `etcdctl` writes them. A number of 64 bits many readers of JSON would round.
+/// The id of a member or a cluster as `etcdctl` prints it. JSON output contains this text, because many JSON parsers round
+/// 64-bit numbers.
 pub fn hexadecimal(id: u64) -> String {
     format!("{id:x}")
 }
 
-impl Answer {
+impl MemberResponse {
     pub fn cluster_id(&self) -> Option<u64> {
         let status = self.status.as_ref().map(|status| status.cluster_id);
         let members = self.members.as_ref().map(|members| members.cluster_id);
         status.ok().or(members.ok())
     }
 
-    /// Whether it follows a leader who, as far as it says, votes.
-    fn is_led(&self) -> bool {
+    /// Whether the member has a leader that is a voter in the member's own list.
+    fn follows_leader(&self) -> bool {
         let status = self.status.as_ref().ok();
         let Some(leader) = status.and_then(|status| status.leader) else {
             return false;
@@ -259,8 +268,8 @@ impl Answer {
     }
 }
 
-/// `memberID:123 alarm:NOSPACE`: how a status words an alarm (etcd, `api/etcdserverpb`, `AlarmMember`).
-fn alarm(error: &str) -> Option<(u64, &str)> {
+/// Parses `memberID:123 alarm:NOSPACE` in the errors of a status (etcd, `api/etcdserverpb`, `AlarmMember`).
+fn parse_alarm(error: &str) -> Option<(u64, &str)> {
     let mut words = error.split_whitespace();
     let id = words.find_map(|word| word.strip_prefix("memberID:"))?;
     let kind = words.find_map(|word| word.strip_prefix("alarm:"))?;
@@ -271,34 +280,34 @@ pub fn ids(list: &Members) -> BTreeSet<u64> {
     list.members.iter().map(|member| member.id).collect()
 }
 
-fn cluster_of<T: Ord + Copy>(supports: &BTreeMap<T, Support>) -> Option<T> {
-    let led = first(supports, |support| (support.is_led, support.members))?;
-    let most = first(supports, |support| support.members)?;
+fn preferred_cluster<T: Ord + Copy>(tally: &BTreeMap<T, Support>) -> Option<T> {
+    let led = unique_best(tally, |support| (support.follows_leader, support.members))?;
+    let most = unique_best(tally, |support| support.members)?;
     (led == most).then_some(*led)
 }
 
-/// The members that report the same.
+/// How many members report the same value, and whether any of them has a leader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Support {
-    is_led: bool,
+    follows_leader: bool,
     members: usize,
 }
 
-/// From reports, each with whether the member that reports it follows a leader.
-fn supports<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Support> {
-    let mut supports: BTreeMap<T, Support> = BTreeMap::new();
-    for (value, is_led) in reports {
-        let support = supports.entry(value).or_default();
-        support.is_led |= is_led;
+/// Counts the members for each reported value. The flag of a report is whether its member follows a leader.
+fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Support> {
+    let mut tally: BTreeMap<T, Support> = BTreeMap::new();
+    for (value, follows_leader) in reports {
+        let support = tally.entry(value).or_default();
+        support.follows_leader |= follows_leader;
         support.members += 1;
     }
-    supports
+    tally
 }
 
-/// The one that ranks before all others; none where two rank the same.
-fn first<T, R: Ord>(supports: &BTreeMap<T, Support>, rank: impl Fn(&Support) -> R) -> Option<&T> {
-    let best = supports.values().map(&rank).max()?;
-    let mut of_best = supports.iter().filter(|(_, support)| rank(support) == best);
+/// The value with the highest rank; none if two values share that rank.
+fn unique_best<T, R: Ord>(tally: &BTreeMap<T, Support>, rank: impl Fn(&Support) -> R) -> Option<&T> {
+    let best = tally.values().map(&rank).max()?;
+    let mut of_best = tally.iter().filter(|(_, support)| rank(support) == best);
     let (first, _) = of_best.next()?;
     of_best.next().is_none().then_some(first)
 }
@@ -308,16 +317,22 @@ mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
     use super::{
-        Alarms, Answer, Asked, EtcdMember, EtcdMembers, EtcdSurvey, Failure, Unqueried, cluster_of, first,
-        supports,
+        Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember, Unqueried,
+        preferred_cluster, tally, unique_best,
     };
 
     /// What member `id` answers that knows these members, by number, and this leader.
-    fn asked(id: u64, known: &[u64], leader: Option<u64>, raft_index: u64, errors: &[&str]) -> Asked {
-        Asked {
+    fn queried(
+        id: u64,
+        known: &[u64],
+        leader: Option<u64>,
+        raft_index: u64,
+        errors: &[&str],
+    ) -> QueriedMember {
+        QueriedMember {
             name: format!("n{id}"),
             machine: None,
-            answer: Ok(Answer {
+            response: Ok(MemberResponse {
                 status: Ok(Status {
                     cluster_id: 1,
                     member_id: id,
@@ -336,7 +351,7 @@ mod tests {
                     cluster_id: 1,
                     members: known.iter().map(|id| member(*id)).collect(),
                 }),
-                is_named: true,
+                has_matching_name: true,
                 certificate_expires: None,
             }),
         }
@@ -352,11 +367,11 @@ mod tests {
         }
     }
 
-    fn silent(name: &str) -> Asked {
-        Asked {
+    fn silent(name: &str) -> QueriedMember {
+        QueriedMember {
             name: name.to_owned(),
             machine: None,
-            answer: Err(Failure {
+            response: Err(Failure {
                 object: format!("etcd member {name}"),
                 message: "Status: no answer within 1 s".to_owned(),
                 hint: None,
@@ -365,13 +380,13 @@ mod tests {
         }
     }
 
-    fn survey(asked: Vec<Asked>, alarms: Alarms) -> EtcdSurvey {
+    fn survey(queried: Vec<QueriedMember>, alarms: Alarms) -> EtcdSurvey {
         EtcdSurvey {
             stacked: true,
-            asked,
+            queried,
             alarms,
             used_ca_key: true,
-            server_lacks_etcd: false,
+            api_server_lacks_etcd: false,
         }
     }
 
@@ -381,7 +396,7 @@ mod tests {
         match etcd {
             EtcdMembers::External => "external".to_owned(),
             EtcdMembers::Unread => "unread".to_owned(),
-            EtcdMembers::Known(members) => {
+            EtcdMembers::Read(members) => {
                 let shown = members.iter().map(|member: &EtcdMember| {
                     let marks = [
                         mark(member.is_leader, "*"),
@@ -398,18 +413,18 @@ mod tests {
 
     #[test]
     fn who_takes_no_part_is_told_with_the_reason() {
-        let mut foreign = asked(7, &[1, 2, 3], Some(7), 9, &[]);
+        let mut foreign = queried(7, &[1, 2, 3], Some(7), 9, &[]);
         foreign.name = "n2".to_owned();
-        let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
-        let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
-        let etcd = survey(asked, Alarms::FromStatus).members(Unqueried::Unhealthy);
+        let cut_off = queried(3, &[1, 2, 3], None, 7, &[]);
+        let queried = vec![queried(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
+        let etcd = survey(queried, Alarms::FromStatus).members(Unqueried::Unhealthy);
         let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.fault(node));
         assert_eq!(
             silences,
             [
                 None,
-                Some("a member of another etcd cluster responds instead"),
-                Some("it has no leader"),
+                Some("a member of another etcd cluster responds on this node"),
+                Some("the member has no leader"),
                 None
             ]
         );
@@ -421,13 +436,16 @@ mod tests {
     fn one_that_nobody_could_ask_is_silent_where_that_counts() {
         // The fourth is still listed, and its node is gone; the ninth is a learner.
         let known = &[1, 2, 4, 9];
-        let asked = vec![asked(1, known, Some(1), 7, &[]), asked(2, known, Some(1), 7, &[])];
-        let survey = survey(asked, Alarms::Listed(Vec::new()));
+        let queried = vec![
+            queried(1, known, Some(1), 7, &[]),
+            queried(2, known, Some(1), 7, &[]),
+        ];
+        let survey = survey(queried, Alarms::Listed(Vec::new()));
         assert_eq!(shown(&survey.members(Unqueried::Unhealthy)), "n1* n2 n4? n9~");
         assert_eq!(shown(&survey.members(Unqueried::Healthy)), "n1* n2 n4 n9~");
         assert_eq!(
             survey.members(Unqueried::Unhealthy).fault("n4"),
-            Some("it could not be queried: no control plane node has its name")
+            Some("not queried, because no control plane node has the member's name")
         );
     }
 
@@ -444,8 +462,8 @@ mod tests {
             (
                 survey(
                     vec![
-                        asked(1, all, Some(1), 7, &[]),
-                        asked(2, all, Some(1), 7, &[]),
+                        queried(1, all, Some(1), 7, &[]),
+                        queried(2, all, Some(1), 7, &[]),
                         silent("n3"),
                     ],
                     no_space(),
@@ -456,9 +474,9 @@ mod tests {
             (
                 survey(
                     vec![
-                        asked(1, &[1, 2], None, 9, &[]),
-                        asked(2, &[2, 3, 9], Some(3), 7, &[]),
-                        asked(3, &[2, 3, 9], Some(3), 7, &[]),
+                        queried(1, &[1, 2], None, 9, &[]),
+                        queried(2, &[2, 3, 9], Some(3), 7, &[]),
+                        queried(3, &[2, 3, 9], Some(3), 7, &[]),
                     ],
                     Alarms::Listed(Vec::new()),
                 ),
@@ -468,9 +486,9 @@ mod tests {
             (
                 survey(
                     vec![
-                        asked(1, &[1], Some(1), 99, &[]),
-                        asked(2, &[2, 3], Some(3), 7, &[]),
-                        asked(3, &[2, 3], Some(3), 7, &[]),
+                        queried(1, &[1], Some(1), 99, &[]),
+                        queried(2, &[2, 3], Some(3), 7, &[]),
+                        queried(3, &[2, 3], Some(3), 7, &[]),
                     ],
                     Alarms::Listed(Vec::new()),
                 ),
@@ -478,14 +496,17 @@ mod tests {
             ),
             (
                 survey(
-                    vec![asked(1, &[1], None, 9, &[]), asked(2, &[1, 2], Some(2), 7, &[])],
+                    vec![
+                        queried(1, &[1], None, 9, &[]),
+                        queried(2, &[1, 2], Some(2), 7, &[]),
+                    ],
                     Alarms::Listed(Vec::new()),
                 ),
                 "n1? n2*",
             ),
             (
                 survey(
-                    vec![asked(
+                    vec![queried(
                         1,
                         all,
                         None,
@@ -500,7 +521,7 @@ mod tests {
             (
                 EtcdSurvey {
                     stacked: false,
-                    ..survey(vec![asked(1, all, Some(1), 7, &[])], no_space())
+                    ..survey(vec![queried(1, all, Some(1), 7, &[])], no_space())
                 },
                 "external",
             ),
@@ -522,10 +543,10 @@ mod tests {
             (&[(1, true), (2, true), (2, false)], Some(2), Some(2)),
             (&[(1, true), (2, true), (2, true), (3, false)], Some(2), Some(2)),
         ] {
-            let supports = supports(reported.iter().copied());
-            let of_lists = first(&supports, |support| (support.is_led, support.members));
+            let tally = tally(reported.iter().copied());
+            let of_lists = unique_best(&tally, |support| (support.follows_leader, support.members));
             assert_eq!(
-                (of_lists.copied(), cluster_of(&supports)),
+                (of_lists.copied(), preferred_cluster(&tally)),
                 (list, cluster),
                 "{reported:?}"
             );

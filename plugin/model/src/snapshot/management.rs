@@ -1,6 +1,6 @@
-//! Machines that are being deleted, and the `MachineHealthChecks` that select Machines.
+//! Machines that are being deleted, and `MachineHealthChecks`.
 //!
-//! A `MachineHealthCheck` selects and decides as its controller in Cluster API v1.14 does
+//! Selectors and limits of a `MachineHealthCheck` are evaluated as in Cluster API v1.14
 //! (`core/reconcilers/machinehealthcheck`).
 
 use std::collections::BTreeSet;
@@ -10,26 +10,28 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kcp_api::{Condition, Machine, MachineHealthCheck, Object as _};
 use kube::core::{Selector, SelectorExt as _};
 
+/// The deletion of a Machine that has not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,
     pub since: Timestamp,
-    /// Deletion hooks, finalizers and what the condition `Deleting` says, one line each.
+    /// One line for each deletion hook, each finalizer, and the condition `Deleting`.
     pub waits_for: Vec<String>,
 }
 
+/// A `MachineHealthCheck` of the Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     pub name: String,
     pub paused: bool,
-    /// The Machines of the control plane that its selector matches.
+    /// The names of the control plane's Machines that the selector matches.
     pub targets: BTreeSet<String>,
-    /// Whether it may start remediations now; none where it does not say.
+    /// Whether the number of unhealthy Machines permits remediation now; none if the status does not contain it.
     pub remediation_allowed: Option<bool>,
 }
 
 impl Deletion {
-    pub fn of(machine: &Machine) -> Option<Self> {
+    pub fn from_machine(machine: &Machine) -> Option<Self> {
         let since = machine.deletion_timestamp()?;
         let condition = machine
             .condition("Deleting")
@@ -53,8 +55,7 @@ impl Deletion {
 }
 
 impl HealthCheck {
-    /// A `MachineHealthCheck` of the Cluster, and those of the control plane's Machines that it selects.
-    pub fn of(check: &MachineHealthCheck, machines: &[Machine]) -> Self {
+    pub fn new(check: &MachineHealthCheck, machines: &[Machine]) -> Self {
         let targets = machines.iter().filter(|machine| selects(check, machine));
         Self {
             name: check.name().to_owned(),
@@ -65,37 +66,37 @@ impl HealthCheck {
     }
 }
 
-/// How many Machines may be unhealthy for any to be remediated.
+/// The numbers of unhealthy Machines at which a `MachineHealthCheck` remediates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     AtMost(u64),
-    /// Percent of all, rounded down.
+    /// Percentage of the selected Machines, rounded down.
     AtMostPercent(u64),
-    /// Both ends included.
+    /// Both limits are included.
     Between(u64, u64),
 }
 
 impl Trigger {
-    /// None where the limit has another form than the API documents.
-    fn of(check: &MachineHealthCheck) -> Option<Self> {
+    /// None if a limit does not have the documented form.
+    fn from_spec(check: &MachineHealthCheck) -> Option<Self> {
         match (
             &check.spec.unhealthy_in_range,
             &check.spec.unhealthy_less_than_or_equal_to,
         ) {
-            (Some(range), _) => Self::of_range(range),
-            (None, Some(most)) => Self::of_most(most),
+            (Some(range), _) => Self::parse_range(range),
+            (None, Some(most)) => Self::parse_limit(most),
             (None, None) => Some(Self::AtMostPercent(100)),
         }
     }
 
-    /// `[1-3]`
-    fn of_range(range: &str) -> Option<Self> {
+    /// Parses `[1-3]`.
+    fn parse_range(range: &str) -> Option<Self> {
         let (least, most) = range.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
         Some(Self::Between(least.parse().ok()?, most.parse().ok()?))
     }
 
-    /// A number, or `40%`.
-    fn of_most(most: &IntOrString) -> Option<Self> {
+    /// Parses a number or `40%`.
+    fn parse_limit(most: &IntOrString) -> Option<Self> {
         match most {
             IntOrString::Int(number) => u64::try_from(*number).ok().map(Self::AtMost),
             IntOrString::String(text) => Some(Self::AtMostPercent(text.strip_suffix('%')?.parse().ok()?)),
@@ -111,21 +112,22 @@ impl Trigger {
     }
 }
 
-/// Whether it selects a Machine of its Cluster. For its controller, too, a selector that is not valid selects nothing.
+/// Whether a `MachineHealthCheck` selects a Machine of its Cluster. An invalid selector selects no Machine, as in Cluster
+/// API.
 pub fn selects(check: &MachineHealthCheck, machine: &Machine) -> bool {
     let selector: Option<Selector> = check.spec.selector.clone().try_into().ok();
     let labels = machine.metadata().labels.clone().unwrap_or_default();
     selector.is_some_and(|selector| selector.matches(&labels))
 }
 
-/// Whether it would start remediations if so many more of its Machines were unhealthy; none where that is not known.
-pub fn would_allow(check: &MachineHealthCheck, more: u64) -> Option<bool> {
+/// Whether a `MachineHealthCheck` would remediate if `more` of its Machines became unhealthy; none if that is unknown.
+pub fn would_remediate(check: &MachineHealthCheck, more: u64) -> Option<bool> {
     let status = &check.status;
     let Some((all, healthy)) = status.expected_machines.zip(status.current_healthy) else {
         return check.remediation_allowed();
     };
     let unhealthy = all.saturating_sub(healthy) + more;
-    Trigger::of(check).map(|trigger| trigger.allows(unhealthy, all))
+    Trigger::from_spec(check).map(|trigger| trigger.allows(unhealthy, all))
 }
 
 #[cfg(test)]
@@ -133,7 +135,7 @@ mod tests {
     use kcp_api::{Machine, MachineHealthCheck, decode};
     use serde_json::{Value, json};
 
-    use super::{Deletion, selects, would_allow};
+    use super::{Deletion, selects, would_remediate};
 
     fn machine(object: &Value) -> Machine {
         decode(&object.to_string()).expect("a Machine")
@@ -169,7 +171,11 @@ mod tests {
             json!({"conditions": [{"type": "Ready", "status": "False"}], "v1beta2": {"conditions": deleting}}),
         ] {
             let machine = machine(&json!({"metadata": metadata, "status": status}));
-            assert_eq!(Deletion::of(&machine), Some(expected.clone()), "{status}");
+            assert_eq!(
+                Deletion::from_machine(&machine),
+                Some(expected.clone()),
+                "{status}"
+            );
         }
     }
 
@@ -179,7 +185,7 @@ mod tests {
             "metadata": {"name": "m1", "finalizers": ["machine.cluster.x-k8s.io"]},
             "status": {"conditions": [{"type": "Deleting", "status": "False", "reason": "NotDeleting"}]},
         }));
-        assert_eq!(Deletion::of(&machine), None);
+        assert_eq!(Deletion::from_machine(&machine), None);
     }
 
     fn health_check(object: Value) -> MachineHealthCheck {
@@ -222,7 +228,7 @@ mod tests {
         for (status, allowed) in [("True", Some(true)), ("False", Some(false)), ("Unknown", None)] {
             let conditions = json!([{"type": "RemediationAllowed", "status": status}]);
             let object = json!({"metadata": {"name": "h"}, "status": {"conditions": conditions}});
-            assert_eq!(would_allow(&health_check(object), 1), allowed, "{status}");
+            assert_eq!(would_remediate(&health_check(object), 1), allowed, "{status}");
         }
     }
 
@@ -265,7 +271,7 @@ mod tests {
             let status = json!({"expectedMachines": 3, "currentHealthy": healthy});
             let object = json!({"metadata": {"name": "h"}, "spec": spec, "status": status});
             assert_eq!(
-                would_allow(&health_check(object), more),
+                would_remediate(&health_check(object), more),
                 expected,
                 "{spec} {healthy} {more}"
             );

@@ -1,10 +1,11 @@
-//! A control plane and what surrounds it, at one time: plain data, each part of which may be missing with a reason.
+//! A control plane, its Machines, its workload cluster and etcd at one time. The data is plain; a part that was not read
+//! states why.
 //!
-//! - [`reading`]: a part that was read, left out, or could not be read
-//! - [`management`]: deletions and `MachineHealthChecks`, of the management cluster
-//! - [`workload`]: the workload cluster's API server
-//! - [`etcd`]: etcd, each member by itself, and which members to believe where they contradict each other
-//! - [`change`]: the same for an object that is about to be changed, with its JSON
+//! - [`reading`]: a part that was read, excluded by a flag, or failed
+//! - [`management`]: deletions and `MachineHealthChecks` in the management cluster
+//! - [`workload`]: nodes, static pods and add-ons of the workload cluster
+//! - [`etcd`]: the status of each etcd member, and which reports count if members contradict each other
+//! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
 pub mod change;
 pub mod etcd;
@@ -24,25 +25,24 @@ pub use workload::{EndpointCertificate, Workload};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
-    /// Not yet: before Cluster API has linked the two.
+    /// `NotYet` until Cluster API labels the control plane with the name of its Cluster.
     pub cluster: Reading<Cluster>,
-    /// Whether the Secret with the workload cluster's kubeconfig exists; none where that was not read.
+    /// Whether the Secret with the workload cluster's kubeconfig exists; none if it was not read.
     pub has_kubeconfig: Option<bool>,
-    /// The Machines of the control plane, with their configuration and infrastructure.
+    /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
     /// As a plan counts them: those of the survey in `etcd`, if there is one.
     pub etcd_members: EtcdMembers,
-    /// Machines of the Cluster's control plane that nothing owns: to be adopted, or left behind.
+    /// Control plane Machines of the Cluster without an owner. The controller has not adopted them.
     pub unowned: Vec<String>,
-    /// The Machines that wait for a deletion hook or a finalizer, and what for.
+    /// The deletions that wait for a deletion hook or a finalizer.
     pub deletions: Vec<Deletion>,
-    /// Those of the Cluster.
+    /// The `MachineHealthChecks` of the Cluster.
     pub health_checks: Reading<Vec<HealthCheck>>,
-    /// Names of the Cluster's Secrets that exist, of those that were looked up. Where one could not be read and others
-    /// could, it is in `unread`.
+    /// The names of the Cluster's Secrets that exist. A single Secret that could not be read is in `unread`.
     pub secrets: Reading<BTreeSet<String>>,
-    /// What else could not be read of the management cluster: Machines, infrastructure, bootstrap configurations, single
-    /// Secrets, or, when it was listed before, the control plane itself.
+    /// Other failed reads in the management cluster: Machines, infrastructure, bootstrap configurations, single Secrets,
+    /// or the control plane itself if it was only listed.
     pub unread: Vec<Failure>,
     pub workload: Reading<Workload>,
     pub endpoint_certificate: Reading<EndpointCertificate>,
@@ -50,7 +50,7 @@ pub struct Snapshot {
 }
 
 impl From<KubeadmControlPlane> for Snapshot {
-    /// Before anything else was read.
+    /// A snapshot in which only the control plane has been read.
     fn from(control_plane: KubeadmControlPlane) -> Self {
         Self {
             etcd_members: if control_plane.spec.kubeadm_config_spec.has_external_etcd() {
@@ -79,14 +79,14 @@ impl Snapshot {
         self.cluster.read().is_some_and(|cluster| cluster.spec.paused)
     }
 
-    /// Whether the infrastructure of its Cluster is ready. A Cluster that could not be read counts as ready.
+    /// Whether the Cluster's infrastructure is ready. A Cluster that could not be read counts as ready.
     pub fn infrastructure_is_ready(&self) -> bool {
         self.cluster.read().map_or(self.is_linked(), |cluster| {
             cluster.status.infrastructure_provisioned
         })
     }
 
-    /// Whether its Cluster has a control plane endpoint. A Cluster that could not be read counts as one that has.
+    /// Whether the Cluster has a control plane endpoint. A Cluster that could not be read counts as having one.
     pub fn has_endpoint(&self) -> bool {
         self.cluster
             .read()
@@ -97,14 +97,15 @@ impl Snapshot {
         self.control_plane.cluster().is_some()
     }
 
-    /// The failure domains of its Cluster that take control plane Machines, by name.
+    /// The names of the Cluster's failure domains for control plane Machines.
     pub fn failure_domains(&self) -> Vec<String> {
         let domains = self.cluster.read().into_iter();
         let domains = domains.flat_map(Cluster::control_plane_failure_domains);
         domains.map(str::to_owned).collect()
     }
 
-    /// The version that a managed topology upgrades to before the control plane may change to `desired`.
+    /// The version that the Cluster's topology requires before the controller applies `desired`; none if no version is
+    /// pending.
     pub fn topology_version(&self, desired: &KubeadmControlPlaneSpec) -> Option<&str> {
         let cluster = self.cluster.read()?;
         let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());

@@ -1,25 +1,25 @@
-//! A part that was read, left out, or could not be read.
+//! The result of reading one source.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading<T> {
     Read(T),
     Excluded {
-        /// The flag: `--no-etcd`.
+        /// The command-line flag that excludes the source, such as `--no-etcd`.
         flag: &'static str,
     },
-    /// The cluster has no control plane Machine that is up yet.
+    /// The control plane has no running Machine yet.
     NotYet,
-    /// An external etcd that this machine cannot reach. It does not change the verdict.
+    /// An external etcd that the user's machine cannot connect to. The verdict ignores it.
     OutOfReach(Failure),
-    /// It was requested and could not be read.
+    /// The read failed.
     Failed(Failure),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
-    /// What was asked: `Secret/edge-kubeconfig`, `Node`, `etcd member edge-n1`.
+    /// The requested object: `Secret/edge-kubeconfig`, `Node`, `etcd member edge-n1`.
     pub object: String,
-    /// What went wrong, on one line, without secrets.
+    /// One line, without secrets.
     pub message: String,
     pub hint: Option<String>,
     pub forbidden: Option<Forbidden>,
@@ -31,9 +31,9 @@ pub struct Forbidden {
     pub verb: String,
     /// `secrets`, `pods/portforward`, `machines.cluster.x-k8s.io`.
     pub resource: String,
-    /// None for all of them, and for resources without one.
+    /// None for all namespaces, and for cluster-scoped resources.
     pub namespace: Option<String>,
-    /// Whether the workload cluster refused it, not the management cluster.
+    /// Whether the workload cluster denied the request. Otherwise the management cluster did.
     pub in_workload_cluster: bool,
 }
 
@@ -45,7 +45,6 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The failure of a source that was requested.
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failure) => Some(failure),
@@ -53,18 +52,18 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The reading of a part of it.
+    /// The reading of one part of this source.
     pub fn part<'r, P>(&'r self, part: impl FnOnce(&'r T) -> &'r Reading<P>) -> Reading<&'r P> {
         self.as_ref().and_then(|whole| part(whole).as_ref())
     }
 
-    pub fn map<P>(self, made: impl FnOnce(T) -> P) -> Reading<P> {
-        self.and_then(|part| Reading::Read(made(part)))
+    pub fn map<P>(self, convert: impl FnOnce(T) -> P) -> Reading<P> {
+        self.and_then(|part| Reading::Read(convert(part)))
     }
 
-    fn and_then<P>(self, made: impl FnOnce(T) -> Reading<P>) -> Reading<P> {
+    fn and_then<P>(self, convert: impl FnOnce(T) -> Reading<P>) -> Reading<P> {
         match self {
-            Self::Read(part) => made(part),
+            Self::Read(part) => convert(part),
             Self::Excluded { flag } => Reading::Excluded { flag },
             Self::NotYet => Reading::NotYet,
             Self::OutOfReach(failure) => Reading::OutOfReach(failure),

@@ -1,4 +1,4 @@
-//! What the workload cluster's API server says.
+//! Objects of the workload cluster, as its API server reports them.
 
 use jiff::Timestamp;
 
@@ -6,25 +6,25 @@ use crate::snapshot::Reading;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// `https://host:port`, where it was reached.
+    /// The URL of the API server: `https://host:port`.
     pub server: String,
     pub nodes: Reading<Vec<Node>>,
     pub static_pods: Reading<Vec<StaticPod>>,
-    /// The `DaemonSet` `kube-proxy`; none when there is none.
+    /// The `DaemonSet` `kube-proxy`; none if it does not exist.
     pub kube_proxy: Reading<Option<Addon>>,
-    /// The Deployment `coredns`; none when there is none.
+    /// The Deployment `coredns`; none if it does not exist.
     pub core_dns: Reading<Option<Addon>>,
-    /// The `kubernetesVersion` of `ConfigMap` `kubeadm-config`; none where it does not say.
+    /// `kubernetesVersion` in the `ConfigMap` `kubeadm-config`; none if it is not set.
     pub kubeadm_version: Reading<Option<String>>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
 }
 
-/// The serving certificate of the workload cluster's endpoint. It is read by itself, because an expired one is the reason why
-/// nothing else can be read.
+/// The serving certificate of the workload cluster's endpoint. It is read separately, because no other read succeeds once
+/// the certificate has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointCertificate {
-    /// `https://host:port`, where it was reached.
+    /// The URL of the API server: `https://host:port`.
     pub server: String,
     pub expires: Timestamp,
 }
@@ -33,15 +33,15 @@ pub struct EndpointCertificate {
 pub struct Node {
     pub name: String,
     pub created: Option<Timestamp>,
-    /// Version of its kubelet, with a leading `v`.
+    /// With a leading `v`.
     pub kubelet_version: String,
-    /// Condition `Ready`; none while it is unknown or absent.
+    /// The condition `Ready`; none if its status is Unknown or it is absent.
     pub ready: Option<bool>,
-    /// Whether it has the label `node-role.kubernetes.io/control-plane`.
+    /// The label `node-role.kubernetes.io/control-plane`.
     pub has_control_plane_label: bool,
-    /// Whether it has the taint `node-role.kubernetes.io/control-plane:NoSchedule`.
+    /// The taint `node-role.kubernetes.io/control-plane:NoSchedule`.
     pub has_control_plane_taint: bool,
-    /// Whether the taint `node.kubernetes.io/unreachable:NoExecute` is on it.
+    /// The taint `node.kubernetes.io/unreachable:NoExecute`.
     pub is_unreachable: bool,
 }
 
@@ -52,9 +52,8 @@ pub struct StaticPod {
     /// `Running`, `Pending`, `Failed`, …
     pub phase: String,
     pub ready: bool,
-    /// Set while it is being deleted.
     pub deleting: bool,
-    /// Why its container waits or has ended, on one line.
+    /// Why the container is waiting or has terminated, on one line.
     pub message: Option<String>,
 }
 
@@ -74,7 +73,7 @@ impl Component {
         Self::Etcd,
     ];
 
-    /// As kubeadm names its pod, before the node's name.
+    /// The name of the component's pod without the node's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -85,22 +84,21 @@ impl Component {
     }
 }
 
-/// Something that kubeadm installs beside the control plane.
+/// An add-on that kubeadm installs: kube-proxy or `CoreDNS`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addon {
     pub desired: i64,
     pub ready: i64,
-    /// Of the first container.
+    /// The image of the first container.
     pub image: Option<String>,
 }
 
-/// A controller's Lease in `kube-system`.
+/// The leader election Lease of a controller in `kube-system`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerLease {
     /// `kube-controller-manager` or `kube-scheduler`.
     pub name: String,
     pub holder: Option<String>,
     pub renewed: Option<Timestamp>,
-    /// How long it holds, in seconds.
     pub duration_seconds: Option<i64>,
 }

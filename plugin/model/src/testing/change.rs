@@ -31,12 +31,12 @@ pub fn snapshot() -> ChangeSnapshot {
     }
     observed.control_plane.spec = decoded.spec;
     ChangeSnapshot {
-        object_at_first: object.clone(),
+        object_at_start: object.clone(),
         object,
         observed,
         machines_read: true,
         unread: Vec::new(),
-        etcd_unread: None,
+        etcd_failure: None,
     }
 }
 

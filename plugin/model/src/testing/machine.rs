@@ -16,7 +16,7 @@ pub fn snapshot(machine: &str) -> MachineSnapshot {
         "labels": {"cluster.x-k8s.io/control-plane": ""}}});
     MachineSnapshot {
         object: MachineObject::decode(&object.to_string()).expect("a Machine"),
-        object_at_first: object.to_string(),
+        object_at_start: object.to_string(),
         context: change::snapshot(),
         health_checks: Vec::new(),
     }
@@ -34,5 +34,5 @@ pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
         fault: machines.contains(&name).then(|| "no answer within 2s".to_owned()),
         ..EtcdMember::default()
     };
-    machine.context.observed.etcd_members = EtcdMembers::Known(["m1", "m2", "m3"].map(member).to_vec());
+    machine.context.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
 }

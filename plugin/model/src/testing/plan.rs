@@ -54,12 +54,12 @@ fn replica(index: usize, text: &str) -> Replica {
         node: (!has('p')).then(|| format!("node-{name}")),
         is_outdated: has('!'),
         deletion: match (has('x'), has('d')) {
-            (true, _) => Deletion::UnderWay(Timestamp::UNIX_EPOCH + age),
+            (true, _) => Deletion::InProgress(Timestamp::UNIX_EPOCH + age),
             (false, true) => Deletion::Marked,
             (false, false) => Deletion::Unmarked,
         },
         is_updating: false,
-        is_silent: has('s'),
+        has_unhealthy_member: has('s'),
         health: match (has('R'), has('r')) {
             (true, _) => HealthCheck::AwaitsRemediationFirst,
             (false, true) => HealthCheck::AwaitsRemediation,
@@ -86,7 +86,7 @@ pub fn state(machines: &str) -> State {
         Some(Member {
             name: replica.node.clone()?,
             is_learner: learners.contains(&replica.name.as_str()),
-            is_healthy: !replica.has_fault("EtcdMemberHealthy") && !replica.is_silent,
+            is_healthy: !replica.has_fault("EtcdMemberHealthy") && !replica.has_unhealthy_member,
             machine: Some(replica.name.clone()),
         })
     });
@@ -94,7 +94,7 @@ pub fn state(machines: &str) -> State {
         members: Some(members.collect()),
         replicas,
         remediation_in_progress: false,
-        made: 0,
+        created_count: 0,
     }
 }
 

@@ -8,7 +8,7 @@ use kcp_etcd::{Member, Members, Status};
 use crate::{
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
-        etcd::{Alarms, Answer, Asked},
+        etcd::{Alarms, MemberResponse, QueriedMember},
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
     },
     testing::{
@@ -103,10 +103,10 @@ pub fn in_days(days: i64) -> jiff::Timestamp {
 fn survey() -> EtcdSurvey {
     EtcdSurvey {
         stacked: true,
-        asked: (1..).zip(NAMES).map(|(id, name)| asked(id, name)).collect(),
+        queried: (1..).zip(NAMES).map(|(id, name)| queried(id, name)).collect(),
         alarms: Alarms::Listed(Vec::new()),
         used_ca_key: true,
-        server_lacks_etcd: false,
+        api_server_lacks_etcd: false,
     }
 }
 
@@ -121,12 +121,12 @@ pub fn member(id: u64, name: &str) -> Member {
     }
 }
 
-fn asked(id: u64, machine: &str) -> Asked {
+fn queried(id: u64, machine: &str) -> QueriedMember {
     let list = (1..).zip(NAMES);
-    Asked {
+    QueriedMember {
         name: format!("node-{machine}"),
         machine: Some(machine.to_owned()),
-        answer: Ok(Answer {
+        response: Ok(MemberResponse {
             status: Ok(Status {
                 cluster_id: CLUSTER_ID,
                 member_id: id,
@@ -147,7 +147,7 @@ fn asked(id: u64, machine: &str) -> Asked {
                     .map(|(id, name)| member(id, &format!("node-{name}")))
                     .collect(),
             }),
-            is_named: true,
+            has_matching_name: true,
             certificate_expires: Some(in_days(300)),
         }),
     }
@@ -234,9 +234,9 @@ impl Snapshot {
         &mut self.machines[number - 1]
     }
 
-    pub fn answer(&mut self, number: usize) -> &mut Answer {
-        self.survey().asked[number - 1]
-            .answer
+    pub fn answer(&mut self, number: usize) -> &mut MemberResponse {
+        self.survey().queried[number - 1]
+            .response
             .as_mut()
             .expect("an answer")
     }
@@ -263,7 +263,8 @@ impl Snapshot {
 
     /// The member of a Machine is killed: it does not answer, and its pod is not ready.
     pub fn kill(&mut self, number: usize) {
-        self.survey().asked[number - 1].answer = Err(failure("etcd", "cannot connect: connection refused"));
+        self.survey().queried[number - 1].response =
+            Err(failure("etcd", "cannot connect: connection refused"));
         let pod = self.pod(Component::Etcd, number);
         pod.ready = false;
         pod.message = Some("CrashLoopBackOff".to_owned());

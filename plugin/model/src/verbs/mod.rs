@@ -1,4 +1,4 @@
-//! The decision of each verb that writes.
+//! One decision for each command that writes.
 
 pub mod machine;
 pub mod rollout;

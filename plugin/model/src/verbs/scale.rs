@@ -1,4 +1,4 @@
-//! `scale`: another number of Machines.
+//! `scale`: changes the number of Machines.
 
 use kcp_rules::api::DecodeError;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleOptions {
     pub replicas: i64,
-    /// The number that the spec must have now; none if any will do.
+    /// The required current number (`--current-replicas`); none accepts any number.
     pub current: Option<i64>,
     pub force: bool,
 }
@@ -34,7 +34,7 @@ pub fn decide(
         )));
     }
     if desired == Some(replicas) {
-        return Ok(Decision::Unchanged(format!("replicas is {replicas} already")));
+        return Ok(Decision::Unchanged(format!("replicas is already {replicas}")));
     }
     let patch = json!({ "spec": { "replicas": replicas } });
     let review = review_scale(&snapshot.object, replicas, context)?;
@@ -47,7 +47,7 @@ pub fn decide(
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::Patch {
             patch,
-            // An object without spec.replicas has no scale to read: the API server answers 500.
+            // Without spec.replicas, the API server returns 500 for the scale subresource.
             subresource: desired.map(|_| "scale"),
         },
         done: format!("scaled {from_to}"),
@@ -115,7 +115,7 @@ mod tests {
         let three = snapshot();
         assert_eq!(
             decision(&three, to(3)),
-            Decision::Unchanged("replicas is 3 already".to_owned())
+            Decision::Unchanged("replicas is already 3".to_owned())
         );
         for replicas in [-1, 0, 2, 4] {
             let refusal = refusal(decision(
@@ -141,7 +141,10 @@ mod tests {
         assert_eq!(proposal.write, patch(Some("scale")));
         assert_eq!(proposal.done, "scaled from 3 to 5");
         assert_eq!(proposal.warnings, Vec::<String>::new());
-        assert_eq!(proposal.consequences, ["etcd cannot lose a member during step 1"]);
+        assert_eq!(
+            proposal.consequences,
+            ["etcd tolerates no member failure during step 1"]
+        );
         assert_eq!(proposal.event.note("alice"), "scaled by alice from 3 to 5");
 
         let mut unset = snapshot();

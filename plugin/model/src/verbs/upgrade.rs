@@ -1,4 +1,4 @@
-//! `upgrade`: another Kubernetes version.
+//! `upgrade`: changes the Kubernetes version.
 
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub struct UpgradeOptions<'u> {
-    /// With or without its leading `v`.
+    /// With or without the leading `v`.
     pub version: &'u str,
     pub force: bool,
-    /// The workers of `MachineDeployments` and `MachinePools`, without nodes.
+    /// `MachineDeployments` and `MachinePools` of the Cluster, with the versions of their Machines.
     pub makers: &'u Workers,
 }
 
@@ -31,15 +31,15 @@ pub struct Upgrade {
     pub decision: Decision,
 }
 
-/// What an upgrade means beyond the control plane's own Machines.
+/// Effects of an upgrade outside the control plane's Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
-    /// Workers that the new API servers could not serve, a line each. Never overridden.
+    /// One line for each worker that the new API servers do not support. `--force` does not override them.
     pub refusals: Vec<String>,
     pub notices: Vec<Notice>,
 }
 
-/// Something to know, or to change before the upgrade.
+/// Information for the user before the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub message: String,
@@ -47,8 +47,8 @@ pub struct Notice {
 }
 
 impl Upgrade {
-    /// Whether two upgrades start from the same spec, take the same steps and come with the same warnings.
-    pub fn is_same(&self, other: &Self) -> bool {
+    /// Whether two upgrades have the same current spec, steps, blockers, assessment and warnings.
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         self.plan.current == other.plan.current
             && self.plan.steps == other.plan.steps
             && self.plan.blockers == other.plan.blockers
@@ -56,16 +56,16 @@ impl Upgrade {
             && self.warnings() == other.warnings()
     }
 
-    /// The decision if the user confirmed another upgrade; `confirmed` is none if nobody was asked.
-    pub fn confirmed_as(self, confirmed: Option<&Self>) -> Decision {
+    /// The decision after the prompt: refused if the upgrade changed after the user confirmed it. `confirmed` is none if no
+    /// prompt was shown.
+    pub fn if_confirmed_as(self, confirmed: Option<&Self>) -> Decision {
         match confirmed {
-            Some(confirmed) if matches!(self.decision, Decision::Write(_)) && !self.is_same(confirmed) => {
+            Some(confirmed)
+                if matches!(self.decision, Decision::Write(_)) && !self.is_equivalent(confirmed) =>
+            {
                 Decision::Refused(Refusal::new(
                     RefusedBy::Command,
-                    vec![
-                        "the upgrade is no longer the one that you confirmed: run the command again"
-                            .to_owned(),
-                    ],
+                    vec!["the upgrade changed after you confirmed it: run the command again".to_owned()],
                 ))
             }
             _ => self.decision,
@@ -80,7 +80,7 @@ impl Upgrade {
     }
 }
 
-/// Decides on a control plane. `context.view` is [`ChangeSnapshot::view`].
+/// Decides about an upgrade. `context.view` is [`ChangeSnapshot::view`].
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: UpgradeOptions<'_>,
@@ -103,7 +103,7 @@ pub fn decide(
     );
     let consequences = preflight.consequences();
     let decision = if from == version {
-        Decision::Unchanged(format!("version is {version} already"))
+        Decision::Unchanged(format!("version is already {version}"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
         Decision::Refused(refusal)
     } else {
@@ -128,7 +128,7 @@ pub fn decide(
     })
 }
 
-/// Adds the workers that could not be served. `--force` does not override them, so they outrank the preflight.
+/// Adds unsupported workers to the refusal. The refusal then no longer suggests `--force`, which does not override them.
 fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusal> {
     let workers = assessment.refusals.clone();
     match preflight {
@@ -144,9 +144,9 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
     }
 }
 
-/// Assesses an upgrade of a control plane whose `kubeadmConfigSpec` is `config`.
+/// Assesses an upgrade; `config` is the `kubeadmConfigSpec`.
 pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assessment {
-    let unserved = kubelet_skew::unserved(&workers.known, to);
+    let unsupported_workers = kubelet_skew::unsupported_workers(&workers.known, to);
     let removed = removals(from, to, config).into_iter().map(|removal| Notice {
         message: removal.message(),
         source: Some(removal.source),
@@ -156,11 +156,11 @@ pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assess
         source: None,
     });
     let unread = workers.unread.iter().map(|line| Notice {
-        message: format!("{line}; workers may be too old for {to}"),
+        message: format!("{line}; worker nodes may be too old for {to}"),
         source: None,
     });
     Assessment {
-        refusals: unserved
+        refusals: unsupported_workers
             .iter()
             .map(|skewed| kubelet_skew::message(skewed, to))
             .collect(),
@@ -188,7 +188,7 @@ mod tests {
 
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, makers: &Workers) -> Upgrade {
         let view = View {
-            machines: snapshot.reviewed_machines().into(),
+            machines: snapshot.machines_for_rules().into(),
             cluster: None.into(),
             ..View::default()
         };
@@ -233,14 +233,14 @@ mod tests {
             );
             assert_eq!(
                 proposal.consequences,
-                ["etcd cannot lose a member during steps 1, 3 and 5"]
+                ["etcd tolerates no member failure during steps 1, 3 and 5"]
             );
             assert_eq!(upgrade.plan.steps().len(), 6);
         }
         let same = upgrade(&snapshot(), "1.34.2", false, &Workers::default());
         assert_eq!(
             same.decision,
-            Decision::Unchanged("version is v1.34.2 already".to_owned())
+            Decision::Unchanged("version is already v1.34.2".to_owned())
         );
     }
 
@@ -250,8 +250,8 @@ mod tests {
         let mut unhealthy = snapshot();
         fail(&mut unhealthy, 2, "EtcdPodHealthy", "crashed");
         let blocked = "EtcdPodHealthy of Machine m2 is False: crashed";
-        let behind = "MachineDeployment/md-0: kubelet v1.31.0 would be 4 minor versions behind an API server of v1.35.0, and \
-                      3 are allowed; upgrade the workers first";
+        let behind = "MachineDeployment/md-0: kubelet v1.31.0 would be 4 minor versions behind API server v1.35.0, and \
+                      Kubernetes supports 3; upgrade the worker nodes first";
         let skips = "(version-skips-minor)";
         let lowered = "(version-lowered)";
         let command = RefusedBy::Command;
@@ -331,29 +331,29 @@ mod tests {
     #[test]
     fn tells_two_upgrades_apart() {
         let confirmed = upgrade(&snapshot(), "v1.35.0", false, &Workers::default());
-        let is_same = |snapshot: &ChangeSnapshot, makers: &Workers| {
-            upgrade(snapshot, "v1.35.0", true, makers).is_same(&confirmed)
+        let is_equivalent = |snapshot: &ChangeSnapshot, makers: &Workers| {
+            upgrade(snapshot, "v1.35.0", true, makers).is_equivalent(&confirmed)
         };
-        assert!(is_same(&snapshot(), &Workers::default()));
+        assert!(is_equivalent(&snapshot(), &Workers::default()));
         let mut unhealthy = snapshot();
         fail(&mut unhealthy, 2, "EtcdPodHealthy", "crashed");
-        assert!(!is_same(&unhealthy, &Workers::default()));
-        assert!(!is_same(&snapshot(), &workers("v1.31.0")));
+        assert!(!is_equivalent(&unhealthy, &Workers::default()));
+        assert!(!is_equivalent(&snapshot(), &workers("v1.31.0")));
         let mut fewer = snapshot();
         fewer.observed.machines.pop();
-        assert!(!is_same(&fewer, &Workers::default()));
+        assert!(!is_equivalent(&fewer, &Workers::default()));
         // The steps are the same, but the user confirmed an upgrade from another version.
         let mut moved = snapshot();
         moved.observed.control_plane.spec.version = Some("v1.34.9".to_owned());
-        assert!(!is_same(&moved, &Workers::default()));
+        assert!(!is_equivalent(&moved, &Workers::default()));
         let mut unread = snapshot();
-        unread.etcd_unread = Some(Failure {
+        unread.etcd_failure = Some(Failure {
             object: "Secret/c1-etcd".to_owned(),
             message: "it is not there".to_owned(),
             hint: None,
             forbidden: None,
         });
-        assert!(!is_same(&unread, &Workers::default()));
+        assert!(!is_equivalent(&unread, &Workers::default()));
     }
 
     #[test]
@@ -362,14 +362,14 @@ mod tests {
         let mut moved = snapshot();
         moved.observed.control_plane.spec.version = Some("v1.34.9".to_owned());
         let decision = |snapshot: &ChangeSnapshot, confirmed: Option<&Upgrade>| {
-            upgrade(snapshot, "v1.35.0", false, &Workers::default()).confirmed_as(confirmed)
+            upgrade(snapshot, "v1.35.0", false, &Workers::default()).if_confirmed_as(confirmed)
         };
         let same = decision(&snapshot(), Some(&confirmed));
         assert!(matches!(same, Decision::Write(_)), "{same:?}");
         let otherwise = decision(&moved, Some(&confirmed));
         assert!(
             matches!(&otherwise, Decision::Refused(refusal) if refusal.by == RefusedBy::Command
-                && refusal.why == ["the upgrade is no longer the one that you confirmed: run the command again"]),
+                && refusal.why == ["the upgrade changed after you confirmed it: run the command again"]),
             "{otherwise:?}"
         );
         let nobody_was_asked = decision(&moved, None);
@@ -403,8 +403,8 @@ mod tests {
         assert_eq!(
             refusals,
             [
-                "Node/w1: kubelet v1.29.3 would be 4 minor versions behind an API server of v1.33.6, and 3 are allowed; \
-              upgrade the workers first"
+                "Node/w1: kubelet v1.29.3 would be 4 minor versions behind API server v1.33.6, and Kubernetes supports 3; \
+              upgrade the worker nodes first"
             ]
         );
         let reported: Vec<_> = notices
@@ -415,16 +415,16 @@ mod tests {
             reported,
             [
                 (
-                    "from v1.33 on, kube-apiserver does not start with --cloud-provider, which is set: remove it",
+                    "v1.33 removed the flag --cloud-provider, with which kube-apiserver does not start: remove it",
                     Some("https://github.com/kubernetes/kubernetes/pull/130162")
                 ),
                 (
-                    "CoreDNS stays at v1.10.1, which clusterConfiguration.dns.imageTag pins; kubeadm of v1.33.6 brings \
-                     v1.12.0 or newer: raise or remove the tag",
+                    "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 or newer by \
+                     default: raise or remove the tag",
                     None
                 ),
                 (
-                    "MachinePools were not read: forbidden; workers may be too old for v1.33.6",
+                    "MachinePools were not read: forbidden; worker nodes may be too old for v1.33.6",
                     None
                 ),
             ]

@@ -260,7 +260,7 @@ impl EtcdVotes {
         Self {
             votes,
             quorum: votes.quorum(),
-            may_fail: votes.may_fail(),
+            may_fail: votes.failure_tolerance(),
         }
     }
 }

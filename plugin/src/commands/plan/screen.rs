@@ -131,7 +131,7 @@ fn votes(step: &Step) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
     };
-    let (meanwhile, after) = (votes.may_fail_meanwhile(), votes.after.may_fail());
+    let (meanwhile, after) = (votes.tolerance_during_step(), votes.after.failure_tolerance());
     let may_fail = if meanwhile == after {
         after.to_string()
     } else {
@@ -188,7 +188,7 @@ fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, St
     }
     let listed = groups
         .into_iter()
-        .map(|(line, machines)| (line, messages::listed(&machines, "and")));
+        .map(|(line, machines)| (line, messages::join_names(&machines, "and")));
     listed.collect()
 }
 
@@ -211,8 +211,8 @@ fn remarks(plan: &Plan) -> String {
         let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
         remarks.push((messages::no_plan(no_plan), hint));
     }
-    let stretches = messages::stretches(&plan.fragile_stretches());
-    remarks.extend(stretches.into_iter().map(|stretch| (stretch, None)));
+    let fragile = messages::fragile_steps(&plan.fragile_steps());
+    remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
     remarks.extend(differs.map(|(number, _)| {
         let remark = "the steps may differ, because the controller chooses at random";

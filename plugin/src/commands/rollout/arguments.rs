@@ -10,7 +10,7 @@ use crate::{
     change::arguments::{ReviewArguments, WriteArguments},
     output::OutputArguments,
 };
-use kcp_control_plane::{duration::parse_duration, verbs::rollout::start::Start};
+use kcp_control_plane::{duration::parse_duration, verbs::rollout::start::StartTime};
 
 /// Replace all Machines of a control plane, now or later, and watch the rollout.
 #[derive(Debug, Args)]
@@ -139,11 +139,11 @@ pub struct HistoryArguments {
 }
 
 impl StartArguments {
-    pub fn start(&self) -> Start {
+    pub fn start(&self) -> StartTime {
         match (self.at, self.after) {
-            (Some(at), _) => Start::At(at),
-            (None, Some(after)) => Start::In(after),
-            (None, None) => Start::Now,
+            (Some(at), _) => StartTime::At(at),
+            (None, Some(after)) => StartTime::In(after),
+            (None, None) => StartTime::Now,
         }
     }
 }
@@ -154,9 +154,9 @@ mod tests {
 
     use clap::{Command, FromArgMatches as _};
 
-    use super::{Start, StartArguments};
+    use super::{StartArguments, StartTime};
 
-    fn start(words: &str) -> Result<Start, clap::Error> {
+    fn start(words: &str) -> Result<StartTime, clap::Error> {
         let command = <StartArguments as clap::Args>::augment_args(Command::new("start"));
         let matches =
             command.try_get_matches_from(std::iter::once("start").chain(words.split_whitespace()))?;
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn when_it_is_to_start() {
-        let at = Start::At("2026-12-24T02:00:00Z".parse().expect("a time"));
+        let at = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
         for (words, expected) in [
-            ("edge", Start::Now),
-            ("edge --in 8h", Start::In(Duration::from_secs(8 * 3600))),
+            ("edge", StartTime::Now),
+            ("edge --in 8h", StartTime::In(Duration::from_secs(8 * 3600))),
             ("edge --at 2026-12-24T02:00:00Z", at),
             ("edge --at 2026-12-24T03:00:00+01:00", at),
         ] {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
 use crate::document::{API_VERSION, ObjectName};
-use kcp_control_plane::staleness::Stuck;
+use kcp_control_plane::staleness::StuckBlocker;
 
 /// How far a rollout is.
 #[derive(Debug, Serialize)]
@@ -37,7 +37,7 @@ pub struct RolloutStatus<'r> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StuckDocument<'r> {
     #[serde(flatten)]
-    stuck: &'r Stuck,
+    stuck: &'r StuckBlocker,
     text: String,
     hint: String,
 }

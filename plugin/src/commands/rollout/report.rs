@@ -9,7 +9,7 @@ use crate::{
 };
 use kcp_control_plane::{
     snapshot::Snapshot,
-    staleness::{Stuck, stuck},
+    staleness::{StuckBlocker, find_stuck},
     wait::{self, WaitCondition, WaitProgress},
 };
 
@@ -20,7 +20,7 @@ pub struct RolloutReport {
     /// A line each.
     pub waiting_for: Vec<String>,
     /// What has blocked it for too long.
-    pub obstacles: Vec<Stuck>,
+    pub obstacles: Vec<StuckBlocker>,
     /// What the controller reports, or why the rollout has stopped.
     pub remarks: Vec<String>,
     /// The time of a rollout that has not started.
@@ -51,7 +51,7 @@ impl RolloutReport {
             WaitProgress::Met => Some(EndingKind::Met),
             WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
             WaitProgress::WaitingFor(_) => {
-                let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now);
+                let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, now);
                 (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
             }
         };
@@ -69,7 +69,7 @@ impl RolloutReport {
             WaitProgress::WaitingFor(what) => what,
             WaitProgress::Met | WaitProgress::Impossible(_) => Vec::new(),
         };
-        let says = wait::reasons(&snapshot.control_plane);
+        let says = wait::reported_reasons(&snapshot.control_plane);
         let (progress, obstacles, remarks) = match kind {
             None => (RolloutProgress::InProgress, Vec::new(), says),
             Some(EndingKind::Met) => (RolloutProgress::Complete, Vec::new(), Vec::new()),

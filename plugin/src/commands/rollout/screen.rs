@@ -102,12 +102,12 @@ mod tests {
         kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for:
           Machines up to date: 1 of 3
           number of Machines: 4, desired 3
-          Machine c1-cp-m1 to be deleted
+          Machine c1-cp-m1 is not deleted yet
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
 
         pause(&mut snapshot.control_plane.metadata);
-        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change resumes when it is unpaused");
+        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change continues when you resume it");
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             hint: kubectl describe machine c1-cp-m1 -n d
         still waiting for:
           Machines up to date: 2 of 3
-          Machine c1-cp-m1 to be deleted
+          Machine c1-cp-m1 is not deleted yet
         ");
     }
 }

@@ -18,7 +18,7 @@ use kcp_control_plane::{
     plan::rollout_reason::{Gap, Reason},
     snapshot::{
         EtcdSurvey, Failure, Reading, Snapshot,
-        etcd::{Alarms, Asked, alarm_name, hexadecimal},
+        etcd::{Alarms, QueriedMember, alarm_name, hexadecimal},
     },
 };
 
@@ -398,7 +398,7 @@ impl EtcdStatus {
         Self {
             stacked: survey.stacked,
             used_ca_key: survey.used_ca_key,
-            members: survey.asked.iter().map(MemberStatus::of).collect(),
+            members: survey.queried.iter().map(MemberStatus::of).collect(),
             alarms: match &survey.alarms {
                 Alarms::Listed(alarms) => AlarmsStatus::Listed {
                     alarms: alarms.iter().map(|alarm| AlarmStatus::of(*alarm)).collect(),
@@ -413,12 +413,12 @@ impl EtcdStatus {
 }
 
 impl MemberStatus {
-    fn of(asked: &Asked) -> Self {
-        let answer = asked.answer.as_ref().ok();
+    fn of(asked: &QueriedMember) -> Self {
+        let answer = asked.response.as_ref().ok();
         let status = answer.map(|answer| &answer.status);
         let members = answer.map(|answer| &answer.members);
         let failures = [
-            asked.answer.as_ref().err(),
+            asked.response.as_ref().err(),
             status.and_then(|status| status.as_ref().err()),
             members.and_then(|members| members.as_ref().err()),
         ];
@@ -429,7 +429,7 @@ impl MemberStatus {
             members: members
                 .and_then(|members| members.as_ref().ok())
                 .map(|list| list.members.iter().map(KnownMember::of).collect()),
-            named_in_certificate: answer.map(|answer| answer.is_named),
+            named_in_certificate: answer.map(|answer| answer.has_matching_name),
             certificate_expires: answer.and_then(|answer| answer.certificate_expires),
             failures: failures.into_iter().flatten().map(FailureStatus::of).collect(),
         }

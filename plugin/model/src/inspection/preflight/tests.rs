@@ -119,7 +119,7 @@ fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
     let preflight = preflight(|o| {
         o.kill(2);
         o.kill(3);
-        o.survey().asked[0].answer = Err(failure(
+        o.survey().queried[0].response = Err(failure(
             "etcd member node-m1",
             "connecting: no answer within 2.2 s",
         ));
@@ -143,11 +143,11 @@ fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
 #[test]
 fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
     let preflight = preflight(|o| {
-        for asked in &mut o.survey().asked {
-            asked.answer = Err(failure("etcd member", "connecting: no answer within 2.2 s"));
+        for queried in &mut o.survey().queried {
+            queried.response = Err(failure("etcd member", "connecting: no answer within 2.2 s"));
         }
         o.survey().alarms = Alarms::FromStatus;
-        o.survey().server_lacks_etcd = true;
+        o.survey().api_server_lacks_etcd = true;
         o.etcd_members = EtcdMembers::Unread;
     });
     let lost = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
@@ -237,7 +237,7 @@ const CASES: &[Case] = &[
         "a_condition_that_the_pods_do_not_bear_out",
         |o| fails(o, 3, "SchedulerPodHealthy"),
         &["no", "schedulers-ready: Machine/m3"],
-        // The controller deletes the Machine that is not healthy.
+        // The controller deletes the Machine that is unhealthy.
         &["yes"],
         &["yes"],
     ),
@@ -300,7 +300,7 @@ const CASES: &[Case] = &[
         "only_one_machine",
         |o| {
             o.machines.truncate(1);
-            o.survey().asked.truncate(1);
+            o.survey().queried.truncate(1);
             o.list(1).members.truncate(1);
             o.pods().retain(|pod| pod.node == "node-m1");
         },

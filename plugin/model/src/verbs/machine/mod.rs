@@ -1,4 +1,4 @@
-//! `machine`: one Machine of a control plane.
+//! `machine`: changes one Machine of a control plane.
 
 pub mod prefer_delete;
 pub mod remediate;

@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::{
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        ownership::applied,
-        quorum_guard::{Loss, leader_warning, loss},
+        ownership::apply_warnings,
+        quorum_guard::{FatalLoss, fatal_loss, leader_warning},
     },
     plan::{
         Desired, Plan,
-        messages::listed,
+        messages::join_names,
         plan,
         selection::next_to_delete,
         state::State,
@@ -34,16 +34,16 @@ pub fn decide(
     now: Timestamp,
 ) -> Decision {
     if machine.object.is_deleting() {
-        return Decision::Unchanged("it is being deleted already".to_owned());
+        return Decision::Unchanged("already being deleted".to_owned());
     }
     let is_marked = machine.object.has_annotation(annotation::DELETE_MACHINE);
     match (preference, is_marked) {
         (Preference::Preferred, true) => {
-            let mut why = vec!["it is preferred for deletion already".to_owned()];
-            why.extend(Effect::of(machine.observed(), machine.object.name(), now).lines);
+            let mut why = vec!["already preferred for deletion".to_owned()];
+            why.extend(PreferenceEffect::new(machine.observed(), machine.object.name(), now).lines);
             Decision::Unchanged(why.join("; "))
         }
-        (Preference::Cleared, false) => Decision::Unchanged("it is not preferred for deletion".to_owned()),
+        (Preference::Cleared, false) => Decision::Unchanged("not preferred for deletion".to_owned()),
         (Preference::Preferred, false) => prefer(machine, field_manager, now),
         (Preference::Cleared, true) => clear(machine, field_manager),
     }
@@ -52,7 +52,7 @@ pub fn decide(
 fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: null}}});
     Decision::Write(Proposal {
-        warnings: applied(&machine.object.text, &patch, field_manager),
+        warnings: apply_warnings(&machine.object.text, &patch, field_manager),
         write: ObjectWrite::patch(patch),
         done: "is no longer preferred for deletion".to_owned(),
         consequences: Vec::new(),
@@ -68,18 +68,18 @@ fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
 fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Decision {
     let name = &machine.object.name();
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: ""}}});
-    let effect = Effect::of(machine.observed(), name, now);
-    let loss = loss(machine.observed(), name);
-    let is_lasting = loss.as_ref().is_some_and(Loss::is_lasting);
+    let effect = PreferenceEffect::new(machine.observed(), name, now);
+    let loss = fatal_loss(machine.observed(), name);
+    let needs_action = loss.as_ref().is_some_and(FatalLoss::needs_action);
     let mut why = loss.map_or_else(Vec::new, |loss| loss.why);
-    if effect.is_immediate && is_lasting {
+    if effect.is_immediate && needs_action {
         why.extend(effect.lines);
         return Decision::Refused(Refusal::new(RefusedBy::Command, why));
     }
-    let mut warnings = applied(&machine.object.text, &patch, field_manager);
+    let mut warnings = apply_warnings(&machine.object.text, &patch, field_manager);
     warnings.extend(machine.context.warnings());
     let why = why.into_iter();
-    warnings.extend(why.map(|why| format!("it must not be deleted now: {why}")));
+    warnings.extend(why.map(|why| format!("deleting the Machine now is not safe: {why}")));
     warnings.extend(leader_warning(machine.observed(), name));
     Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
@@ -95,15 +95,15 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
     })
 }
 
-struct Effect {
+struct PreferenceEffect {
     is_immediate: bool,
-    /// When it takes effect, and which Machines are deleted before this one; a line each.
+    /// When the annotation takes effect, and which Machines are deleted before this one; one line each.
     lines: Vec<String>,
 }
 
-impl Effect {
-    fn of(observed: &Snapshot, name: &str, now: Timestamp) -> Self {
-        let observed = marked(observed, name);
+impl PreferenceEffect {
+    fn new(observed: &Snapshot, name: &str, now: Timestamp) -> Self {
+        let observed = with_mark(observed, name);
         let plan = plan(&observed, &Desired::current(&observed), now);
         let in_progress = deletion_in_progress(&plan, name);
         let when = match in_progress {
@@ -120,7 +120,7 @@ impl Effect {
     }
 }
 
-fn marked(observed: &Snapshot, name: &str) -> Snapshot {
+fn with_mark(observed: &Snapshot, name: &str) -> Snapshot {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
         if machine.name() == name {
@@ -131,7 +131,7 @@ fn marked(observed: &Snapshot, name: &str) -> Snapshot {
     observed
 }
 
-/// The purpose of the deletions that are in progress and include this Machine.
+/// Why a change in progress deletes this Machine; none if no change does.
 fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
     [Purpose::Rollout, Purpose::ScaleDown]
         .into_iter()
@@ -145,13 +145,13 @@ fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
 }
 
 fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String> {
-    let state = State::of(observed, &plan.verdicts);
+    let state = State::new(observed, &plan.verdicts);
     let next = next_to_delete(&observed.failure_domains(), &state.replicas)?;
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {
-        [_] if is_among => "it is deleted first".to_owned(),
-        machines if is_among => format!("one of {} is deleted first", listed(machines, "and")),
-        machines => format!("{} is deleted before it", listed(machines, "or")),
+        [_] if is_among => "the Machine is deleted first".to_owned(),
+        machines if is_among => format!("one of {} is deleted first", join_names(machines, "and")),
+        machines => format!("{} is deleted before this Machine", join_names(machines, "or")),
     })
 }
 
@@ -204,14 +204,14 @@ mod tests {
     fn says_when_it_is_deleted_and_what_is_deleted_before_it() {
         type Case = (&'static str, fn(&mut MachineSnapshot), &'static [&'static str]);
         const NEXT: &str = "takes effect at the next scale down or rollout";
-        const FIRST: &str = "it is deleted first";
+        const FIRST: &str = "the Machine is deleted first";
         let cases: &[Case] = &[
             ("alone", |_| {}, &[NEXT, FIRST]),
             // The older of two, in no failure domain.
             (
                 "an older one is marked",
                 |machine| mark_other(machine, 1),
-                &[NEXT, "m1 is deleted before it"],
+                &[NEXT, "m1 is deleted before this Machine"],
             ),
             (
                 "a younger one is marked",
@@ -235,7 +235,7 @@ mod tests {
                 },
                 &[
                     "takes effect now: a rollout is in progress",
-                    "m3 is deleted before it",
+                    "m3 is deleted before this Machine",
                 ],
             ),
             (
@@ -294,16 +294,12 @@ mod tests {
             (
                 &marked,
                 Preference::Preferred,
-                "it is preferred for deletion already; takes effect at the next scale down or rollout; it is deleted \
-                 first",
+                "already preferred for deletion; takes effect at the next scale down or rollout; the Machine is \
+                 deleted first",
             ),
-            (
-                &snapshot("m2"),
-                Preference::Cleared,
-                "it is not preferred for deletion",
-            ),
-            (&deleting, Preference::Preferred, "it is being deleted already"),
-            (&deleting, Preference::Cleared, "it is being deleted already"),
+            (&snapshot("m2"), Preference::Cleared, "not preferred for deletion"),
+            (&deleting, Preference::Preferred, "already being deleted"),
+            (&deleting, Preference::Cleared, "already being deleted"),
         ] {
             assert_eq!(decision(machine, preference), Decision::Unchanged(why.to_owned()));
         }
@@ -319,8 +315,8 @@ mod tests {
         assert_eq!(
             proposal.warnings,
             [
-                "it must not be deleted now: without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
-                "it must not be deleted now: etcd member node-m3 of Machine m3 is not healthy: no answer within 2s"
+                "deleting the Machine now is not safe: without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                "deleting the Machine now is not safe: etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s"
             ]
         );
     }
@@ -331,10 +327,10 @@ mod tests {
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(2);
         let why = [
-            "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
-            "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
+            "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+            "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
             "takes effect now: the control plane is scaling down",
-            "it is deleted first",
+            "the Machine is deleted first",
         ];
         let refusal = Refusal::new(RefusedBy::Command, why.map(str::to_owned).to_vec());
         assert_eq!(
@@ -352,7 +348,7 @@ mod tests {
         let mut machine = snapshot("m2");
         outdate(&mut machine, 2);
         dead(&mut machine, &[]);
-        if let EtcdMembers::Known(members) = &mut machine.context.observed.etcd_members {
+        if let EtcdMembers::Read(members) = &mut machine.context.observed.etcd_members {
             members[2].is_learner = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
@@ -360,13 +356,13 @@ mod tests {
         };
         assert_eq!(
             proposal.warnings,
-            ["it must not be deleted now: etcd members have not started or are still learners: node-m3"]
+            ["deleting the Machine now is not safe: some etcd members do not vote yet: node-m3"]
         );
         assert_eq!(
             proposal.consequences,
             [
                 "takes effect now: a rollout is in progress",
-                "it is deleted first"
+                "the Machine is deleted first"
             ]
         );
     }
@@ -375,7 +371,7 @@ mod tests {
     fn a_leader_is_marked_with_a_warning() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &[]);
-        if let EtcdMembers::Known(members) = &mut machine.context.observed.etcd_members {
+        if let EtcdMembers::Read(members) = &mut machine.context.observed.etcd_members {
             members[1].is_leader = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
@@ -384,8 +380,8 @@ mod tests {
         assert_eq!(
             proposal.warnings,
             [
-                "etcd member node-m2 of Machine m2 is the leader: Cluster API moves the leadership before it removes the \
-                 member, and writes wait for that moment"
+                "etcd member node-m2 of Machine m2 is the leader: Cluster API moves the leadership to another member \
+                 before it removes this one, and writes pause during the move"
             ]
         );
     }

@@ -1,7 +1,7 @@
 //! `machine remediate`: marks a Machine as unhealthy.
 //!
-//! The annotation does nothing by itself: a `MachineHealthCheck` that selects the Machine counts it as unhealthy and
-//! tells its control plane to replace it.
+//! The annotation requires a `MachineHealthCheck` that selects the Machine. The `MachineHealthCheck` then counts the Machine
+//! as unhealthy, and its control plane replaces it.
 
 use jiff::Timestamp;
 use kcp_api::{MachineHealthCheck, Object as _, Reference, names::annotation};
@@ -11,49 +11,49 @@ use crate::{
     blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal, RefusedBy},
-        ownership::applied,
-        quorum_guard::{leader_warning, loss},
+        ownership::apply_warnings,
+        quorum_guard::{fatal_loss, leader_warning},
     },
     plan::{
-        remediation::{NextRemediation, Terms, next_remediation},
+        remediation::{NextRemediation, RemediationContext, next_remediation},
         state::{HealthCheck, State},
     },
-    snapshot::{Snapshot, change::MachineSnapshot, management::would_allow},
+    snapshot::{Snapshot, change::MachineSnapshot, management::would_remediate},
     verbs::machine::replace,
 };
 
-/// What `--force` does.
-pub const FORCED: &str = "use --force to mark it now; the controller replaces it once its preflight passes";
+pub const FORCE_HINT: &str =
+    "use --force to mark the Machine now; the controller replaces it once its preflight passes";
 
 pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: Timestamp) -> Decision {
     let name = &machine.object.name();
     if machine.object.is_deleting() {
-        return Decision::Unchanged("it is being deleted already".to_owned());
+        return Decision::Unchanged("already being deleted".to_owned());
     }
     if machine.object.has_annotation(annotation::REMEDIATE_MACHINE) {
-        return Decision::Unchanged("it is marked for remediation already".to_owned());
+        return Decision::Unchanged("already marked for remediation".to_owned());
     }
     let mut objections = objections(machine);
     let mut consequences = Vec::new();
     match remediator(machine) {
         Err(why) => objections.lasting.extend(why),
         Ok(Remediator::Other { check, kind }) => consequences.push(format!(
-            "MachineHealthCheck {check} remediates it with a {kind}, not through its control plane"
+            "MachineHealthCheck {check} remediates the Machine with a {kind}, not through the control plane"
         )),
         Ok(Remediator::ControlPlane { check }) => {
             consequences.push(format!(
-                "MachineHealthCheck {check} has the control plane replace it"
+                "MachineHealthCheck {check} reports the Machine as unhealthy, and the control plane replaces it"
             ));
-            if let Some(next) = remediated(machine.observed(), name, now) {
-                object_to(&mut objections, &next, name);
+            if let Some(next) = next_if_unhealthy(machine.observed(), name, now) {
+                add_objections(&mut objections, &next, name);
             }
         }
     }
-    let loss = loss(machine.observed(), name);
+    let loss = fatal_loss(machine.observed(), name);
     objections
         .lasting
         .extend(loss.into_iter().flat_map(|loss| loss.why));
-    let mut warnings = applied(&machine.object.text, &patch(), field_manager);
+    let mut warnings = apply_warnings(&machine.object.text, &patch(), field_manager);
     warnings.extend(machine.context.warnings());
     match objections.warnings(force) {
         Ok(more) => warnings.extend(more),
@@ -61,7 +61,7 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
             if refusal.by == RefusedBy::Command && replace::is_allowed(machine, now) {
                 let namespace = &machine.object.namespace();
                 refusal.remedies.push(format!(
-                    "replace it without a health check: kubectl kcp machine replace {name} -n {namespace}"
+                    "replace the Machine without a MachineHealthCheck: kubectl kcp machine replace {name} -n {namespace}"
                 ));
             }
             return Decision::Refused(refusal);
@@ -82,15 +82,15 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     })
 }
 
-/// Reasons that do not depend on who remediates it.
+/// Objections that apply to every remediator.
 fn objections(machine: &MachineSnapshot) -> Objections {
     let pauses = machine.pauses().into_iter();
     let mut lasting: Vec<String> = pauses
-        .map(|pause| format!("{pause}: no controller would remediate it"))
+        .map(|pause| format!("{pause}: no controller would remediate the Machine"))
         .collect();
     if machine.object.has_annotation(annotation::SKIP_REMEDIATION) {
         lasting.push(format!(
-            "its annotation {} excludes it from remediation",
+            "annotation {} excludes the Machine from remediation",
             annotation::SKIP_REMEDIATION
         ));
     }
@@ -108,32 +108,32 @@ fn patch() -> serde_json::Value {
 }
 
 enum Remediator {
-    /// The control plane, asked by this `MachineHealthCheck`.
+    /// The control plane, on request of this `MachineHealthCheck`.
     ControlPlane { check: String },
-    /// An object of this kind, created by the `MachineHealthCheck` from its template.
+    /// An external remediation object that the `MachineHealthCheck` creates from its template.
     Other { check: String, kind: String },
 }
 
-/// What acts on the annotation, or why nothing does, a line each.
+/// The remediator that reacts to the annotation, or one line for each reason why none does.
 fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     if machine.health_checks.is_empty() {
         return Err(vec![
-            "no MachineHealthCheck selects it: the annotation would have no effect".to_owned(),
+            "no MachineHealthCheck selects the Machine: the annotation would have no effect".to_owned(),
         ]);
     }
-    // The annotation adds one unhealthy Machine, unless this one is unhealthy already.
+    // The annotation adds one unhealthy Machine, unless this Machine is already unhealthy.
     let is_healthy = machine
         .machine()
         .is_some_and(|machine| machine.is("HealthCheckSucceeded"));
     let mut why = Vec::new();
     let mut acting = Vec::new();
     for check in &machine.health_checks {
-        match inaction(check, u64::from(is_healthy)) {
+        match why_inactive(check, u64::from(is_healthy)) {
             Some(reason) => why.push(reason),
             None => acting.push(check),
         }
     }
-    // A control plane that is asked acts, whatever other remediators do.
+    // The control plane remediates even if another MachineHealthCheck uses an external remediator.
     let Some(acting) = acting
         .into_iter()
         .min_by_key(|check| check.spec.template_ref.is_some())
@@ -150,32 +150,33 @@ fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     })
 }
 
-/// Why a `MachineHealthCheck` would not act with `more` unhealthy Machines.
-fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
+/// Why a `MachineHealthCheck` would not remediate if `more` Machines became unhealthy.
+fn why_inactive(check: &MachineHealthCheck, more: u64) -> Option<String> {
     let name = check.name();
     if check.is_paused() {
         return Some(format!("MachineHealthCheck {name} is paused"));
     }
-    (would_allow(check, more) == Some(false)).then(|| {
-        format!(
-            "MachineHealthCheck {name} would not act: its limits exclude this number of unhealthy Machines"
-        )
+    (would_remediate(check, more) == Some(false)).then(|| {
+        format!("MachineHealthCheck {name} would not remediate: too many of its Machines are unhealthy")
     })
 }
 
-/// What the controller would do if the Machine were unhealthy now.
-fn remediated(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
-    let mut state = State::of(observed, &[]);
+/// The controller's next remediation if the Machine were unhealthy now.
+fn next_if_unhealthy(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
+    let mut state = State::new(observed, &[]);
     for replica in &mut state.replicas {
         if replica.name == machine {
             replica.health = HealthCheck::AwaitsRemediationFirst;
         }
     }
-    next_remediation(&state, Terms::of(observed, &observed.control_plane.spec, now))
+    next_remediation(
+        &state,
+        RemediationContext::new(observed, &observed.control_plane.spec, now),
+    )
 }
 
-/// Adds what keeps the control plane from remediating a Machine.
-fn object_to(objections: &mut Objections, next: &NextRemediation, machine: &str) {
+/// Adds the reasons why the control plane would not remediate the Machine now.
+fn add_objections(objections: &mut Objections, next: &NextRemediation, machine: &str) {
     if next.machine != machine {
         let first = format!("Machine {} is remediated first", next.machine);
         objections.temporary.push(first);
@@ -184,7 +185,7 @@ fn object_to(objections: &mut Objections, next: &NextRemediation, machine: &str)
         return;
     };
     match blocker {
-        // `loss` says more.
+        // `fatal_loss` reports more details.
         Blocker::LastMachine | Blocker::NoOtherWorks | Blocker::Quorum { .. } => {}
         Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => {
             objections.lasting.push(blocker.message());
@@ -245,7 +246,7 @@ mod tests {
         if by == RefusedBy::Command && super::replace::is_allowed(machine, now()) {
             let name = &machine.object.name();
             refusal.remedies = vec![format!(
-                "replace it without a health check: kubectl kcp machine replace {name} -n d"
+                "replace the Machine without a MachineHealthCheck: kubectl kcp machine replace {name} -n d"
             )];
         }
         Decision::Refused(refusal)
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(proposal.write, ObjectWrite::patch(patch));
         assert_eq!(
             proposal.consequences,
-            ["MachineHealthCheck h has the control plane replace it"]
+            ["MachineHealthCheck h reports the Machine as unhealthy, and the control plane replaces it"]
         );
         assert_eq!(
             proposal.event.note("alice"),
@@ -270,8 +271,8 @@ mod tests {
         let external = json!({"remediation": {"templateRef": {"kind": "RebootTemplate", "name": "r"}}});
         let mut machine = checked_by("m2", 3, &external);
         for expected in [
-            "MachineHealthCheck h remediates it with a Reboot, not through its control plane",
-            "MachineHealthCheck second has the control plane replace it",
+            "MachineHealthCheck h remediates the Machine with a Reboot, not through the control plane",
+            "MachineHealthCheck second reports the Machine as unhealthy, and the control plane replaces it",
         ] {
             let Decision::Write(proposal) = decision(&machine, false) else {
                 panic!("not written");
@@ -288,7 +289,7 @@ mod tests {
             (
                 "no health check",
                 |machine| machine.health_checks.clear(),
-                "no MachineHealthCheck selects it: the annotation would have no effect",
+                "no MachineHealthCheck selects the Machine: the annotation would have no effect",
             ),
             (
                 "health check paused",
@@ -306,22 +307,22 @@ mod tests {
                         .conditions
                         .push(healthy);
                 },
-                "MachineHealthCheck h would not act: its limits exclude this number of unhealthy Machines",
+                "MachineHealthCheck h would not remediate: too many of its Machines are unhealthy",
             ),
             (
                 "skipped",
                 |machine| mark(machine, annotation::SKIP_REMEDIATION),
-                "its annotation cluster.x-k8s.io/skip-remediation excludes it from remediation",
+                "annotation cluster.x-k8s.io/skip-remediation excludes the Machine from remediation",
             ),
             (
                 "paused",
                 |machine| mark(machine, "cluster.x-k8s.io/paused"),
-                "the Machine is paused: no controller would remediate it",
+                "the Machine is paused: no controller would remediate the Machine",
             ),
             (
                 "Cluster paused",
                 |machine| machine.context.observed.cluster_mut().spec.paused = true,
-                "the Cluster is paused: no controller would remediate it",
+                "the Cluster is paused: no controller would remediate the Machine",
             ),
             (
                 "deleted",
@@ -362,15 +363,15 @@ mod tests {
                 |machine| dead(machine, &["m3"]),
                 RefusedBy::Command,
                 &[
-                    "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
-                    "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
+                    "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                    "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
                 ],
             ),
             (
                 "etcd elsewhere",
                 |machine| machine.context.observed.etcd_members = EtcdMembers::External,
                 RefusedBy::Command,
-                &["the controller does not know the etcd members"],
+                &["the controller cannot read the etcd members"],
             ),
             (
                 "another is being deleted",
@@ -406,7 +407,7 @@ mod tests {
                     record(metadata, annotation::REMEDIATION_FOR, &remediation);
                 },
                 RefusedBy::Preflight,
-                &["the last attempt was too recent: the controller tries again at 2026-08-21T12:05:00Z"],
+                &["the controller waits until 2026-08-21T12:05:00Z before it remediates again"],
             ),
         ];
         for (name, change, by, why) in cases {
@@ -437,11 +438,11 @@ mod tests {
             (
                 (|machine| machine.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1))))
                     as fn(&mut MachineSnapshot),
-                "it is being deleted already",
+                "already being deleted",
             ),
             (
                 |machine| mark(machine, annotation::REMEDIATE_MACHINE),
-                "it is marked for remediation already",
+                "already marked for remediation",
             ),
         ] {
             let mut machine = snapshot("m2");

@@ -1,4 +1,4 @@
-//! `machine replace`: deletes a Machine so that its control plane creates another.
+//! `machine replace`: deletes a Machine so that its control plane creates a new one.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, metadata::Time};
@@ -7,7 +7,7 @@ use crate::{
     blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal},
-        quorum_guard::{Guard, leader_warning, loss},
+        quorum_guard::{QuorumGuard, fatal_loss, leader_warning},
     },
     plan::{
         Desired, Plan, messages, plan,
@@ -16,32 +16,35 @@ use crate::{
     snapshot::{Snapshot, change::MachineSnapshot},
 };
 
-/// What `--force` does.
-pub const FORCED: &str =
-    "use --force to delete it now; the controller creates another once its preflight passes";
+pub const FORCE_HINT: &str =
+    "use --force to delete the Machine now; the controller creates a new one once its preflight passes";
 
 pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decision {
     let name = &machine.object.name();
     if machine.object.is_deleting() {
-        return Decision::Unchanged("it is being deleted already".to_owned());
+        return Decision::Unchanged("already being deleted".to_owned());
     }
     let pauses = machine.pauses().into_iter();
     let mut lasting: Vec<String> = pauses
-        .map(|pause| format!("{pause}: no Machine would replace it"))
+        .map(|pause| format!("{pause}: no controller would create a replacement"))
         .collect();
-    let loss = loss(machine.observed(), name);
+    let loss = fatal_loss(machine.observed(), name);
     lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
     let plan = plan_without(machine.observed(), name, now);
     let mut warnings = machine.context.warnings();
     let mut temporary = Vec::new();
-    match Guard::of(&plan) {
-        Guard::Clear => {}
-        // The reasons above say more.
-        Guard::NoWay(_) if !lasting.is_empty() => {}
-        Guard::NoWay(no_plan) if prevents_creation(&no_plan) => lasting.push(messages::no_plan(&no_plan)),
-        Guard::NoWay(no_plan) => warnings.push(messages::no_plan(&no_plan)),
-        // `loss` covers the quorum after the deletion.
-        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => temporary = blocking(&blockers, name),
+    match QuorumGuard::new(&plan) {
+        QuorumGuard::Clear => {}
+        // The earlier reasons have more details.
+        QuorumGuard::NoWay(_) if !lasting.is_empty() => {}
+        QuorumGuard::NoWay(no_plan) if prevents_creation(&no_plan) => {
+            lasting.push(messages::no_plan(&no_plan));
+        }
+        QuorumGuard::NoWay(no_plan) => warnings.push(messages::no_plan(&no_plan)),
+        // `fatal_loss` checks the quorum after the deletion.
+        QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. } => {
+            temporary = blocker_messages(&blockers, name);
+        }
     }
     temporary.retain(|line| !lasting.contains(line));
     match (Objections { lasting, temporary }).warnings(force) {
@@ -51,7 +54,7 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
     warnings.extend(leader_warning(machine.observed(), name));
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
-        done: "deleted: its control plane replaces it".to_owned(),
+        done: "deleted; the control plane creates a replacement".to_owned(),
         warnings,
         consequences: consequences(&plan),
         event: ChangeEvent {
@@ -68,7 +71,7 @@ pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
     matches!(decide(machine, true, now), Decision::Write(_))
 }
 
-/// What the controller does once the Machine is being deleted.
+/// The controller's plan once the Machine is being deleted.
 fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
@@ -79,15 +82,15 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     plan(&observed, &Desired::current(&observed), now)
 }
 
-/// What keeps the controller from creating another once the Machine is deleted.
-fn blocking(blockers: &[Blocker], name: &str) -> Vec<String> {
+/// The messages of blockers, without the deletion of the Machine itself.
+fn blocker_messages(blockers: &[Blocker], name: &str) -> Vec<String> {
     let is_own =
         |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
     let others = blockers.iter().filter(|blocker| !is_own(blocker));
     others.map(Blocker::message).collect()
 }
 
-/// Whether the controller creates no other Machine, or should not. Other obstacles to a plan do not concern a replacement.
+/// Whether the controller cannot or must not create a replacement. Other reasons for a missing plan do not matter here.
 const fn prevents_creation(no_plan: &NoPlan) -> bool {
     match no_plan {
         NoPlan::QuorumLost { .. }
@@ -99,7 +102,7 @@ const fn prevents_creation(no_plan: &NoPlan) -> bool {
 }
 
 fn consequences(plan: &Plan) -> Vec<String> {
-    // The controller replaces Machines forever.
+    // The controller replaces Machines in an endless rollout anyway.
     if matches!(plan.steps, Err(NoPlan::Endless { .. })) {
         return Vec::new();
     }
@@ -107,7 +110,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let created = steps.iter().position(|step| step.action == Action::Create);
     let Some(created) = created else {
         return vec![format!(
-            "no Machine replaces it: replicas is {}",
+            "the control plane creates no replacement: replicas is {}",
             plan.desired.spec.size()
         )];
     };
@@ -117,12 +120,12 @@ fn consequences(plan: &Plan) -> Vec<String> {
         .map(messages::failure_domains)
         .unwrap_or_default();
     if !domains.is_empty() {
-        lines.push(format!("its replacement is created in failure domain {domains}"));
+        lines.push(format!("the replacement is created in failure domain {domains}"));
     }
     let until_created = steps.iter().take(created + 1);
-    let may_fail = until_created.filter_map(|step| Some(step.votes?.may_fail_meanwhile()));
+    let may_fail = until_created.filter_map(|step| Some(step.votes?.tolerance_during_step()));
     if may_fail.min() == Some(0) {
-        lines.push("etcd cannot lose a member until its replacement has joined".to_owned());
+        lines.push("etcd tolerates no member failure until the replacement has joined".to_owned());
     }
     lines
 }
@@ -146,7 +149,7 @@ mod tests {
         Decision::Refused(Refusal::new(by, why))
     }
 
-    const FRAGILE: &str = "etcd cannot lose a member until its replacement has joined";
+    const FRAGILE: &str = "etcd tolerates no member failure until the replacement has joined";
 
     /// Warnings and consequences.
     fn written(machine: &MachineSnapshot, force: bool) -> (Vec<String>, Vec<String>) {
@@ -178,8 +181,8 @@ mod tests {
         let expected = refused(
             RefusedBy::Command,
             &[
-                "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
-                "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
+                "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
             ],
         );
         for force in [false, true] {
@@ -194,12 +197,12 @@ mod tests {
             (
                 "control plane",
                 |machine| pause(&mut machine.context.observed.control_plane.metadata),
-                "the control plane is paused: no Machine would replace it",
+                "the control plane is paused: no controller would create a replacement",
             ),
             (
                 "Cluster",
                 |machine| machine.context.observed.cluster_mut().spec.paused = true,
-                "the Cluster is paused: no Machine would replace it",
+                "the Cluster is paused: no controller would create a replacement",
             ),
             (
                 "Machine",
@@ -207,7 +210,7 @@ mod tests {
                     let paused = "cluster.x-k8s.io/paused".to_owned();
                     annotate(&mut machine.object.machine.metadata, &paused, "");
                 },
-                "the Machine is paused: no Machine would replace it",
+                "the Machine is paused: no controller would create a replacement",
             ),
             (
                 "deleted",
@@ -247,7 +250,7 @@ mod tests {
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(0);
-        let none = "no Machine replaces it: replicas is 0".to_owned();
+        let none = "the control plane creates no replacement: replicas is 0".to_owned();
         let desired = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![desired], vec![none]));
     }
@@ -314,7 +317,7 @@ mod tests {
             (
                 "certificates",
                 |machine| machine.context.observed.control_plane.status.conditions.clear(),
-                &["condition CertificatesAvailable is not True: no Machine can join"],
+                &["no Machine can join: condition CertificatesAvailable is not True"],
             ),
         ];
         for (name, change, why) in cases {
@@ -340,7 +343,7 @@ mod tests {
         pause(&mut machine.context.observed.control_plane.metadata);
         assert_eq!(
             decide(&machine, false, now()),
-            Decision::Unchanged("it is being deleted already".to_owned())
+            Decision::Unchanged("already being deleted".to_owned())
         );
     }
 
@@ -352,7 +355,7 @@ mod tests {
             is_leader: machine == "m1",
             ..EtcdMember::default()
         };
-        machine.context.observed.etcd_members = EtcdMembers::Known(["m1", "m2", "m3"].map(member).to_vec());
+        machine.context.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
         machine.context.observed.set_failure_domains("a b");
         for (machine, domain) in machine.context.observed.machines.iter_mut().zip(["b", "a", "a"]) {
             machine.spec.failure_domain = Some(domain.to_owned());
@@ -361,19 +364,19 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "etcd member node-m1 of Machine m1 is the leader: Cluster API moves the leadership before it removes the \
-                 member, and writes wait for that moment"
+                "etcd member node-m1 of Machine m1 is the leader: Cluster API moves the leadership to another member \
+                 before it removes this one, and writes pause during the move"
             ]
         );
         assert_eq!(
             consequences,
-            ["its replacement is created in failure domain b", FRAGILE]
+            ["the replacement is created in failure domain b", FRAGILE]
         );
         // One too many.
         machine.context.observed.control_plane.spec.replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
-            ["no Machine replaces it: replicas is 2"]
+            ["the control plane creates no replacement: replicas is 2"]
         );
     }
 }

@@ -1,6 +1,6 @@
-//! `rollout cancel`: withdraws a rollout that is planned, or in progress.
+//! `rollout cancel`: cancels a rollout that is planned or in progress.
 //!
-//! A rollout that is complete keeps its time in the spec: removing it would not change which Machines are outdated.
+//! The time of a complete rollout stays in the spec, because its removal would not change which Machines are outdated.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -26,7 +26,7 @@ enum RequestedRollout {
     InProgress {
         after: Timestamp,
         replacements: Vec<String>,
-        /// Machines still to be replaced.
+        /// Machines that have not been replaced yet.
         left: Vec<String>,
     },
     Planned {
@@ -35,11 +35,11 @@ enum RequestedRollout {
 }
 
 impl RequestedRollout {
-    fn of(snapshot: &ChangeSnapshot, now: Timestamp) -> Self {
+    fn new(snapshot: &ChangeSnapshot, now: Timestamp) -> Self {
         let Some(after) = snapshot.observed.control_plane.spec.rollout_after else {
             return Self::None;
         };
-        // Machines are not read before the rollout's time. It may have come since, but nothing is replaced that soon.
+        // Machines are read only after the rollout's time. If that time passed during the read, no Machine has been replaced yet.
         if after > now || !snapshot.machines_read {
             return Self::Planned { after };
         }
@@ -63,14 +63,15 @@ impl RequestedRollout {
     }
 }
 
-/// Decides on a control plane in the version of `api_version`. `running` allows to cancel a rollout in progress.
+/// Decides about cancelling a rollout. `api_version` is that of the control plane's JSON; `running` permits cancelling a
+/// rollout in progress.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     running: bool,
     api_version: &str,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let (after, in_progress) = match RequestedRollout::of(snapshot, context.now) {
+    let (after, in_progress) = match RequestedRollout::new(snapshot, context.now) {
         RequestedRollout::None => return Ok(Decision::Unchanged("no rollout is planned".to_owned())),
         RequestedRollout::Complete { after } => {
             return Ok(Decision::Unchanged(format!(
@@ -92,9 +93,13 @@ pub fn decide(
     let mut consequences = Vec::new();
     let mut detail = format!("that was planned for {after}");
     if let Some((replacements, left)) = in_progress {
-        (warnings, consequences) = remainder(snapshot, &patch, context, &replacements, &left)?;
+        (warnings, consequences) = after_cancelling(snapshot, &patch, context, &replacements, &left)?;
         if !running {
-            return Ok(Decision::Refused(unconfirmed(snapshot, after, consequences)));
+            return Ok(Decision::Refused(refused_without_running(
+                snapshot,
+                after,
+                consequences,
+            )));
         }
         detail = format!("that had run since {after}");
     }
@@ -112,47 +117,56 @@ pub fn decide(
     }))
 }
 
-/// Warnings, and what cancelling a rollout in progress leaves behind.
-fn remainder(
+/// The warnings, and the state of the control plane after a rollout in progress is cancelled.
+fn after_cancelling(
     snapshot: &ChangeSnapshot,
     patch: &Value,
     context: ReviewContext<'_>,
     replacements: &[String],
     left: &[String],
 ) -> Result<(Vec<String>, Vec<String>), DecodeError> {
-    // Removing a time needs no quorum: what the controller does afterwards is no reason to refuse.
+    // Removing the time is always safe. The plan after it is information only, hence `force`.
     let preflight = preflight(snapshot, patch, true, context)?;
     let replaced = if replacements.is_empty() {
-        "no Machine is replaced yet".to_owned()
+        "no Machine has been replaced yet".to_owned()
     } else {
-        format!("new Machines stay: {}", messages::listed(replacements, "and"))
+        format!(
+            "new Machines are kept: {}",
+            messages::join_names(replacements, "and")
+        )
     };
     let plan = match &preflight.plan.steps {
-        Ok(_) => format!("the plan after that: {}", messages::summary(&preflight.plan)),
-        Err(no_plan) => format!("there is no plan after that: {}", messages::no_plan(no_plan)),
+        Ok(_) => format!("next plan: {}", messages::summary(&preflight.plan)),
+        Err(no_plan) => format!("no plan: {}", messages::no_plan(no_plan)),
     };
-    let outdated = format!("old Machines stay too: {}; {plan}", messages::listed(left, "and"));
+    let outdated = format!(
+        "outdated Machines are not replaced: {}; {plan}",
+        messages::join_names(left, "and")
+    );
     Ok((preflight.warnings, vec![replaced, outdated]))
 }
 
-/// The refusal to cancel a rollout in progress without `--running`.
-fn unconfirmed(snapshot: &ChangeSnapshot, after: Timestamp, consequences: Vec<String>) -> Refusal {
+fn refused_without_running(
+    snapshot: &ChangeSnapshot,
+    after: Timestamp,
+    consequences: Vec<String>,
+) -> Refusal {
     let control_plane = snapshot.control_plane();
     let (name, namespace) = (&control_plane.name(), &control_plane.namespace());
     let mut why = vec![format!(
-        "the rollout of {after} is in progress already; if you cancel it:"
+        "the rollout of {after} is already in progress; if you cancel it:"
     )];
     why.extend(consequences);
     Refusal {
         remedies: vec![format!(
-            "cancel it with --running, or halt it with: kubectl kcp rollout pause {name} -n {namespace}"
+            "add --running to cancel it, or pause it: kubectl kcp rollout pause {name} -n {namespace}"
         )],
         ..Refusal::new(RefusedBy::Command, why)
     }
 }
 
-/// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`: a `rollout` with nothing else is
-/// removed as well.
+/// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`, so a `rollout` without other fields is
+/// removed as a whole.
 fn removal(object: &Value, api_version: &str) -> Value {
     if Shape::of(api_version) == Shape::V1Beta1 {
         return json!({"spec": {"rolloutAfter": null}});
@@ -218,7 +232,7 @@ mod tests {
             left: left.iter().map(|name| (*name).to_owned()).collect(),
             replacements: replacements.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let of = |snapshot: &ChangeSnapshot| RequestedRollout::of(snapshot, now());
+        let of = |snapshot: &ChangeSnapshot| RequestedRollout::new(snapshot, now());
         assert_eq!(of(&snapshot()), RequestedRollout::None);
         for (minutes, expected) in [
             (
@@ -287,19 +301,19 @@ mod tests {
     #[test]
     fn a_rollout_in_progress_is_cancelled_with_running_only() {
         let mut snapshot = rollout_at(210);
-        let stay = "new Machines stay: m3";
-        let rest = "old Machines stay too: m1 and m2; the plan after that: nothing to do";
+        let stay = "new Machines are kept: m3";
+        let rest = "outdated Machines are not replaced: m1 and m2; next plan: nothing to do";
         assert_eq!(
             decided(&snapshot, false),
             Decision::Refused(Refusal {
                 remedies: vec![
-                    "cancel it with --running, or halt it with: kubectl kcp rollout pause c1-cp -n d"
+                    "add --running to cancel it, or pause it: kubectl kcp rollout pause c1-cp -n d"
                         .to_owned(),
                 ],
                 ..Refusal::new(
                     RefusedBy::Command,
                     [
-                        "the rollout of 2026-08-21T08:30:00Z is in progress already; if you cancel it:",
+                        "the rollout of 2026-08-21T08:30:00Z is already in progress; if you cancel it:",
                         stay,
                         rest,
                     ]
@@ -316,10 +330,11 @@ mod tests {
         surplus.metadata.name = Some("m4".to_owned());
         surplus.status.node_name = Some("node-m4".to_owned());
         snapshot.observed.machines.push(surplus);
-        let rest = "old Machines stay too: m1 and m2; the plan after that: 1 step: 0 to create, 1 to delete";
+        let rest =
+            "outdated Machines are not replaced: m1 and m2; next plan: 1 step: 0 to create, 1 to delete";
         assert_eq!(
             proposal(decided(&snapshot, true)).consequences,
-            ["new Machines stay: m3 and m4", rest]
+            ["new Machines are kept: m3 and m4", rest]
         );
     }
 
@@ -331,7 +346,7 @@ mod tests {
             fault: Some("gone".to_owned()),
             ..EtcdMember::default()
         };
-        lost.observed.etcd_members = EtcdMembers::Known(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
+        lost.observed.etcd_members = EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
         let Proposal {
             write, consequences, ..
         } = proposal(decided(&lost, true));
@@ -342,9 +357,9 @@ mod tests {
         assert_eq!(
             consequences,
             [
-                "new Machines stay: m3",
-                "old Machines stay too: m1 and m2; there is no plan after that: etcd has lost quorum: 0 of 3 \
-                 voting members healthy, 2 needed"
+                "new Machines are kept: m3",
+                "outdated Machines are not replaced: m1 and m2; no plan: etcd has lost quorum: 0 of 3 \
+                 voting members healthy, 2 needed for quorum"
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! `rollout`: replaces all Machines, at once or later, and pauses a control plane.
+//! `rollout`: replaces all Machines, now or later; pauses and resumes a control plane.
 
 pub mod cancel;
 pub mod pause;

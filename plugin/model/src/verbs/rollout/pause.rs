@@ -1,7 +1,7 @@
-//! `rollout pause` and `rollout resume`: keep all controllers from working on a control plane.
+//! `rollout pause` and `rollout resume`: stop and restart the reconciliation of a control plane.
 //!
-//! As `clusterctl alpha rollout pause` and `resume` do, by the presence of the annotation `cluster.x-k8s.io/paused`. A
-//! paused Cluster pauses its control plane as well.
+//! Like `clusterctl alpha rollout pause` and `resume`, they set and remove the annotation `cluster.x-k8s.io/paused`. A paused
+//! Cluster also pauses its control plane.
 
 use kcp_api::{KubeadmControlPlane, Object as _, names::annotation::PAUSED};
 use kcp_rules::api::DecodeError;
@@ -17,8 +17,7 @@ use crate::{
     verbs::rollout::progress,
 };
 
-const CLUSTER_IS_PAUSED: &str =
-    "its Cluster is paused as well: no controller reconciles it until the Cluster's spec.paused is false";
+const CLUSTER_IS_PAUSED: &str = "the Cluster is paused too: no controller reconciles the control plane until spec.paused of the Cluster is false";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseAction {
@@ -35,11 +34,11 @@ pub fn decide(
     let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.cluster_is_paused();
     if control_plane.is_paused() == (action == PauseAction::Pause) {
         return Ok(Decision::Unchanged(match action {
-            PauseAction::Pause => "it is paused already".to_owned(),
+            PauseAction::Pause => "already paused".to_owned(),
             PauseAction::Resume if cluster_is_paused => {
-                format!("it does not have the annotation {PAUSED}; {CLUSTER_IS_PAUSED}")
+                format!("annotation {PAUSED} is not set; {CLUSTER_IS_PAUSED}")
             }
-            PauseAction::Resume => format!("it does not have the annotation {PAUSED}"),
+            PauseAction::Resume => format!("annotation {PAUSED} is not set"),
         }));
     }
     let (value, reason, verb, done) = match action {
@@ -72,12 +71,14 @@ fn consequences(control_plane: &KubeadmControlPlane, action: PauseAction) -> Vec
     let mut consequences = Vec::new();
     if let Some(progress) = progress(control_plane) {
         consequences.push(match action {
-            PauseAction::Pause => format!("{progress}; it continues when the control plane is resumed"),
+            PauseAction::Pause => format!("{progress}; it continues after the control plane is resumed"),
             PauseAction::Resume => format!("{progress}; it continues"),
         });
     }
     if control_plane.deletion_timestamp().is_some() && action == PauseAction::Pause {
-        consequences.push("the control plane is being deleted; this continues when it is resumed".to_owned());
+        consequences.push(
+            "the control plane is being deleted; the deletion continues after it is resumed".to_owned(),
+        );
     }
     consequences
 }
@@ -167,7 +168,7 @@ mod tests {
                 "pause_in_a_rollout",
                 |c| c.status.up_to_date_replicas = 1,
                 PauseAction::Pause,
-                "a rollout is in progress: 1 of 3 Machines are up to date; it continues when the control plane is resumed",
+                "a rollout is in progress: 1 of 3 Machines are up to date; it continues after the control plane is resumed",
             ),
             (
                 "resume_in_a_rollout",
@@ -182,7 +183,7 @@ mod tests {
                 "pause_a_deletion",
                 |c| c.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 PauseAction::Pause,
-                "the control plane is being deleted; this continues when it is resumed",
+                "the control plane is being deleted; the deletion continues after it is resumed",
             ),
         ];
         for (name, change, action, expected) in cases {
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(
             decided(&snapshot, PauseAction::Resume),
             Decision::Unchanged(format!(
-                "it does not have the annotation cluster.x-k8s.io/paused; {}",
+                "annotation cluster.x-k8s.io/paused is not set; {}",
                 super::CLUSTER_IS_PAUSED
             ))
         );

@@ -1,4 +1,4 @@
-//! `rollout start`: has every Machine replaced, at once or from a time on.
+//! `rollout start`: replaces every Machine, now or from a planned time on.
 
 use std::time::Duration;
 
@@ -18,49 +18,49 @@ use crate::{
     verbs::rollout::progress,
 };
 
-/// How long after its time a planned rollout starts at the latest: the controller sees every object again after its
-/// `--sync-period`, ten minutes by default, and nothing wakes it earlier.
-const LATEST_START: &str = "ten minutes";
+/// Maximum delay of a planned rollout. No event wakes the controller at the planned time; it reconciles every object after its
+/// `--sync-period`, by default ten minutes.
+const MAX_START_DELAY: &str = "ten minutes";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartOptions {
-    pub start: Start,
+    pub start: StartTime,
     pub force: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
+pub enum StartTime {
     #[default]
     Now,
     At(Timestamp),
     In(Duration),
 }
 
-/// A time that no rollout can be planned for.
+/// Why a rollout cannot be planned for a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidTime {
-    #[error("{at} is in the past, and the rollout would start at once: to start one now, leave out --at")]
+pub enum InvalidStartTime {
+    #[error("{at} is in the past: to start the rollout now, omit --at")]
     Past { at: Timestamp },
     #[error("the time is too far in the future")]
     TooFar,
 }
 
-impl Start {
-    /// The time to write. The API's times have whole seconds: a planned time is rounded up, now is rounded down.
+impl StartTime {
+    /// The time to write in whole seconds, as the API stores them: a planned time is rounded up, the current time down.
     ///
     /// # Errors
-    /// When it is in the past, or cannot be written.
-    pub fn time(self, now: Timestamp) -> Result<Timestamp, InvalidTime> {
+    /// If the time is in the past or not representable.
+    pub fn time(self, now: Timestamp) -> Result<Timestamp, InvalidStartTime> {
         match self {
             Self::Now | Self::In(Duration::ZERO) => {
-                Timestamp::from_second(now.as_second()).map_err(|_| InvalidTime::TooFar)
+                Timestamp::from_second(now.as_second()).map_err(|_| InvalidStartTime::TooFar)
             }
-            Self::At(at) if at <= now => Err(InvalidTime::Past { at }),
+            Self::At(at) if at <= now => Err(InvalidStartTime::Past { at }),
             Self::At(at) => whole_second_from(at),
             Self::In(duration) => SignedDuration::try_from(duration)
                 .ok()
                 .and_then(|duration| now.checked_add(duration).ok())
-                .ok_or(InvalidTime::TooFar)
+                .ok_or(InvalidStartTime::TooFar)
                 .and_then(whole_second_from),
         }
     }
@@ -74,12 +74,12 @@ impl Start {
     }
 }
 
-fn whole_second_from(time: Timestamp) -> Result<Timestamp, InvalidTime> {
+fn whole_second_from(time: Timestamp) -> Result<Timestamp, InvalidStartTime> {
     let has_fraction = time.subsec_nanosecond() > 0;
-    Timestamp::from_second(time.as_second() + i64::from(has_fraction)).map_err(|_| InvalidTime::TooFar)
+    Timestamp::from_second(time.as_second() + i64::from(has_fraction)).map_err(|_| InvalidStartTime::TooFar)
 }
 
-/// Decides on a control plane in the version of `api_version`.
+/// Decides about a rollout. `api_version` is that of the control plane's JSON.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: StartOptions,
@@ -87,7 +87,7 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let mut refusal = obstacles(control_plane, context.cluster_is_paused(), context.now);
+    let mut refusal = refusal_to_start(control_plane, context.cluster_is_paused(), context.now);
     let after = match options.start.time(context.now) {
         Ok(after) => after,
         Err(invalid) => {
@@ -97,7 +97,7 @@ pub fn decide(
     };
     if control_plane.spec.rollout_after == Some(after) {
         return Ok(Decision::Unchanged(format!(
-            "spec asks for a rollout at {after} already"
+            "a rollout at {after} is already in the spec"
         )));
     }
     if !refusal.why.is_empty() {
@@ -111,7 +111,7 @@ pub fn decide(
     }
     let (reason, done, detail) = if options.start.is_planned() {
         consequences.push(format!(
-            "every Machine created before {after} is replaced; this starts then or at most {LATEST_START} later"
+            "every Machine created before {after} is replaced; the rollout starts at most {MAX_START_DELAY} after that time"
         ));
         ("RolloutPlanned", "rollout planned", format!("for {after}"))
     } else {
@@ -131,8 +131,8 @@ pub fn decide(
     }))
 }
 
-/// Why no rollout can start; no reasons if one can.
-fn obstacles(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
+/// The reasons why no rollout can start; empty if one can.
+fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
     let Refusal { why, remedies, .. } = &mut refusal;
@@ -142,27 +142,27 @@ fn obstacles(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: 
     if control_plane.is_paused() {
         why.push("the control plane is paused by its annotation cluster.x-k8s.io/paused".to_owned());
         remedies.push(format!(
-            "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
+            "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
         ));
     }
     if cluster_is_paused {
-        why.push("the control plane's Cluster is paused: spec.paused is true".to_owned());
+        why.push("the Cluster is paused: spec.paused is true".to_owned());
         remedies.push("set spec.paused of the Cluster to false".to_owned());
     }
     if !control_plane.status.initialized {
-        why.push("the control plane is not initialized yet: it has no Machine to replace".to_owned());
+        why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
     } else if !control_plane.is_observed() {
-        why.push("the controller has not seen the latest change of the spec yet".to_owned());
+        why.push("the controller has not processed the latest change of the spec yet".to_owned());
     } else if let Some(progress) = progress(control_plane) {
         why.push(progress);
         remedies.push(format!(
-            "watch it with: kubectl kcp rollout status {name} -n {namespace} -w"
+            "watch the rollout: kubectl kcp rollout status {name} -n {namespace} -w"
         ));
     }
     if let Some(planned) = control_plane.spec.rollout_after.filter(|after| *after > now) {
-        why.push(format!("a rollout is planned for {planned} already"));
+        why.push(format!("a rollout is already planned for {planned}"));
         remedies.push(format!(
-            "cancel it with: kubectl kcp rollout cancel {name} -n {namespace}"
+            "cancel the planned rollout: kubectl kcp rollout cancel {name} -n {namespace}"
         ));
     }
     refusal
@@ -188,7 +188,7 @@ mod tests {
             change::{fail, snapshot},
             objects::{condition, minutes_ago, now, pause, set},
         },
-        verbs::rollout::start::{InvalidTime, Start},
+        verbs::rollout::start::{InvalidStartTime, StartTime},
     };
 
     fn decided(
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    fn startning(start: Start) -> StartOptions {
+    fn startning(start: StartTime) -> StartOptions {
         StartOptions { start, force: false }
     }
 
@@ -265,13 +265,13 @@ mod tests {
         let started = proposal(decided(&snapshot(), StartOptions::default(), "v1beta2", false));
         assert_eq!(
             started.consequences,
-            ["etcd cannot lose a member during steps 1, 3 and 5"]
+            ["etcd tolerates no member failure during steps 1, 3 and 5"]
         );
     }
 
     #[test]
     fn a_later_rollout_is_planned() {
-        let options = startning(Start::In(Duration::from_secs(3600)));
+        let options = startning(StartTime::In(Duration::from_secs(3600)));
         let planned = proposal(decided(&snapshot(), options, "v1beta2", false));
         let time = "2026-08-21T13:00:01Z";
         assert_eq!(
@@ -285,11 +285,11 @@ mod tests {
         assert_eq!(
             planned.consequences,
             [format!(
-                "every Machine created before {time} is replaced; this starts then or at most ten minutes later"
+                "every Machine created before {time} is replaced; the rollout starts at most ten minutes after that time"
             )]
         );
-        let over = startning(Start::At(minutes_ago(1)));
-        let why = "2026-08-21T11:59:00Z is in the past, and the rollout would start at once: to start one now, leave out --at";
+        let over = startning(StartTime::At(minutes_ago(1)));
+        let why = "2026-08-21T11:59:00Z is in the past: to start the rollout now, omit --at";
         assert_eq!(
             refusal(decided(&snapshot(), over, "v1beta2", false)),
             Refusal::new(RefusedBy::Command, vec![why.to_owned()])
@@ -298,9 +298,9 @@ mod tests {
 
     #[test]
     fn obstacles_come_with_remedies() {
-        let resume = "resume it with: kubectl kcp rollout resume c1-cp -n d";
+        let resume = "resume the control plane: kubectl kcp rollout resume c1-cp -n d";
         let unpause = "set spec.paused of the Cluster to false";
-        let watch = "watch it with: kubectl kcp rollout status c1-cp -n d -w";
+        let watch = "watch the rollout: kubectl kcp rollout status c1-cp -n d -w";
         let mut all = snapshot();
         pause(&mut all.observed.control_plane.metadata);
         all.observed.control_plane.status.up_to_date_replicas = 1;
@@ -317,12 +317,17 @@ mod tests {
         let mut snapshot = snapshot();
         let planned = minutes_ago(-5);
         snapshot.observed.control_plane.spec.rollout_after = Some(planned);
-        let again = decided(&snapshot, startning(Start::At(planned)), "v1beta2", false);
+        let again = decided(&snapshot, startning(StartTime::At(planned)), "v1beta2", false);
         assert_eq!(
             again,
-            Decision::Unchanged(format!("spec asks for a rollout at {planned} already"))
+            Decision::Unchanged(format!("a rollout at {planned} is already in the spec"))
         );
-        let other = decided(&snapshot, startning(Start::At(minutes_ago(-6))), "v1beta2", false);
+        let other = decided(
+            &snapshot,
+            startning(StartTime::At(minutes_ago(-6))),
+            "v1beta2",
+            false,
+        );
         assert!(matches!(other, Decision::Refused(_)), "{other:?}");
     }
 
@@ -353,7 +358,7 @@ mod tests {
                 "not_observed",
                 false,
                 |c| c.metadata.generation = Some(8),
-                "has not seen the latest change",
+                "has not processed the latest change",
             ),
             (
                 "outdated_machines",
@@ -371,11 +376,11 @@ mod tests {
                 "planned",
                 false,
                 |c| c.spec.rollout_after = Some(minutes_ago(-5)),
-                "planned for 2026-08-21T12:05:00Z already",
+                "already planned for 2026-08-21T12:05:00Z",
             ),
         ];
         for (name, cluster_is_paused, change, reason) in cases {
-            for start in [Start::Now, Start::In(Duration::from_secs(60))] {
+            for start in [StartTime::Now, StartTime::In(Duration::from_secs(60))] {
                 let mut snapshot = snapshot();
                 change(&mut snapshot.observed.control_plane);
                 let options = StartOptions { start, force: true };
@@ -408,7 +413,7 @@ mod tests {
             why
         );
         // The Machine may be healthy by then.
-        let planned = startning(Start::In(Duration::from_secs(3600)));
+        let planned = startning(StartTime::In(Duration::from_secs(3600)));
         let planned = proposal(decided(&unhealthy, planned, "v1beta2", false));
         assert_eq!(planned.warnings, Vec::<String>::new());
     }
@@ -416,21 +421,21 @@ mod tests {
     #[test]
     fn rounds_the_time_to_whole_seconds() {
         let now = "2026-08-21T12:00:00.7Z".parse().expect("a time");
-        let at = |text: &str| Start::At(text.parse().expect("a time"));
+        let at = |text: &str| StartTime::At(text.parse().expect("a time"));
         let past = |text: &str| {
-            Err(InvalidTime::Past {
+            Err(InvalidStartTime::Past {
                 at: text.parse().expect("a time"),
             })
         };
         for (start, expected, is_planned) in [
-            (Start::Now, Ok("2026-08-21T12:00:00Z"), false),
-            (Start::In(Duration::ZERO), Ok("2026-08-21T12:00:00Z"), false),
+            (StartTime::Now, Ok("2026-08-21T12:00:00Z"), false),
+            (StartTime::In(Duration::ZERO), Ok("2026-08-21T12:00:00Z"), false),
             (
-                Start::In(Duration::from_secs(3600)),
+                StartTime::In(Duration::from_secs(3600)),
                 Ok("2026-08-21T13:00:01Z"),
                 true,
             ),
-            (Start::In(Duration::MAX), Err(InvalidTime::TooFar), true),
+            (StartTime::In(Duration::MAX), Err(InvalidStartTime::TooFar), true),
             (at("2026-08-22T02:00:00+02:00"), Ok("2026-08-22T00:00:00Z"), true),
             (at("2026-08-21T12:00:00.8Z"), Ok("2026-08-21T12:00:01Z"), true),
             (at("2026-08-21T12:00:00.7Z"), past("2026-08-21T12:00:00.7Z"), true),

@@ -42,7 +42,7 @@ fn members(names: &[&str]) -> EtcdMembers {
         name: (*name).to_owned(),
         ..EtcdMember::default()
     });
-    EtcdMembers::Known(members.collect())
+    EtcdMembers::Read(members.collect())
 }
 
 /// Three Machines go to another version.
@@ -53,7 +53,7 @@ pub(crate) fn version_change() -> Plan {
     of(&observed, desired, &[("spec.version", Effect::Rollout)])
 }
 
-/// A rollout under way whose first new Machine is not healthy.
+/// A rollout under way whose first new Machine is unhealthy.
 pub(crate) fn blocked() -> Plan {
     let mut observed = observed();
     for machine in &mut observed.machines {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, machine::Infrastructure};
 
 use kcp_control_plane::{
-    plan::rollout_reason::{Gap, Reason, Standard, judge},
+    plan::rollout_reason::{Comparison, Gap, Reason, compare_machine},
     snapshot::Snapshot,
 };
 
@@ -83,7 +83,7 @@ impl Generation {
 /// The generations of Machines that are there.
 pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
-    let standard = Standard {
+    let comparison = Comparison {
         current: &observed.control_plane.spec,
         desired: &observed.control_plane.spec,
         is_observed: control_plane.is_observed(),
@@ -94,7 +94,7 @@ pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     machines.sort_by_cached_key(age);
     let mut generations: Vec<Generation> = Vec::new();
     for machine in machines {
-        let verdict = judge(machine, standard);
+        let verdict = compare_machine(machine, comparison);
         let own = Generation::of(machine, verdict.reasons, verdict.gaps);
         let member = Member {
             name: machine.name().to_owned(),

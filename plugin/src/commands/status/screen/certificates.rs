@@ -152,12 +152,12 @@ fn endpoint(observed: &Snapshot) -> Vec<Certificate<'_>> {
 
 fn members(observed: &Snapshot) -> Vec<Certificate<'_>> {
     let survey = observed.etcd.read().into_iter();
-    let asked = survey.flat_map(|survey| &survey.asked);
+    let asked = survey.flat_map(|survey| &survey.queried);
     asked
         .map(|asked| Certificate {
             of: &asked.name,
             expires: asked
-                .answer
+                .response
                 .as_ref()
                 .ok()
                 .and_then(|answer| answer.certificate_expires),

@@ -87,10 +87,10 @@ fn outdated(before: &Inspection, after: &Inspection) -> Vec<String> {
 fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
     let mut lines = Vec::new();
     let answers = |survey: &EtcdSurvey| -> BTreeMap<String, bool> {
-        let asked = survey.asked.iter();
+        let asked = survey.queried.iter();
         asked
             .map(|asked| {
-                let answered = asked.answer.as_ref().is_ok_and(|answer| answer.status.is_ok());
+                let answered = asked.response.as_ref().is_ok_and(|answer| answer.status.is_ok());
                 (asked.name.clone(), answered)
             })
             .collect()
@@ -121,9 +121,9 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
 
 /// Those that say of themselves that they lead.
 fn leaders(survey: &EtcdSurvey) -> String {
-    let leaders = survey.asked.iter().filter(|asked| {
+    let leaders = survey.queried.iter().filter(|asked| {
         let status = asked
-            .answer
+            .response
             .as_ref()
             .ok()
             .and_then(|answer| answer.status.as_ref().ok());
@@ -139,9 +139,9 @@ fn leaders(survey: &EtcdSurvey) -> String {
 
 fn alarms(survey: &EtcdSurvey) -> Vec<String> {
     let whose = |id: u64| {
-        let asked = survey.asked.iter().find(|asked| {
+        let asked = survey.queried.iter().find(|asked| {
             let status = asked
-                .answer
+                .response
                 .as_ref()
                 .ok()
                 .and_then(|answer| answer.status.as_ref().ok());
@@ -149,7 +149,7 @@ fn alarms(survey: &EtcdSurvey) -> Vec<String> {
         });
         asked.map_or_else(|| hexadecimal(id), |asked| asked.name.clone())
     };
-    let raised = survey.raised().into_iter();
+    let raised = survey.alarms_by_member().into_iter();
     raised
         .map(|(id, alarm)| format!("alarm {alarm} of {}", whose(id)))
         .collect()

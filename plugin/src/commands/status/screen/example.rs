@@ -14,7 +14,7 @@ use kcp_control_plane::{
     inspection::{Inspection, inspect},
     snapshot::{
         Failure, Reading, Snapshot, Unqueried,
-        etcd::{Alarms, Asked},
+        etcd::{Alarms, QueriedMember},
         workload::{Component, Node, StaticPod},
     },
     testing::{
@@ -128,10 +128,10 @@ fn add_learner(observed: &mut Snapshot) {
         status.member_id = 4;
         status.is_learner = true;
     }
-    observed.survey().asked.push(Asked {
+    observed.survey().queried.push(QueriedMember {
         name: "node-m4".to_owned(),
         machine: Some("m4".to_owned()),
-        answer: Ok(answer),
+        response: Ok(answer),
     });
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn single() -> Example {
         observed.nodes().truncate(1);
         observed.pods().retain(|pod| pod.node == "node-m1");
         observed.health_checks().clear();
-        observed.survey().asked.truncate(1);
+        observed.survey().queried.truncate(1);
         let answer = observed.answer(1);
         answer.certificate_expires = Some(in_days(12));
         observed.list(1).members.truncate(1);
@@ -164,7 +164,7 @@ pub(crate) fn single() -> Example {
     })
 }
 
-/// Asked directly, without the CA's key; the third member's database is full.
+/// Queried directly, without the CA's key; the third member's database is full.
 pub(crate) fn external_etcd() -> Example {
     Example::of(|observed| {
         use_external_etcd(&mut observed.control_plane().spec);
@@ -188,11 +188,11 @@ pub(crate) fn external_etcd() -> Example {
             member_id: 3,
             kind: AlarmKind::NoSpace,
         }]);
-        for (number, asked) in (1..).zip(&mut survey.asked) {
+        for (number, asked) in (1..).zip(&mut survey.queried) {
             asked.name = format!("10.0.1.{number}:2379");
             asked.machine = None;
         }
-        observed.answer(1).is_named = false;
+        observed.answer(1).has_matching_name = false;
         let full = observed.status(3);
         full.db_size = full.db_size_quota.unwrap_or_default();
         full.db_size_in_use = full.db_size;
@@ -208,15 +208,15 @@ fn rename(observed: &mut Snapshot, number: usize, machine: &str, node: &str) {
     let (old_machine, old_node) = (format!("m{number}"), format!("node-m{number}"));
     let answers = observed
         .survey()
-        .asked
+        .queried
         .iter_mut()
-        .filter_map(|asked| asked.answer.as_mut().ok());
+        .filter_map(|asked| asked.response.as_mut().ok());
     for list in answers.filter_map(|answer| answer.members.as_mut().ok()) {
         for member in list.members.iter_mut().filter(|member| member.name == old_node) {
             node.clone_into(&mut member.name);
         }
     }
-    let asked = &mut observed.survey().asked[number - 1];
+    let asked = &mut observed.survey().queried[number - 1];
     node.clone_into(&mut asked.name);
     asked.machine = Some(machine.to_owned());
     node.clone_into(&mut observed.nodes()[number - 1].name);
@@ -250,7 +250,7 @@ pub(crate) fn control_characters() -> Example {
             hint: Some(EVIL.to_owned()),
             ..failure(EVIL, "\u{1b}]0;owned\u{7}")
         };
-        observed.survey().asked[0].answer = Err(failure.clone());
+        observed.survey().queried[0].response = Err(failure.clone());
         observed.workload().kube_proxy = Reading::Failed(failure.clone());
         observed.workload().leases = Reading::Failed(failure);
     })

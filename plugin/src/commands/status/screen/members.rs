@@ -11,10 +11,10 @@ use crate::terminal::{
     table::{Cell, Column, Table},
 };
 use kcp_control_plane::{
-    plan::messages::listed,
+    plan::messages::join_names,
     snapshot::{
         EtcdSurvey, Snapshot,
-        etcd::{Alarms, Answer, Asked, hexadecimal},
+        etcd::{Alarms, MemberResponse, QueriedMember, hexadecimal},
     },
 };
 
@@ -38,13 +38,13 @@ pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
     let Some(survey) = observed.etcd.read() else {
         return String::new();
     };
-    if survey.asked.is_empty() {
+    if survey.queried.is_empty() {
         return lines("etcd members: none to ask", Style::new(), layout);
     }
     let mut text = if answers(survey).next().is_none() {
-        let names: Vec<&str> = survey.asked.iter().map(|asked| asked.name.as_str()).collect();
+        let names: Vec<&str> = survey.queried.iter().map(|asked| asked.name.as_str()).collect();
         lines(
-            &format!("etcd members: no response from {}", listed(&names, "and")),
+            &format!("etcd members: no response from {}", join_names(&names, "and")),
             BAD,
             layout,
         )
@@ -59,7 +59,7 @@ pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
 
 fn table(survey: &EtcdSurvey, layout: Layout) -> String {
     let mut table = Table::of(COLUMNS.iter().copied());
-    for asked in &survey.asked {
+    for asked in &survey.queried {
         table.row(row(survey, asked));
     }
     for stranger in strangers(survey) {
@@ -84,11 +84,11 @@ fn lines(text: &str, style: Style, layout: Layout) -> String {
         })
 }
 
-fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
+fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     let name = Cell::from(&asked.name);
-    let Ok(Answer {
+    let Ok(MemberResponse {
         status: Ok(status), ..
-    }) = &asked.answer
+    }) = &asked.response
     else {
         return vec![name, Cell::styled("no response", BAD).rest()];
     };
@@ -128,7 +128,7 @@ fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
 }
 
 fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
-    let raised = survey.raised().into_iter();
+    let raised = survey.alarms_by_member().into_iter();
     let own: Vec<String> = raised
         .filter(|(id, _)| *id == status.member_id)
         .map(|(_, alarm)| alarm)
@@ -142,7 +142,10 @@ fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
 
 /// Members that answered with their status, and the list each has.
 fn answers(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[Member])> {
-    let answers = survey.asked.iter().filter_map(|asked| asked.answer.as_ref().ok());
+    let answers = survey
+        .queried
+        .iter()
+        .filter_map(|asked| asked.response.as_ref().ok());
     answers.filter_map(|answer| {
         let members = answer.members.as_ref().map_or(&[][..], |list| &list.members);
         Some((answer.status.as_ref().ok()?, members))
@@ -164,7 +167,7 @@ fn strangers(survey: &EtcdSurvey) -> Vec<&Member> {
         return Vec::new();
     }
     let answered: BTreeSet<u64> = answers(survey).map(|(status, _)| status.member_id).collect();
-    let is_asked = |member: &Member| survey.asked.iter().any(|asked| asked.name == member.name);
+    let is_asked = |member: &Member| survey.queried.iter().any(|asked| asked.name == member.name);
     let known = known(survey).into_iter();
     known
         .filter(|member| !answered.contains(&member.id) && !is_asked(member))
@@ -184,9 +187,14 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
         notes.push("no leader to list alarms: those shown are from each member's own status".to_owned());
     }
     let misnamed: Vec<&str> = survey
-        .asked
+        .queried
         .iter()
-        .filter(|asked| asked.answer.as_ref().is_ok_and(|answer| !answer.is_named))
+        .filter(|asked| {
+            asked
+                .response
+                .as_ref()
+                .is_ok_and(|answer| !answer.has_matching_name)
+        })
         .map(|asked| asked.name.as_str())
         .collect();
     if !misnamed.is_empty() {

@@ -29,7 +29,7 @@ use crate::terminal::style::{BAD, WARN};
 use kcp_control_plane::{
     duration::format_duration,
     inspection::{Health, Inspection},
-    plan::messages::listed,
+    plan::messages::join_names,
     snapshot::Snapshot,
 };
 
@@ -126,7 +126,7 @@ impl Screen {
         let names: Vec<&str> = left_out.into_iter().chain(lines_cut.as_deref()).collect();
         let mut text: String = text.lines().take(room).flat_map(|line| [line, "\n"]).collect();
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "\nno room for {}", listed(&names, "and"));
+        let _ = writeln!(text, "\nno room for {}", join_names(&names, "and"));
         text
     }
 }

@@ -221,9 +221,9 @@ mod tests {
                 "what_is_no_finding_is_told",
                 single,
                 "scale up      yes\n\
-                 scale down    no        there is no other Machine (etcd-quorum)\n\
+                 scale down    no        the control plane has no other Machine (etcd-quorum)\n\
                  rollout       yes\n\
-                 remediation   no        there is no other Machine (etcd-quorum)",
+                 remediation   no        the control plane has no other Machine (etcd-quorum)",
             ),
             (
                 "findings_are_told_below",
@@ -231,7 +231,7 @@ mod tests {
                 "scale up, scale down, rollout   no        etcd-tolerance\n\
                  \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
                  remediation of m2               yes\n\
-                 other remediations              no        etcd could lose quorum: 1 of 2 voting members healthy, 2 needed (etcd-quorum)",
+                 other remediations              no        etcd could lose quorum: 1 of 2 voting members healthy, 2 needed for quorum (etcd-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
@@ -239,7 +239,7 @@ mod tests {
                 "scale up, scale down, rollout   no        Machine/m4: etcd-learners, etcd-members-answer, \
                  etcd-pods-ready, api-servers-ready, schedulers-ready\n\
                  remediation of m4               yes\n\
-                 other remediations              no        etcd could lose quorum: 2 of 2 voting members healthy, 2 needed, \
+                 other remediations              no        etcd could lose quorum: 2 of 2 voting members healthy, 2 needed for quorum, \
                  1 not voting yet (etcd-quorum)",
             ),
             (
@@ -254,7 +254,7 @@ mod tests {
                  \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
                  \x20                                         Machine/m3: etcd-members-answer, etcd-pods-ready\n\
                  \x20                                         Machine/m1: etcd-leader, etcd-alarms\n\
-                 remediation of m1               no        no other Machine has all its components working \
+                 remediation of m1               no        no other Machine has healthy control plane components \
                  (components-healthy)\n\
                  other remediations              no        etcd-quorum",
             ),

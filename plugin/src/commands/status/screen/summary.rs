@@ -197,7 +197,7 @@ fn quorum(votes: Votes) -> (String, Style) {
         unhealthy,
         starting,
     } = votes;
-    let (quorum, may_fail) = (votes.quorum(), votes.may_fail());
+    let (quorum, may_fail) = (votes.quorum(), votes.failure_tolerance());
     let starting = if starting > 0 {
         format!(", {starting} not voting yet")
     } else {
@@ -211,7 +211,7 @@ fn quorum(votes: Votes) -> (String, Style) {
         return (text, BAD);
     }
     let may_fail = match may_fail {
-        0 => "cannot lose another member".to_owned(),
+        0 => "no other member may fail".to_owned(),
         1 => "can lose 1 member".to_owned(),
         count => format!("can lose {count} members"),
     };

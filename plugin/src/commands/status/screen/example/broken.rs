@@ -42,7 +42,7 @@ pub(super) fn end_members(observed: &mut Snapshot, numbers: &[usize]) {
 pub(crate) fn node_dead() -> Example {
     Example::of(|observed| {
         let silence = failure("etcd member node-m2", "connecting: no answer within 2.2 s");
-        observed.survey().asked[1].answer = Err(silence);
+        observed.survey().queried[1].response = Err(silence);
         let node = &mut observed.nodes()[1];
         node.ready = None;
         node.is_unreachable = true;
@@ -95,9 +95,9 @@ pub(crate) fn quorum_lost() -> Example {
         );
         let survey = observed.survey();
         survey.alarms = Alarms::FromStatus;
-        for asked in &mut survey.asked {
+        for asked in &mut survey.queried {
             let silence = failure("etcd", "connecting: no answer within 2.2 s");
-            asked.answer = Err(Failure {
+            asked.response = Err(Failure {
                 object: format!("etcd member {}", asked.name),
                 ..silence
             });

@@ -14,6 +14,7 @@
 //! - [`configuration`]: the actions that an operator sets for rules, and exemptions
 //! - [`case`]: accepted and rejected examples of each rule
 //! - [`progress`]: what is in progress on a control plane: a rollout, the adoption of Machines, a pause
+//! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`topics`]: every rule, by topic; the table of contents
 //! - [`finding`], [`overrides`], [`judge`]: applies all rules to one change
@@ -37,6 +38,7 @@ pub mod feature_gates;
 pub mod finding;
 pub mod go_template;
 pub mod judge;
+pub mod leader_migration;
 pub mod overrides;
 pub mod pool_version;
 pub mod progress;

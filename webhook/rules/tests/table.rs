@@ -177,19 +177,18 @@ fn every_reported_path_is_a_field_of_the_crd() {
     }
 }
 
+/// The path with `[]` for an index and `{}` for the key of a map.
 fn without_indices(path: &str) -> String {
-    let mut generic = String::new();
-    let mut inside = false;
-    for c in path.chars() {
-        match c {
-            '[' => {
-                inside = true;
-                generic.push_str("[]");
-            }
-            ']' => inside = false,
-            _ if inside => {}
-            _ => generic.push(c),
-        }
+    let mut steps = path.split('[');
+    let mut generic = steps.next().unwrap_or_default().to_owned();
+    for step in steps {
+        let (index, rest) = step.split_once(']').unwrap();
+        generic.push_str(if index.parse::<usize>().is_ok() {
+            "[]"
+        } else {
+            "{}"
+        });
+        generic.push_str(rest);
     }
     generic
 }

@@ -8,6 +8,7 @@ use super::{
     kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     machine_template::{ObjectMeta, Taint},
 };
+use crate::syntax::parse_version;
 
 /// The spec of either kind. Rules that read it apply to both.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,12 @@ impl<'c> ControlPlaneSpec<'c> {
     /// `kubeadmConfigSpec`, the configuration of kubeadm.
     pub fn kubeadm_config(&self) -> Option<&'c KubeadmConfigSpec<'c>> {
         self.spec?.kubeadm_config_spec.as_deref()
+    }
+
+    /// The minor version of Kubernetes. `None` in a template, which has no version, and if the version is invalid.
+    pub fn minor(&self) -> Option<u64> {
+        let version = parse_version(self.spec?.version.as_ref()?).ok()?;
+        (version.major == 1).then_some(version.minor)
     }
 
     /// `kubeadmConfigSpec.clusterConfiguration`.

@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
 use super::{
     Text, Verbatim,
@@ -90,6 +91,19 @@ pub struct Component<'a> {
     /// Additional flags.
     #[serde(borrow)]
     pub extra_args: Option<ExtraArgs<'a>>,
+    /// Additional volumes of the Pod.
+    pub extra_volumes: Option<Vec<HostPathMount<'a>>>,
+}
+
+/// A path of the host that a component's Pod mounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HostPathMount<'a> {
+    /// The path on the host.
+    #[serde(borrow)]
+    pub host_path: Option<Text<'a>>,
+    /// The path in the Pod.
+    pub mount_path: Option<Text<'a>>,
 }
 
 /// The networking section of `ClusterConfiguration` in v1beta1.
@@ -214,15 +228,42 @@ pub struct DiscoveryUser {
 /// The flags of a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraArgs<'a> {
-    /// The names in order. Empty in v1beta1, where flags are a map and cannot repeat.
-    pub names: Vec<Option<Text<'a>>>,
+    /// The flags in order.
+    pub flags: Vec<Flag<'a>>,
+    /// v1beta1 has a map, in which a flag cannot repeat; v1beta2 has a list.
+    pub is_map: bool,
 }
 
-#[derive(Default, Deserialize)]
+/// A flag of a component.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct ExtraArg<'a> {
+pub struct Flag<'a> {
+    /// The name without dashes.
     #[serde(borrow)]
-    name: Option<Text<'a>>,
+    pub name: Option<Text<'a>>,
+    /// The value, which may be secret.
+    pub value: Option<Text<'a>>,
+}
+
+/// Omits the name and the value, which may be secrets.
+impl fmt::Debug for Flag<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Flag")
+    }
+}
+
+impl ExtraArgs<'_> {
+    /// The last value of a flag, which is the one that takes effect, with the path of the value below `extraArgs`.
+    pub fn last(&self, name: &str) -> Option<(&str, String)> {
+        let is_named = |flag: &Flag<'_>| flag.name.as_deref() == Some(name);
+        let index = self.flags.iter().rposition(is_named)?;
+        let path = if self.is_map {
+            format!("[{name}]")
+        } else {
+            format!("[{index}].value")
+        };
+        Some((self.flags.get(index)?.value.as_deref().unwrap_or_default(), path))
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
@@ -236,17 +277,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
                 f.write_str("a list of names and values, or a map")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut args: A) -> Result<Self::Value, A::Error> {
-                let mut names = Vec::new();
-                while let Some(arg) = args.next_element::<ExtraArg<'de>>()? {
-                    names.push(arg.name);
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut flags = Vec::new();
+                while let Some(flag) = list.next_element()? {
+                    flags.push(flag);
                 }
-                Ok(ExtraArgs { names })
+                Ok(ExtraArgs { flags, is_map: false })
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut args: A) -> Result<Self::Value, A::Error> {
-                while args.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(ExtraArgs::default())
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut flags = Vec::new();
+                // A value of another type is no error here, because the error would show the name of the flag.
+                while let Some((name, value)) = map.next_entry::<_, &RawValue>()? {
+                    flags.push(Flag {
+                        name: Some(name),
+                        value: serde_json::from_str(value.get()).ok(),
+                    });
+                }
+                Ok(ExtraArgs { flags, is_map: true })
             }
         }
 

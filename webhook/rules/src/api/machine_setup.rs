@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Redacted, Text};
+use super::{Redacted, RedactedText, Text};
 
 /// A file to write before kubeadm runs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -14,7 +14,7 @@ pub struct File<'a> {
     /// The encoding of `content`.
     pub encoding: Option<Text<'a>>,
     /// The inline content, which may be secret.
-    pub content: Option<Redacted>,
+    pub content: Option<RedactedText<'a>>,
     /// The Secret with the content.
     pub content_from: Option<SecretSource<'a>>,
 }

@@ -22,5 +22,5 @@ pub use control_plane_template::KubeadmControlPlaneTemplate;
 pub use decode::{DecodeError, decode, decode_part};
 pub use hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use metadata::Metadata;
-pub use scalar::{IntOrString, Redacted, Text};
+pub use scalar::{IntOrString, Redacted, RedactedText, Text};
 pub use verbatim::Verbatim;

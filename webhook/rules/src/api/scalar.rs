@@ -4,6 +4,7 @@ use std::{
     borrow::{Borrow, Cow},
     convert::Infallible,
     fmt,
+    hash::{Hash, Hasher},
     ops::Deref,
 };
 
@@ -99,16 +100,64 @@ impl Redacted {
     }
 }
 
-/// The string is skipped and not decoded. It may be most of an object, and decoding would copy a string that contains
-/// an escape.
 impl<'de> Deserialize<'de> for Redacted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match <&'de RawValue>::deserialize(deserializer)?.get() {
+        RedactedText::deserialize(deserializer).map(RedactedText::redacted)
+    }
+}
+
+/// A string that may be secret, not decoded until it is needed, because it may be most of an object. Two are equal if they
+/// have the same length in JSON.
+#[derive(Clone, Copy)]
+pub struct RedactedText<'a> {
+    json: &'a str,
+}
+
+impl RedactedText<'_> {
+    /// Whether the string is empty.
+    pub fn is_empty(self) -> bool {
+        self.redacted().is_empty()
+    }
+
+    /// The string. `None` if its JSON has an invalid escape.
+    pub fn decode(self) -> Option<String> {
+        serde_json::from_str(self.json).ok()
+    }
+
+    /// The string reduced to its length.
+    pub fn redacted(self) -> Redacted {
+        Redacted {
             // The length without the quotes, with escapes not decoded.
-            text if text.starts_with('"') => Ok(Redacted {
-                bytes: text.len() - 2,
-            }),
-            text => Err(not_a_string(text)),
+            bytes: self.json.len().saturating_sub(2),
+        }
+    }
+}
+
+impl PartialEq for RedactedText<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.redacted() == other.redacted()
+    }
+}
+
+impl Eq for RedactedText<'_> {}
+
+impl Hash for RedactedText<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.redacted().hash(state);
+    }
+}
+
+impl fmt::Debug for RedactedText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.redacted().fmt(f)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RedactedText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match <&'de RawValue>::deserialize(deserializer)?.get() {
+            json if json.starts_with('"') => Ok(Self { json }),
+            json => Err(not_a_string(json)),
         }
     }
 }

@@ -73,8 +73,11 @@ fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> Option<[(&'static str, Option<&'c E
 fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (list, args) in lists(change.new).into_iter().flatten() {
         let mut seen = HashSet::new();
-        for (index, name) in args.iter().flat_map(|args| &args.names).enumerate() {
-            let Some(name) = name.as_deref() else { continue };
+        let repeatable = args.filter(|args| !args.is_map);
+        for (index, flag) in repeatable.iter().flat_map(|args| &args.flags).enumerate() {
+            let Some(name) = flag.name.as_deref() else {
+                continue;
+            };
             if !seen.insert(name) {
                 faults.push_redacted(
                     name,

@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod control_plane_ref;
+pub mod controller_manager;
 pub mod coredns;
 pub mod customization;
 pub mod customization_lease;
@@ -17,6 +18,7 @@ pub mod immutability;
 pub mod infrastructure;
 pub mod init_and_join;
 pub mod inventory;
+pub mod leader_migration;
 pub mod machine_metadata;
 pub mod manifest_glob;
 pub mod naming;
@@ -62,6 +64,8 @@ pub static TOPICS: &[Topic] = &[
     certificates::TOPIC,
     init_and_join::TOPIC,
     extra_args::TOPIC,
+    controller_manager::TOPIC,
+    leader_migration::TOPIC,
     files::TOPIC,
     users::TOPIC,
     disk_setup::TOPIC,

@@ -1,0 +1,439 @@
+//! `LeaderMigrationConfiguration`, group `controllermanager.config.k8s.io`: the file that `--leader-migration-config` names.
+//!
+//! Sources: `k8s.io/controller-manager`, `config` and `pkg/leadermigration/config`.
+
+use serde_json::{Map, Value};
+use serde_saphyr::DuplicateKeyPolicy;
+use thiserror::Error;
+
+use crate::syntax::is_dns1123_subdomain;
+
+/// The controllers that migrate, and the Lease under which they run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderMigrationConfiguration {
+    /// The name of the Lease that is the migration lock.
+    pub leader_name: String,
+    /// The controllers that migrate. Of two entries with the same name, the last one counts.
+    pub controller_leaders: Vec<ControllerLeader>,
+}
+
+/// A controller that migrates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerLeader {
+    /// The name of the controller, compared without aliases.
+    pub name: String,
+    /// The controller manager that runs it, or `*` for any.
+    pub component: String,
+}
+
+/// Why a controller manager would not start with a configuration, or would never hold its migration lock. The messages
+/// contain no text of the configuration, which may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// The text cannot be parsed.
+    #[error("it is not valid YAML{}", hint(*.unquoted_star))]
+    NotYaml {
+        /// Whether it has an unquoted `*`, which starts an alias in YAML. The samples of the KEP have it.
+        unquoted_star: bool,
+    },
+    /// A field has another type.
+    #[error("{path} must be {expected}")]
+    Type {
+        /// The path of the field.
+        path: String,
+        /// The type, with its article.
+        expected: &'static str,
+    },
+    /// Another API version, or none.
+    #[error("apiVersion must be {GROUP}/v1, {GROUP}/v1beta1 or {GROUP}/v1alpha1")]
+    ApiVersion,
+    /// Another kind, or none.
+    #[error("kind must be {KIND}")]
+    Kind,
+    /// A required field is not set.
+    #[error("{0} must be set")]
+    Missing(String),
+    /// From 1.32 on, an unknown field is an error.
+    #[error("{parent} has an unknown field; {known} are known")]
+    UnknownField {
+        /// The path of the object with the field.
+        parent: String,
+        /// The known fields.
+        known: String,
+    },
+    /// A lock type with which controller managers do not start.
+    #[error("resourceLock must be leases")]
+    ResourceLock,
+    /// No Lease can have this name, so the lock is never acquired.
+    #[error("leaderName must be a valid Lease name: lower-case letters, digits, - and .")]
+    LeaderName,
+    /// The migration lock would be the main lock of a component.
+    #[error("leaderName must not be {0}, the Lease of another component")]
+    LeaderNameInUse(&'static str),
+}
+
+const GROUP: &str = "controllermanager.config.k8s.io";
+const KIND: &str = "LeaderMigrationConfiguration";
+
+/// The first minor version that decodes strictly.
+const STRICT_SINCE: u64 = 32;
+
+/// Leases of control plane components in `kube-system`.
+const COMPONENT_LEASES: [&str; 3] = [
+    "kube-controller-manager",
+    "cloud-controller-manager",
+    "kube-scheduler",
+];
+
+/// The largest configuration that is parsed, in bytes: the limit of `files[].content`.
+const MAX_BYTES: usize = 10 * 1024;
+
+fn hint(unquoted_star: bool) -> &'static str {
+    if unquoted_star {
+        "; write \"*\" in quotes"
+    } else {
+        ""
+    }
+}
+
+impl LeaderMigrationConfiguration {
+    /// The configuration without `--leader-migration-config`, at a minor version. From 1.28 on, two of its names are no
+    /// longer those of the controllers (`pkg/leadermigration/config/default.go`).
+    pub fn default_at(minor: u64) -> Self {
+        let names = if minor >= 28 {
+            [
+                "route-controller",
+                "service-controller",
+                "cloud-node-lifecycle-controller",
+            ]
+        } else {
+            ["route", "service", "cloud-node-lifecycle"]
+        };
+        Self {
+            leader_name: "cloud-provider-extraction-migration".to_owned(),
+            controller_leaders: names
+                .into_iter()
+                .map(|name| ControllerLeader {
+                    name: name.to_owned(),
+                    component: "*".to_owned(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Parses the first YAML document, as a controller manager of the minor version does. An unknown version is strict.
+    ///
+    /// # Errors
+    /// Every problem, unless the text is not YAML.
+    pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<Problem>> {
+        let strict = minor.is_none_or(|minor| minor >= STRICT_SINCE);
+        let Some(document) = first_document(text, strict) else {
+            return Err(vec![Problem::NotYaml {
+                unquoted_star: text.lines().any(|line| line.trim_end().ends_with(": *")),
+            }]);
+        };
+        let mut reader = Reader {
+            strict,
+            problems: Vec::new(),
+        };
+        let configuration = reader.configuration(&document);
+        if reader.problems.is_empty() {
+            Ok(configuration)
+        } else {
+            Err(reader.problems)
+        }
+    }
+
+    /// Whether leader migration selects a controller with this name.
+    pub fn selects(&self, name: &str) -> bool {
+        self.controller_leaders.iter().any(|leader| leader.name == name)
+    }
+}
+
+fn first_document(text: &str, strict: bool) -> Option<Value> {
+    if text.len() > MAX_BYTES {
+        return None;
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: 16, max_events: 20_000 },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 1_000 },
+        duplicate_keys: if strict { DuplicateKeyPolicy::Error } else { DuplicateKeyPolicy::LastWins },
+        with_snippet: false,
+    };
+    let mut bytes = text.as_bytes();
+    serde_saphyr::read_with_options(&mut bytes, options).next()?.ok()
+}
+
+struct Reader {
+    strict: bool,
+    problems: Vec<Problem>,
+}
+
+impl Reader {
+    fn configuration(&mut self, document: &Value) -> LeaderMigrationConfiguration {
+        let empty = Map::new();
+        let fields = self.object(document, "the document").unwrap_or(&empty);
+        let version = fields
+            .get("apiVersion")
+            .and_then(Value::as_str)
+            .and_then(|version| {
+                let version = version.strip_prefix(GROUP)?.strip_prefix('/')?;
+                ["v1", "v1beta1", "v1alpha1"]
+                    .into_iter()
+                    .find(|known| *known == version)
+            });
+        if version.is_none() {
+            self.problems.push(Problem::ApiVersion);
+        }
+        if fields.get("kind").and_then(Value::as_str) != Some(KIND) {
+            self.problems.push(Problem::Kind);
+        }
+        let known: &[&str] = match version {
+            Some("v1") => &["apiVersion", "kind", "leaderName", "controllerLeaders"],
+            _ => &[
+                "apiVersion",
+                "kind",
+                "leaderName",
+                "resourceLock",
+                "controllerLeaders",
+            ],
+        };
+        self.unknown(fields, "the document", known);
+        if known.contains(&"resourceLock")
+            && fields.get("resourceLock").and_then(Value::as_str) != Some("leases")
+        {
+            self.problems.push(Problem::ResourceLock);
+        }
+        let leader_name = self.text(fields, "", "leaderName");
+        self.leader_name(&leader_name);
+        let leaders = match fields.get("controllerLeaders") {
+            None | Some(Value::Null) => &[][..],
+            Some(Value::Array(leaders)) => leaders.as_slice(),
+            Some(_) => {
+                self.wrong_type("controllerLeaders", "a list");
+                &[]
+            }
+        };
+        let controller_leaders = leaders
+            .iter()
+            .enumerate()
+            .filter_map(|(index, leader)| {
+                let path = format!("controllerLeaders[{index}]");
+                let fields = self.object(leader, &path)?;
+                self.unknown(fields, &path, &["name", "component"]);
+                Some(ControllerLeader {
+                    name: self.text(fields, &path, "name"),
+                    component: self.text(fields, &path, "component"),
+                })
+            })
+            .collect();
+        LeaderMigrationConfiguration {
+            leader_name,
+            controller_leaders,
+        }
+    }
+
+    fn object<'v>(&mut self, value: &'v Value, path: &str) -> Option<&'v Map<String, Value>> {
+        let fields = value.as_object();
+        if fields.is_none() {
+            self.wrong_type(path, "an object");
+        }
+        fields
+    }
+
+    fn unknown(&mut self, fields: &Map<String, Value>, parent: &str, known: &[&str]) {
+        if self.strict && fields.keys().any(|field| !known.contains(&field.as_str())) {
+            self.problems.push(Problem::UnknownField {
+                parent: parent.to_owned(),
+                known: known.join(", "),
+            });
+        }
+    }
+
+    /// A required string.
+    fn text(&mut self, fields: &Map<String, Value>, parent: &str, name: &str) -> String {
+        let path = || match parent {
+            "" => name.to_owned(),
+            parent => format!("{parent}.{name}"),
+        };
+        match fields.get(name) {
+            Some(Value::String(text)) if !text.is_empty() => return text.clone(),
+            None | Some(Value::Null | Value::String(_)) => self.problems.push(Problem::Missing(path())),
+            Some(_) => self.wrong_type(&path(), "a string"),
+        }
+        String::new()
+    }
+
+    fn leader_name(&mut self, name: &str) {
+        if name.is_empty() {
+            return;
+        }
+        if let Some(lease) = COMPONENT_LEASES.into_iter().find(|lease| *lease == name) {
+            self.problems.push(Problem::LeaderNameInUse(lease));
+        } else if !is_dns1123_subdomain(name.as_bytes()) {
+            self.problems.push(Problem::LeaderName);
+        }
+    }
+
+    fn wrong_type(&mut self, path: &str, expected: &'static str) {
+        self.problems.push(Problem::Type {
+            path: path.to_owned(),
+            expected,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALID: &str = "apiVersion: controllermanager.config.k8s.io/v1
+kind: LeaderMigrationConfiguration
+leaderName: ipam-migration
+controllerLeaders:
+- name: node-ipam-controller
+  component: \"*\"
+";
+
+    fn problems(text: &str, minor: u64) -> Vec<String> {
+        match LeaderMigrationConfiguration::parse(text, Some(minor)) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn a_valid_configuration_is_read() {
+        assert_eq!(
+            LeaderMigrationConfiguration::parse(VALID, Some(35)),
+            Ok(LeaderMigrationConfiguration {
+                leader_name: "ipam-migration".to_owned(),
+                controller_leaders: vec![ControllerLeader {
+                    name: "node-ipam-controller".to_owned(),
+                    component: "*".to_owned(),
+                }],
+            })
+        );
+    }
+
+    /// One row for each statement of `k8s.io/controller-manager`, `pkg/leadermigration/config/config.go`, and for what a
+    /// real controller manager did.
+    #[test]
+    fn problems_are_those_of_a_controller_manager() {
+        let beta = VALID.replace("/v1\n", "/v1beta1\n");
+        for (text, minor, expected) in [
+            (VALID.to_owned(), 31, &[][..]),
+            // An empty list is valid.
+            (
+                VALID.split("controllerLeaders").next().unwrap().to_owned(),
+                35,
+                &[],
+            ),
+            (format!("{VALID}---\nanything: else\n"), 35, &[]),
+            (
+                VALID.replace("\"*\"", "*"),
+                35,
+                &["it is not valid YAML; write \"*\" in quotes"],
+            ),
+            (": :\n- {".to_owned(), 35, &["it is not valid YAML"]),
+            (
+                "a string".to_owned(),
+                35,
+                &[
+                    "the document must be an object",
+                    "apiVersion must be controllermanager.config.k8s.io/v1, controllermanager.config.k8s.io/v1beta1 or \
+                 controllermanager.config.k8s.io/v1alpha1",
+                    "kind must be LeaderMigrationConfiguration",
+                    "resourceLock must be leases",
+                    "leaderName must be set",
+                ],
+            ),
+            (
+                VALID.replace("ipam-migration", "\"\""),
+                35,
+                &["leaderName must be set"],
+            ),
+            (
+                VALID.replace("ipam-migration", "7"),
+                35,
+                &["leaderName must be a string"],
+            ),
+            (
+                VALID.replace("ipam-migration", "Bad_Name"),
+                35,
+                &["leaderName must be a valid Lease name: lower-case letters, digits, - and ."],
+            ),
+            (
+                VALID.replace("ipam-migration", "kube-controller-manager"),
+                35,
+                &["leaderName must not be kube-controller-manager, the Lease of another component"],
+            ),
+            (
+                VALID.replace("  component: \"*\"\n", ""),
+                35,
+                &["controllerLeaders[0].component must be set"],
+            ),
+            // The sample of the KEP: `resourceLock` in v1. It fails from 1.32 on.
+            (
+                VALID.replace("leaderName", "resourceLock: leases\nleaderName"),
+                31,
+                &[],
+            ),
+            (
+                VALID.replace("leaderName", "resourceLock: leases\nleaderName"),
+                32,
+                &[
+                    "the document has an unknown field; apiVersion, kind, leaderName, controllerLeaders are known",
+                ],
+            ),
+            (
+                VALID.replace("leaderName", "leaderName: first\nleaderName"),
+                31,
+                &[],
+            ),
+            (
+                VALID.replace("leaderName", "leaderName: first\nleaderName"),
+                32,
+                &["it is not valid YAML"],
+            ),
+            (
+                VALID.replace("leaderName", "leadername"),
+                31,
+                &["leaderName must be set"],
+            ),
+            (beta.clone(), 35, &["resourceLock must be leases"]),
+            (format!("{beta}resourceLock: leases\n"), 35, &[]),
+            (
+                format!("{beta}resourceLock: endpoints\n"),
+                35,
+                &["resourceLock must be leases"],
+            ),
+        ] {
+            assert_eq!(problems(&text, minor), expected, "1.{minor}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_text_is_not_expanded() {
+        let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                    d: [*c,*c,*c,*c,*c,*c,*c,*c]\n";
+        assert_eq!(problems(bomb, 35), ["it is not valid YAML"]);
+        assert_eq!(problems(&"[".repeat(5_000), 35), ["it is not valid YAML"]);
+    }
+
+    #[test]
+    fn the_default_protects_one_controller_from_1_28_on() {
+        use crate::leader_migration::CONTROLLERS;
+
+        let protected = |minor| {
+            let default = LeaderMigrationConfiguration::default_at(minor);
+            CONTROLLERS
+                .iter()
+                .map(|controller| controller.name_at(minor))
+                .filter(|name| default.selects(name))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(protected(27), ["route", "service", "cloud-node-lifecycle"]);
+        assert_eq!(protected(28), ["cloud-node-lifecycle-controller"]);
+    }
+}

@@ -1,0 +1,116 @@
+//! The controllers that kube-controller-manager and cloud-controller-manager can both run.
+//!
+//! Minor versions are those of Kubernetes 1.
+
+/// A controller that can migrate.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// The name from 1.28 on (`k8s.io/cloud-provider/names`, `cmd/kube-controller-manager/names`).
+    pub canonical: &'static str,
+    /// The name up to 1.27. Later versions accept it in `--controllers` only.
+    pub short: &'static str,
+    /// The last minor version whose kube-controller-manager runs it; `None` if all do.
+    pub last_in_kube_controller_manager: Option<u64>,
+    /// The last minor version whose kube-controller-manager accepts its name in `--controllers`; `None` if all do.
+    pub last_known_to_kube_controller_manager: Option<u64>,
+}
+
+/// The last minor version with the in-tree cloud loops: 1.31 has no in-tree cloud provider
+/// (`cmd/kube-controller-manager/app/cloudproviders.go`).
+const LAST_CLOUD_LOOPS: Option<u64> = Some(30);
+/// The last minor version that knows the names of the cloud loops (`cmd/kube-controller-manager/app/core.go`).
+const LAST_CLOUD_NAMES: Option<u64> = Some(36);
+
+/// Every controller that can migrate.
+pub const CONTROLLERS: [Controller; 4] = [
+    Controller {
+        canonical: "node-route-controller",
+        short: "route",
+        last_in_kube_controller_manager: LAST_CLOUD_LOOPS,
+        last_known_to_kube_controller_manager: LAST_CLOUD_NAMES,
+    },
+    Controller {
+        canonical: "service-lb-controller",
+        short: "service",
+        last_in_kube_controller_manager: LAST_CLOUD_LOOPS,
+        last_known_to_kube_controller_manager: LAST_CLOUD_NAMES,
+    },
+    Controller {
+        canonical: "cloud-node-lifecycle-controller",
+        short: "cloud-node-lifecycle",
+        last_in_kube_controller_manager: LAST_CLOUD_LOOPS,
+        last_known_to_kube_controller_manager: LAST_CLOUD_NAMES,
+    },
+    Controller {
+        canonical: "node-ipam-controller",
+        short: "nodeipam",
+        last_in_kube_controller_manager: None,
+        last_known_to_kube_controller_manager: None,
+    },
+];
+
+impl Controller {
+    /// The controller with this name, in either spelling.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        CONTROLLERS
+            .iter()
+            .find(|controller| [controller.canonical, controller.short].contains(&name))
+    }
+
+    /// The name by which leader migration selects it at a minor version. Leader migration resolves no aliases
+    /// (`k8s.io/controller-manager`, `pkg/leadermigration/migrator.go`).
+    pub fn name_at(&self, minor: u64) -> &'static str {
+        if minor >= 28 { self.canonical } else { self.short }
+    }
+
+    /// Whether kube-controller-manager can run it at a minor version.
+    pub fn is_in_kube_controller_manager(&self, minor: u64) -> bool {
+        self.last_in_kube_controller_manager
+            .is_none_or(|last| minor <= last)
+    }
+
+    /// Whether kube-controller-manager accepts its name in `--controllers` at a minor version.
+    pub fn is_known_to_kube_controller_manager(&self, minor: u64) -> bool {
+        self.last_known_to_kube_controller_manager
+            .is_none_or(|last| minor <= last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_change_with_1_28() {
+        let route = Controller::named("node-route-controller").unwrap();
+        assert_eq!(Controller::named("route"), Some(route));
+        assert_eq!(
+            (route.name_at(27), route.name_at(28)),
+            ("route", "node-route-controller")
+        );
+        assert_eq!(Controller::named("route-controller"), None);
+    }
+
+    #[test]
+    fn cloud_loops_end_with_1_30_and_their_names_with_1_36() {
+        for (name, minor, runs, is_known) in [
+            ("service-lb-controller", 30, true, true),
+            ("service-lb-controller", 31, false, true),
+            ("service-lb-controller", 36, false, true),
+            ("service-lb-controller", 37, false, false),
+            ("node-ipam-controller", 37, true, true),
+        ] {
+            let controller = Controller::named(name).unwrap();
+            assert_eq!(
+                controller.is_in_kube_controller_manager(minor),
+                runs,
+                "{name} at 1.{minor}"
+            );
+            assert_eq!(
+                controller.is_known_to_kube_controller_manager(minor),
+                is_known,
+                "{name} at 1.{minor}"
+            );
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Flags with which the controller manager or the kubelet of a version does not start. No value of a flag is shown,
+//! because it may be secret.
+
+use crate::{
+    action::Action,
+    api::{ControlPlaneSpec, kubeadm_config::NodeRegistration},
+    case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, NoCel},
+    change::Change,
+    fault::{CauseReason, Fault, Faults, HIDDEN},
+    leader_migration::Controller,
+    rule::{Check, ON_WRITE, Rule, Scope},
+    topics::{Topic, leader_migration::flag},
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "controller-manager",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "controller-manager-flag-removed",
+        summary: "the controller manager of this version knows its flags and their values",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "kube-controller-manager 1.37.0: unknown flag; not in the list of known controllers",
+        check: Check::ControlPlaneSpec(flag_removed),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "cloud-provider-removed",
+        summary: "the controller manager and the kubelet of this version have the cloud provider",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "kubernetes/kubernetes, cmd/kube-controller-manager/app/cloudproviders.go; KEP-2395",
+        check: Check::ControlPlaneSpec(cloud_provider_removed),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "kubelet-cloud-provider-differs",
+        summary: "all kubelets of a control plane have the same cloud provider",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KEP-2395, external cloud providers: the kubelet taints a Node until the provider initializes it",
+        check: Check::ControlPlaneSpec(kubelet_cloud_provider_differs),
+        cel: Cel::None(NoCel::TooLong),
+    },
+];
+
+/// A value that a flag cannot have, or a flag that does not exist, from a minor version on.
+struct Removed {
+    flag: &'static str,
+    since: u64,
+    /// Whether the value of the flag is affected.
+    affects: fn(&str) -> bool,
+    detail: &'static str,
+    remedy: &'static str,
+}
+
+/// From real binaries of 1.30, 1.35, 1.36 and 1.37, and from the sources of 1.27.
+const REMOVED: [Removed; 4] = [
+    Removed {
+        flag: "concurrent-service-syncs",
+        since: 37,
+        affects: |_| true,
+        detail: "kube-controller-manager 1.37 and later does not know this flag and exits at start",
+        remedy: "remove it; cloud-controller-manager has the flag",
+    },
+    Removed {
+        flag: "controllers",
+        since: 37,
+        affects: names_cloud_loop,
+        detail: "kube-controller-manager 1.37 and later does not know the route, service and cloud-node-lifecycle \
+                 controllers, and exits at start",
+        remedy: "remove their names from the list",
+    },
+    Removed {
+        flag: "feature-gates",
+        since: 27,
+        affects: |gates| {
+            gates
+                .split(',')
+                .any(|gate| gate.split('=').next() == Some("ControllerManagerLeaderMigration"))
+        },
+        detail: "kube-controller-manager 1.27 and later does not know the feature gate ControllerManagerLeaderMigration, \
+                 and exits at start",
+        remedy: "remove the gate; leader migration needs none",
+    },
+    Removed {
+        flag: "leader-elect-resource-lock",
+        since: 0,
+        affects: |lock| lock != "leases",
+        detail: "controller managers exit at start with a lock other than leases",
+        remedy: "remove the flag; leases is the default",
+    },
+];
+
+fn names_cloud_loop(controllers: &str) -> bool {
+    controllers.split(',').any(|name| {
+        let name = name.trim().trim_start_matches('-');
+        Controller::named(name).is_some_and(|controller| !controller.is_known_to_kube_controller_manager(37))
+    })
+}
+
+fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for removed in &REMOVED {
+        let Some(found) = flag(change.new, removed.flag).filter(|found| (removed.affects)(found.value))
+        else {
+            continue;
+        };
+        let action = match change.new.minor() {
+            Some(minor) if minor < removed.since => continue,
+            None if removed.since > 0 => Action::Warn,
+            Some(_) | None => Action::Deny,
+        };
+        let fault = Fault {
+            field: found.path,
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: removed.detail.into(),
+            remedy: removed.remedy.into(),
+        };
+        faults.push_at_most(action, fault);
+    }
+}
+
+/// In-tree cloud providers, and the last minor version that has each (`pkg/cloudprovider/providers/providers.go`).
+const CLOUD_PROVIDERS: [(&str, u64); 5] = [
+    ("openstack", 25),
+    ("aws", 26),
+    ("azure", 29),
+    ("vsphere", 29),
+    ("gce", 30),
+];
+
+/// The last minor version with any in-tree cloud provider.
+const LAST_IN_TREE: u64 = 30;
+
+/// From this minor version on, the feature gate `DisableCloudProviders` is on by default. It is locked from 1.31 on.
+const DISABLED_SINCE: u64 = 29;
+
+/// Why a component of a minor version exits at start with a value of `cloud-provider`, if it does. A template has no
+/// version.
+fn no_cloud_provider(provider: &str, gates: &str, minor: Option<u64>) -> Option<String> {
+    if provider.is_empty() || provider == "external" {
+        return None;
+    }
+    let Some(minor) = minor.filter(|minor| *minor <= LAST_IN_TREE) else {
+        return Some("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned());
+    };
+    // Somebody can compile in a provider of another name.
+    let (_, last) = CLOUD_PROVIDERS.iter().find(|(name, _)| *name == provider)?;
+    let is_enabled = gates.split(',').any(|gate| gate == "DisableCloudProviders=false");
+    if minor > *last {
+        Some(format!(
+            "Kubernetes 1.{} and later does not have this cloud provider",
+            last + 1
+        ))
+    } else if minor >= DISABLED_SINCE && !is_enabled {
+        Some(format!(
+            "Kubernetes 1.{minor} disables in-tree cloud providers unless the feature gate DisableCloudProviders is false"
+        ))
+    } else {
+        None
+    }
+}
+
+/// The flags of the kubelet, with the path of the section.
+fn kubelets<'c>(spec: &ControlPlaneSpec<'c>) -> [(&'static str, Option<&'c NodeRegistration<'c>>); 2] {
+    let config = spec.kubeadm_config();
+    let init = config.and_then(|config| config.init_configuration.as_ref()?.node_registration.as_ref());
+    let join = config.and_then(|config| config.join_configuration.as_ref()?.node_registration.as_ref());
+    [("initConfiguration", init), ("joinConfiguration", join)]
+}
+
+fn kubelet_flag<'c>(node: Option<&'c NodeRegistration<'c>>, name: &str) -> Option<(&'c str, String)> {
+    node?.kubelet_extra_args.as_ref()?.last(name)
+}
+
+fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    const FLAG: &str = "cloud-provider";
+    let spec = change.new;
+    let manager = flag(spec, FLAG).map(|found| {
+        let gates = flag(spec, "feature-gates").map_or("", |gates| gates.value);
+        ("kube-controller-manager", found.value, found.path, gates)
+    });
+    let kubelets = kubelets(spec).into_iter().filter_map(|(section, node)| {
+        let (value, below) = kubelet_flag(node, FLAG)?;
+        let path = spec.kubeadm_path(format_args!("{section}.nodeRegistration.kubeletExtraArgs{below}"));
+        let gates = kubelet_flag(node, "feature-gates").map_or("", |(gates, _)| gates);
+        Some(("the kubelet", value, path, gates))
+    });
+    let minor = spec.minor();
+    for (component, value, field, gates) in manager.into_iter().chain(kubelets) {
+        let Some(cause) = no_cloud_provider(value, gates, minor) else {
+            continue;
+        };
+        let fault = Fault {
+            field,
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: format!("{cause}, so {component} exits at start").into(),
+            remedy: "set external and deploy a cloud-controller-manager, or remove the flag".into(),
+        };
+        faults.push_at_most(
+            if minor.is_some() {
+                Action::Deny
+            } else {
+                Action::Warn
+            },
+            fault,
+        );
+    }
+}
+
+fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let [(_, init), (_, join)] = kubelets(change.new);
+    let is_external =
+        |node| kubelet_flag(node, "cloud-provider").is_some_and(|(value, _)| value == "external");
+    let (section, first, others) = match (is_external(init), is_external(join)) {
+        (true, false) => ("joinConfiguration", "external", "not external"),
+        (false, true) => ("initConfiguration", "not external", "external"),
+        _ => return,
+    };
+    faults.push(Fault {
+        field: change.new.kubeadm_path(format_args!("{section}.nodeRegistration.kubeletExtraArgs")),
+        reason: CauseReason::Invalid,
+        value: None,
+        detail: format!(
+            "cloud-provider of the first Machine's kubelet is {first}, and of the other Machines' kubelets {others}, so \
+             the cloud-controller-manager initializes only some of the Nodes"
+        )
+        .into(),
+        remedy: "set cloud-provider to external in both sections, or in none".into(),
+    });
+}
+
+const REMOVED_FLAG: &str = "controller-manager-flag-removed";
+const PROVIDER: &str = "cloud-provider-removed";
+const DIFFERS: &str = "kubelet-cloud-provider-differs";
+const AT_1_37: &str = r#"{"spec":{"version":"v1.37.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+    "extraArgs":[{"name":"concurrent-service-syncs","value":"2"},{"name":"controllers","value":"*,-route"}]}}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_flags_that_1_36_knows",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"concurrent-service-syncs","value":"2"},
+                {"name":"controllers","value":"*,-route"},{"name":"cloud-provider","value":"external"},
+                {"name":"leader-elect-resource-lock","value":"leases"}]}},
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}}}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_flags_that_1_37_does_not_know",
+        AT_1_37,
+        &[
+            (
+                REMOVED_FLAG,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+            ),
+            (
+                REMOVED_FLAG,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value",
+            ),
+        ],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_gate_and_lock",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":{
+            "feature-gates":"A=true,ControllerManagerLeaderMigration=true","leader-elect-resource-lock":"endpoints"}}}}}}"#,
+        &[
+            (
+                REMOVED_FLAG,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[feature-gates]",
+            ),
+            (
+                REMOVED_FLAG,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[leader-elect-resource-lock]",
+            ),
+        ],
+    )
+    .only_in(V1BETA1),
+    Case::create(
+        "rejects_in_tree_cloud_provider",
+        r#"{"spec":{"version":"v1.31.0","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"cloud-provider","value":"gce"}]}},
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"gce"}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"gce"}]}}}}}"#,
+        &[
+            (
+                PROVIDER,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+            ),
+            (
+                PROVIDER,
+                "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs[0].value",
+            ),
+            (
+                PROVIDER,
+                "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value",
+            ),
+        ],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "warns_of_in_tree_cloud_provider_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"cloud-provider","value":"gce"}]}}}}}}}"#,
+        &[(
+            PROVIDER,
+            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+        )],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "warns_of_removed_flag_and_different_kubelets_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"concurrent-service-syncs","value":"2"}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}}
+            }}}}}"#,
+        &[
+            (
+                REMOVED_FLAG,
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+            ),
+            (
+                DIFFERS,
+                "spec.template.spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs",
+            ),
+        ],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "warns_of_different_cloud_providers",
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[
+            {"name":"cloud-provider","value":"external"}]}}}}}"#,
+        &[(
+            DIFFERS,
+            "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs",
+        )],
+    )
+    .only_in(V1BETA2),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the sources of 1.27 to 1.37, and from binaries of 1.30.
+    #[test]
+    fn in_tree_cloud_providers_end_one_by_one() {
+        for (provider, gates, minor, expected) in [
+            ("", "", 37, false),
+            ("external", "", 37, false),
+            ("aws", "", 26, false),
+            ("aws", "", 27, true),
+            ("aws", "DisableCloudProviders=false", 29, true),
+            ("azure", "", 28, false),
+            ("azure", "", 29, true),
+            ("azure", "DisableCloudProviders=false", 29, false),
+            ("azure", "DisableCloudProviders=false", 30, true),
+            ("gce", "A=true,DisableCloudProviders=false", 30, false),
+            ("gce", "DisableCloudProviders=false", 31, true),
+            ("demo", "", 30, false),
+            ("demo", "", 31, true),
+        ] {
+            assert_eq!(
+                no_cloud_provider(provider, gates, Some(minor)).is_some(),
+                expected,
+                "{provider} at 1.{minor} with {gates}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_of_cloud_loops_are_found_in_either_spelling() {
+        for (controllers, expected) in [
+            ("*", false),
+            ("*,-nodeipam", false),
+            ("*,-node-ipam-controller,-service", true),
+            ("*,-service-lb-controller", true),
+            ("cloud-node-lifecycle", true),
+            ("*,-routes", false),
+        ] {
+            assert_eq!(names_cloud_loop(controllers), expected, "{controllers}");
+        }
+    }
+}

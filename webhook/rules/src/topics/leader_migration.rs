@@ -1,0 +1,738 @@
+//! Leader migration of the controller manager (KEP-2436): `enable-leader-migration` and its configuration file. No text of
+//! a flag or a file is shown, because it may be secret.
+
+use std::borrow::Cow;
+
+use crate::{
+    action::Action,
+    api::{
+        ControlPlaneSpec, KubeadmControlPlane,
+        kubeadm_config::{Component, HostPathMount},
+        machine_setup::File,
+    },
+    case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, NoCel},
+    change::Change,
+    fault::{CauseReason, Fault, Faults, HIDDEN},
+    leader_migration::{CONTROLLERS, LeaderMigrationConfiguration},
+    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    topics::{Topic, files::files},
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "leader-migration",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "leader-migration-unsupported",
+        summary: "leader migration is off for a controller manager at 1.36 or later",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "kube-controller-manager 1.36.3 and 1.37.0: informer name is already registered, exit code 1",
+        check: Check::ControlPlaneSpec(unsupported),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "leader-migration-ignored",
+        summary: "leader migration is configured only where it has an effect",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KEP-2436, Component Flags: a configuration without enable-leader-migration is fatal",
+        check: Check::ControlPlaneSpec(ignored),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "leader-migration-file-missing",
+        summary: "the controller manager can read its leader migration configuration",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "KEP-2436, Component Flags: a configuration file that cannot be read is fatal",
+        check: Check::ControlPlaneSpec(file_missing),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "leader-migration-configuration-invalid",
+        summary: "the controller manager accepts its leader migration configuration",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "k8s.io/controller-manager, pkg/leadermigration/config/config.go",
+        check: Check::ControlPlaneSpec(configuration_invalid),
+        cel: Cel::None(NoCel::Grammar),
+    },
+    Rule {
+        id: "leader-migration-configuration-unchecked",
+        summary: "a leader migration configuration from a Secret cannot be checked",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KEP-2436, Component Flags: a configuration file that cannot be parsed is fatal",
+        check: Check::ControlPlaneSpec(configuration_unchecked),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "leader-migration-unprotected",
+        summary: "leader migration selects a controller that the controller manager runs",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "k8s.io/controller-manager, pkg/leadermigration/migrator.go: names are compared without aliases",
+        check: Check::ControlPlane(unprotected),
+        cel: Cel::None(NoCel::Grammar),
+    },
+    Rule {
+        id: "leader-migration-changed",
+        summary: "the migration lock and its controllers do not change during a migration",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: true,
+        source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
+        check: Check::ControlPlane(changed),
+        cel: Cel::None(NoCel::Grammar),
+    },
+];
+
+const ENABLE: &str = "enable-leader-migration";
+const CONFIGURATION: &str = "leader-migration-config";
+const LEADER_ELECT: &str = "leader-elect";
+
+/// The first minor version whose kube-controller-manager exits with leader migration enabled.
+const UNSUPPORTED_SINCE: u64 = 36;
+
+/// Folders and files that kubeadm mounts into the controller manager by itself (kubeadm, `controlplane/volumes.go`).
+/// `certificatesDir` replaces the first one.
+const MOUNTED_BY_KUBEADM: [&str; 7] = [
+    "/etc/kubernetes/pki",
+    "/etc/kubernetes/controller-manager.conf",
+    "/etc/ssl/certs",
+    "/etc/ca-certificates",
+    "/etc/pki",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+];
+
+/// The value of a flag of the controller manager and the path of the value.
+#[derive(Clone, Debug)]
+pub struct FlagValue<'c> {
+    /// The value, which may be secret.
+    pub value: &'c str,
+    /// Its path.
+    pub path: Cow<'static, str>,
+}
+
+impl FlagValue<'_> {
+    /// The value as a boolean flag is parsed (Go, `strconv.ParseBool`).
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+fn controller_manager<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Component<'c>> {
+    spec.cluster_configuration()?.controller_manager.as_ref()
+}
+
+/// The flag of the controller manager with this name.
+pub fn flag<'c>(spec: &ControlPlaneSpec<'c>, name: &str) -> Option<FlagValue<'c>> {
+    let (value, below) = controller_manager(spec)?.extra_args.as_ref()?.last(name)?;
+    let path = spec.kubeadm_path(format_args!(
+        "clusterConfiguration.controllerManager.extraArgs{below}"
+    ));
+    Some(FlagValue { value, path })
+}
+
+fn is_enabled(flag: &FlagValue<'_>) -> bool {
+    flag.as_bool() == Some(true)
+}
+
+/// The flag that turns leader migration on, if it has an effect.
+fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
+    let elects = flag(spec, LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
+    flag(spec, ENABLE).filter(|flag| elects && is_enabled(flag))
+}
+
+fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some(flag) = enabled(change.new) else { return };
+    let exits = "kube-controller-manager 1.36 and later exits at start with leader migration enabled";
+    let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
+        field: flag.path.clone(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail,
+        remedy: remedy.into(),
+    };
+    match change.new.minor() {
+        Some(minor) if minor >= UNSUPPORTED_SINCE => faults.push(fault(
+            format!("{exits}, so no controller manager of this control plane would run at 1.{minor}").into(),
+            "remove enable-leader-migration and leader-migration-config in the write that sets the version",
+        )),
+        Some(_) => {}
+        None => faults.push_at_most(
+            Action::Warn,
+            fault(
+                format!("{exits}, and a template does not limit the version").into(),
+                "remove it, unless all control planes of this template are at 1.35 or earlier",
+            ),
+        ),
+    }
+}
+
+fn ignored(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let enable = flag(spec, ENABLE);
+    if let Some(configuration) = flag(spec, CONFIGURATION)
+        && !enable.as_ref().is_some_and(is_enabled)
+    {
+        faults.push(Fault {
+            field: configuration.path,
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail:
+                "the controller manager ignores the file, because enable-leader-migration is not \"true\""
+                    .into(),
+            remedy: "set enable-leader-migration to \"true\", or remove leader-migration-config".into(),
+        });
+    }
+    if enable.as_ref().is_some_and(is_enabled)
+        && let Some(elect) = flag(spec, LEADER_ELECT).filter(|flag| flag.as_bool() == Some(false))
+    {
+        faults.push(Fault {
+            field: elect.path,
+            reason: CauseReason::Forbidden,
+            value: Some("\"false\"".to_owned()),
+            detail: "without leader election, the controller manager ignores enable-leader-migration".into(),
+            remedy: "remove leader-elect, or enable-leader-migration".into(),
+        });
+    }
+}
+
+/// Where the controller manager's configuration file comes from.
+enum Source<'c> {
+    /// Nothing mounts the path into the Pod.
+    Unmounted,
+    /// No entry of `files` has the path on the host.
+    NoFile,
+    /// The entry of `files` with this index.
+    File(usize, &'c File<'c>),
+}
+
+/// The flag with the path of the file, and the source of the file, if leader migration is enabled.
+fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, Source<'c>)> {
+    enabled(spec)?;
+    let flag = flag(spec, CONFIGURATION).filter(|flag| !flag.value.is_empty())?;
+    let volumes = controller_manager(spec)?
+        .extra_volumes
+        .as_deref()
+        .unwrap_or_default();
+    let own = spec
+        .cluster_configuration()
+        .and_then(|cluster| cluster.certificates_dir.as_deref())
+        .filter(|directory| !directory.is_empty());
+    let source = match host_path(flag.value, volumes, own) {
+        None => Source::Unmounted,
+        Some(path) => files(spec)
+            .find(|(_, file)| file.path.as_deref() == Some(path.as_str()))
+            .map_or(Source::NoFile, |(index, file)| Source::File(index, file)),
+    };
+    Some((flag, source))
+}
+
+/// The path on the host of a file in the controller manager's Pod. The innermost mount counts.
+fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&str>) -> Option<String> {
+    let below = |mount: &str| -> Option<usize> {
+        let mount = mount.trim_end_matches('/');
+        let rest = path.strip_prefix(mount)?;
+        (rest.is_empty() || rest.starts_with('/')).then_some(mount.len())
+    };
+    let extra = volumes.iter().filter_map(|volume| {
+        let length = below(volume.mount_path.as_deref()?)?;
+        let host = volume.host_path.as_deref()?.trim_end_matches('/');
+        Some((length, format!("{host}{}", path.get(length..)?)))
+    });
+    let [default_certificates, others @ ..] = MOUNTED_BY_KUBEADM;
+    let own = [certificates.unwrap_or(default_certificates)]
+        .into_iter()
+        .chain(others)
+        .filter_map(|mount| Some((below(mount)?, path.to_owned())));
+    let mounts = own.chain(extra);
+    mounts.max_by_key(|(length, _)| *length).map(|(_, host)| host)
+}
+
+fn file_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some((flag, source)) = source(change.new) else {
+        return;
+    };
+    let (detail, remedy) = match source {
+        Source::Unmounted => (
+            "no volume of the controller manager contains this path, so it would exit at start",
+            "add an entry to controllerManager.extraVolumes, or put the file in /etc/kubernetes/pki, which kubeadm mounts",
+        ),
+        Source::NoFile => (
+            "no entry of files writes this file, so the controller manager of a new Machine would exit at start",
+            "add the file to files in the same write",
+        ),
+        Source::File(..) => return,
+    };
+    faults.push_redacted(
+        flag.value,
+        Fault {
+            field: flag.path,
+            reason: CauseReason::NotFound,
+            value: Some(HIDDEN.to_owned()),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        },
+    );
+}
+
+/// The inline text of the configuration file, with the index of the file.
+fn inline(spec: &ControlPlaneSpec<'_>) -> Option<(usize, String)> {
+    let Source::File(index, file) = source(spec)?.1 else {
+        return None;
+    };
+    let is_plain = file.encoding.as_deref().is_none_or(str::is_empty);
+    let content = file.content.filter(|content| is_plain && !content.is_empty())?;
+    Some((index, content.decode()?))
+}
+
+fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some((index, text)) = inline(spec) else { return };
+    let minor = spec.minor();
+    let Err(problems) = LeaderMigrationConfiguration::parse(&text, minor) else {
+        return;
+    };
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let fault = Fault {
+        field: spec.kubeadm_path(format_args!("files[{index}].content")),
+        reason: CauseReason::Invalid,
+        value: Some(HIDDEN.to_owned()),
+        detail: format!(
+            "the controller manager exits at start, or never holds the migration lock, with this configuration: {}",
+            problems.join(", ")
+        )
+        .into(),
+        remedy: "correct the file; see: kubectl kcp rules explain leader-migration-configuration-invalid".into(),
+    };
+    let action = if minor.is_some() {
+        Action::Deny
+    } else {
+        Action::Warn
+    };
+    faults.push_at_most(action, fault);
+}
+
+fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some((_, Source::File(index, file))) = source(spec) else {
+        return;
+    };
+    let is_encoded = file
+        .encoding
+        .as_deref()
+        .is_some_and(|encoding| !encoding.is_empty());
+    let (field, detail) = if file.content_from.is_some() {
+        (
+            "contentFrom",
+            "the leader migration configuration comes from a Secret, which admission does not read",
+        )
+    } else if is_encoded {
+        (
+            "encoding",
+            "the leader migration configuration is encoded, and admission does not decode it",
+        )
+    } else {
+        return;
+    };
+    faults.push_redacted(
+        &file.path,
+        Fault {
+            field: spec.kubeadm_path(format_args!("files[{index}].{field}")),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: detail.into(),
+            remedy: "write it to content as plain text, or check it yourself: an invalid one stops the controller manager"
+                .into(),
+        },
+    );
+}
+
+/// The effective configuration: of the file, or the default without one. `None` if it is unknown or invalid.
+fn effective(spec: &ControlPlaneSpec<'_>, minor: u64) -> Option<LeaderMigrationConfiguration> {
+    enabled(spec)?;
+    match flag(spec, CONFIGURATION).filter(|flag| !flag.value.is_empty()) {
+        None => Some(LeaderMigrationConfiguration::default_at(minor)),
+        Some(_) => LeaderMigrationConfiguration::parse(&inline(spec)?.1, Some(minor)).ok(),
+    }
+}
+
+fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let spec = &change.new.common_spec();
+    let Some(minor) = spec.minor().filter(|minor| *minor < UNSUPPORTED_SINCE) else {
+        return;
+    };
+    let (Some(enable), Some(configuration)) = (enabled(spec), effective(spec, minor)) else {
+        return;
+    };
+    let field = inline(spec).map_or(enable.path, |(index, _)| {
+        spec.kubeadm_path(format_args!("files[{index}].content"))
+    });
+    let mut push = |detail: String, remedy: String| {
+        faults.push(Fault {
+            field: field.clone(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    };
+    let runs = CONTROLLERS
+        .iter()
+        .filter(|controller| controller.is_in_kube_controller_manager(minor));
+    let mut selected = 0;
+    for controller in runs {
+        let name = controller.name_at(minor);
+        let other = [controller.short, controller.canonical]
+            .into_iter()
+            .find(|other| *other != name && configuration.selects(other));
+        if configuration.selects(name) {
+            selected += 1;
+        } else if let Some(other) = other {
+            push(
+                format!(
+                    "at 1.{minor} the name of {other} is {name}, and leader migration does not resolve aliases, so \
+                     {name} runs under the main lock"
+                ),
+                format!("add an entry for {name}"),
+            );
+        }
+    }
+    if selected == 0 {
+        push(
+            format!(
+                "kube-controller-manager 1.{minor} runs no controller that the configuration names, so nothing migrates"
+            ),
+            "name node-ipam-controller to migrate it, or remove enable-leader-migration".to_owned(),
+        );
+    }
+}
+
+fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let (old, new) = (old.common_spec(), change.new.common_spec());
+    let (Some(old_minor), Some(minor)) = (old.minor(), new.minor()) else {
+        return;
+    };
+    let (Some(before), Some(after)) = (effective(&old, old_minor), effective(&new, minor)) else {
+        return;
+    };
+    let names = |configuration: &LeaderMigrationConfiguration| {
+        let leaders = configuration.controller_leaders.iter();
+        let mut names: Vec<String> = leaders.map(|leader| leader.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let what = match (
+        before.leader_name != after.leader_name,
+        names(&before) != names(&after),
+    ) {
+        (true, _) => "leaderName would change, and Machines with different names hold different locks",
+        (false, true) => "the controllers of the migration lock would change",
+        (false, false) => return,
+    };
+    let field = inline(&new).map(|(index, _)| format!("files[{index}].content"));
+    faults.push(Fault {
+        field: new.kubeadm_path(
+            field.as_deref().unwrap_or("clusterConfiguration.controllerManager.extraArgs"),
+        ),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!(
+            "{what}, so that during the rollout a controller could run twice, or not at all"
+        )
+        .into(),
+        remedy: "remove enable-leader-migration and wait for the rollout, then enable it with the new configuration".into(),
+    });
+}
+
+const UNSUPPORTED: &str = "leader-migration-unsupported";
+const IGNORED: &str = "leader-migration-ignored";
+const MISSING: &str = "leader-migration-file-missing";
+const INVALID: &str = "leader-migration-configuration-invalid";
+const UNCHECKED: &str = "leader-migration-configuration-unchecked";
+const UNPROTECTED: &str = "leader-migration-unprotected";
+const CHANGED: &str = "leader-migration-changed";
+
+const FIRST: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value";
+const SECOND: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value";
+const CONTENT: &str = "spec.kubeadmConfigSpec.files[0].content";
+
+/// A control plane at 1.35 that migrates Node IPAM.
+const NODE_IPAM: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
+    "clusterConfiguration":{"controllerManager":{
+        "extraArgs":[{"name":"enable-leader-migration","value":"true"},
+            {"name":"leader-migration-config","value":"/etc/migration/leader.yaml"}],
+        "extraVolumes":[{"name":"migration","hostPath":"/etc/kubernetes/migration","mountPath":"/etc/migration"}]}},
+    "files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: \"*\"\n"}]}}}"#;
+
+const ENABLED: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+    "extraArgs":[{"name":"enable-leader-migration","value":"true"}]}}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create("accepts_node_ipam", NODE_IPAM, &[]).only_in(V1BETA2),
+    Case::create(
+        "accepts_a_file_in_the_certificate_folder",
+        r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":{"enable-leader-migration":"true",
+                "leader-migration-config":"/etc/kubernetes/pki/leader.yaml"}}},
+            "files":[{"path":"/etc/kubernetes/pki/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n- {name: node-ipam-controller, component: \"*\"}\n"}]}}}"#,
+        &[],
+    )
+    .only_in(V1BETA1),
+    Case::create(
+        "rejects_leader_migration_at_1_36",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"true"}]}}}}}"#,
+        &[(UNSUPPORTED, FIRST)],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_leader_migration_at_1_36_in_v1beta1",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":{"enable-leader-migration":"true"}}}}}}"#,
+        &[(
+            UNSUPPORTED,
+            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[enable-leader-migration]",
+        )],
+    )
+    .only_in(V1BETA1),
+    Case::update(
+        "rejects_upgrade_to_1_36_with_leader_migration",
+        NODE_IPAM,
+        r#"{"spec":{"version":"v1.36.3"}}"#,
+        &[(UNSUPPORTED, FIRST)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_upgrade_to_1_36_that_ends_leader_migration",
+        NODE_IPAM,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}}}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "warns_of_leader_migration_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"true"}]}}}}}}}"#,
+        &[(
+            UNSUPPORTED,
+            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+        )],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "rejects_configuration_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"true"},
+                {"name":"leader-migration-config","value":"/etc/migration/leader.yaml"}]}}}}}}}"#,
+        &[
+            (
+                UNSUPPORTED,
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+            ),
+            (
+                MISSING,
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value",
+            ),
+        ],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "rejects_configuration_without_enable_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"leader-migration-config","value":"/etc/migration/leader.yaml"}]}}}}}}}"#,
+        &[(
+            IGNORED,
+            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+        )],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "warns_of_files_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"true"},
+                {"name":"leader-migration-config","value":"/etc/kubernetes/pki/leader.yaml"}]}},
+            "files":[{"path":"/etc/kubernetes/pki/leader.yaml","content":"{}"}]}}}}}"#,
+        &[
+            (
+                UNSUPPORTED,
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+            ),
+            (INVALID, "spec.template.spec.kubeadmConfigSpec.files[0].content"),
+        ],
+    )
+    .only_in(V1BETA2),
+    Case::template(
+        "warns_of_encoded_file_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"true"},
+                {"name":"leader-migration-config","value":"/etc/kubernetes/pki/leader.yaml"}]}},
+            "files":[{"path":"/etc/kubernetes/pki/leader.yaml","encoding":"base64","content":"e30="}]}}}}}"#,
+        &[
+            (
+                UNSUPPORTED,
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+            ),
+            (UNCHECKED, "spec.template.spec.kubeadmConfigSpec.files[0].encoding"),
+        ],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_configuration_without_enable",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"false"},
+                {"name":"leader-migration-config","value":"/etc/kubernetes/pki/leader.yaml"}]}}}}}"#,
+        &[(IGNORED, SECOND)],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_enable_without_leader_election",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"enable-leader-migration","value":"true"},
+                {"name":"leader-elect","value":"false"}]}}}}}"#,
+        &[(IGNORED, SECOND)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_path_that_no_volume_contains",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraVolumes":[
+            {"name":"migration","hostPath":"/etc/kubernetes/migration","mountPath":"/etc/migration/leader"}]}}}}}"#,
+        &[(MISSING, SECOND)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_path_that_no_file_writes",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/migration/leader.yaml","content":"x"}]}}}"#,
+        &[(MISSING, SECOND)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_resource_lock_in_v1",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\nresourceLock: leases\ncontrollerLeaders: []\n"}]}}}"#,
+        &[(INVALID, CONTENT)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "warns_of_configuration_from_a_secret",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml",
+            "contentFrom":{"secret":{"name":"migration","key":"leader.yaml"}}}]}}}"#,
+        &[(UNCHECKED, "spec.kubeadmConfigSpec.files[0].contentFrom")],
+    )
+    .only_in(V1BETA2),
+    Case::create("warns_of_default_without_effect", ENABLED, &[(UNPROTECTED, FIRST)]).only_in(V1BETA2),
+    Case::update(
+        "warns_of_short_name",
+        NODE_IPAM,
+        r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n"}]}}}"#,
+        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (CHANGED, CONTENT)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_another_leader_name_during_migration",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: other\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: \"*\"\n"}]}}}"#,
+        &[(CHANGED, CONTENT)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_another_component_during_migration",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: kube-controller-manager\n"}]}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_the_end_of_a_migration",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":[]}}}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_mount_gives_the_path_on_the_host() {
+        let volume = |host: &'static str, mount: &'static str| HostPathMount {
+            host_path: Some(host.into()),
+            mount_path: Some(mount.into()),
+        };
+        for (path, volumes, certificates, expected) in [
+            ("/a/b", vec![volume("/h", "/a")], None, Some("/h/b")),
+            ("/a/b", vec![volume("/h/", "/a/")], None, Some("/h/b")),
+            ("/a", vec![volume("/h", "/a")], None, Some("/h")),
+            ("/ab", vec![volume("/h", "/a")], None, None),
+            (
+                "/a/b/c",
+                vec![volume("/h", "/a"), volume("/i", "/a/b")],
+                None,
+                Some("/i/c"),
+            ),
+            (
+                "/etc/kubernetes/pki/x",
+                vec![],
+                None,
+                Some("/etc/kubernetes/pki/x"),
+            ),
+            ("/etc/kubernetes/pki/x", vec![], Some("/var/pki"), None),
+            ("/var/pki/x", vec![], Some("/var/pki"), Some("/var/pki/x")),
+            ("/etc/kubernetes/x", vec![], None, None),
+        ] {
+            assert_eq!(
+                host_path(path, &volumes, certificates).as_deref(),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn flags_are_parsed_as_by_the_controller_manager() {
+        let parsed = |value| {
+            FlagValue {
+                value,
+                path: "".into(),
+            }
+            .as_bool()
+        };
+        assert_eq!(
+            (parsed("T"), parsed("0"), parsed("yes"), parsed("")),
+            (Some(true), Some(false), None, None)
+        );
+    }
+}

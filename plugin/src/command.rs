@@ -1,4 +1,4 @@
-//! The command line: its commands.
+//! The command line.
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -17,19 +17,19 @@ use crate::{
     },
 };
 
-/// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
+/// Inspect and change Cluster API control planes, and lease clusters from cluster pools.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-kcp", version, max_term_width = WIDTH, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// Flags that every command takes.
+    /// Global flags.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Cells in a line of help.
+/// Maximum width of help texts, in cells.
 const WIDTH: usize = 110;
 
 const EXIT_CODES: &str = "Exit codes:
@@ -39,12 +39,12 @@ const EXIT_CODES: &str = "Exit codes:
   130  interrupted
 A command under `pool exec` keeps its own exit code; see its help.";
 
-/// A command.
+/// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show control planes, their Machines and what is wrong with them
+    /// Show the health of control planes, their Machines and etcd members
     Status(StatusArguments),
-    /// Show what the controller will do to a control plane, and what blocks it
+    /// Show what the controller will do to a control plane, and what blocks the first step
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane
     Scale(ScaleArguments),
@@ -60,14 +60,15 @@ pub enum Command {
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
-    /// List the flags that every command takes
+    /// List the global flags of all commands
     Options,
 }
 
-/// In the help of every command, as in kubectl's.
-const SEE_OPTIONS: &str = "The flags that every command takes: kubectl kcp options";
+/// Shown in the help of every command, as in kubectl.
+const SEE_OPTIONS: &str = "Use \"kubectl kcp options\" for a list of global command-line options (applies to all \
+                           commands).";
 
-/// The command line, with where to find the global flags in the help of each command.
+/// The command line. The help of each command refers to `options`.
 pub fn command() -> clap::Command {
     fn see_options(command: clap::Command) -> clap::Command {
         let own = command.get_after_help().map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! Reads the server's `AdmissionConfiguration`, so that the plugin applies the same rules.
+//! Reads the webhook's `AdmissionConfiguration`, so that the plugin applies the same actions.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::file;
 /// Reads an `AdmissionConfiguration`.
 ///
 /// # Errors
-/// When the file cannot be read, or the server would refuse it.
+/// The file cannot be read, or the webhook would reject it.
 pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
     let fault = |message: String| ConfigurationFileError {
         path: file.display().to_string(),
@@ -29,7 +29,7 @@ pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
         .map_err(|error| fault(error.to_string()))
 }
 
-/// A configuration file that cannot be used.
+/// A configuration file cannot be read or is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the configuration {path}: {message}")]
 pub struct ConfigurationFileError {

@@ -1,9 +1,9 @@
-//! What all JSON documents have in common that commands print.
+//! Shared parts of all JSON documents.
 
 use kcp_api::{Kind, KubeadmControlPlane, Object as _};
 use serde::Serialize;
 
-/// `apiVersion` of each of them.
+/// The `apiVersion` of all documents.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ impl From<&KubeadmControlPlane> for ObjectName {
     }
 }
 
-/// An object as `kubectl get -o name` names it: `RESOURCE.GROUP/NAME`, without the group for the core one.
+/// An object's name as in `kubectl get -o name`: `RESOURCE.GROUP/NAME`, or `RESOURCE/NAME` in the core group.
 pub(crate) fn resource_name(kind: &Kind, name: &str) -> String {
     let resource = kind.kind.to_lowercase();
     match kind.group {

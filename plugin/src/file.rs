@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-/// The name of stdin.
+/// The file name that means stdin.
 pub const STDIN: &str = "-";
 
-/// The largest file that is read. A thousand large manifests are smaller.
+/// Maximum file size. A thousand large manifests are smaller.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// A file that cannot be read.
+/// A file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read {path}: {cause}")]
@@ -29,10 +29,10 @@ impl FileError {
     }
 }
 
-/// The content of a file.
+/// Reads a file.
 ///
 /// # Errors
-/// When the file cannot be read, or is larger than [`MAX_BYTES`].
+/// The file cannot be read, or exceeds [`MAX_BYTES`].
 pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     let path = || file.display().to_string();
     let content = if file == Path::new(STDIN) {
@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     content.ok_or_else(|| FileError::TooLarge { path: path() })
 }
 
-/// None if it is larger than [`MAX_BYTES`].
+/// None if the content exceeds [`MAX_BYTES`].
 fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;

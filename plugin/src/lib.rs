@@ -1,23 +1,23 @@
-//! `kubectl kcp`: health, scale and rollout of Cluster API control planes, leases on cluster pools.
+//! `kubectl kcp`: inspects and changes Cluster API control planes, and leases clusters from cluster pools.
 //!
-//! A command travels: arguments -> reads -> a pure model -> report -> exit code. Reading, deciding and printing never
-//! share a function.
+//! A command passes through: arguments -> reads -> decision -> report -> exit code. Reading, deciding and printing
+//! never share a function.
 //!
 //! - [`command`]: the command line
-//! - [`arguments`]: what the arguments of all commands share
-//! - [`session`]: what every command is given: the global flags and the terminal
-//! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
-//! - [`change`]: how a verb changes a control plane or a Machine
-//! - [`wait`]: waiting until a change is complete; [`watch`]: polling for `-w`
+//! - [`arguments`]: arguments that commands share
+//! - [`session`]: global flags and terminal, which every command gets
+//! - [`file`], [`configuration`]: files that the user names, and the webhook's configuration
+//! - [`change`]: changes a control plane or a Machine
+//! - [`wait`]: waits until a change is complete; [`watch`]: polls for `-w`
 //! - [`commands`]: the commands
-//! - [`output`], [`printer`]: the output formats, and the one way from a report to stdout
-//! - [`document`]: what their JSON documents have in common
-//! - [`terminal`]: how results and errors are shown
-//! - [`verdict`]: what a command decided, and its exit code
+//! - [`output`], [`printer`]: output formats, and printing of reports
+//! - [`document`]: shared parts of JSON documents
+//! - [`terminal`]: prints results and errors
+//! - [`verdict`]: results of commands and their exit codes
 
 #![allow(
     missing_docs,
-    reason = "comments on fields and variants state only what the name does not: units, absence, sources"
+    reason = "fields and variants are documented only where the name is not enough: units, absence, sources"
 )]
 
 use std::{ffi::OsString, process::ExitCode};
@@ -52,7 +52,7 @@ use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;
 
-/// Parses the arguments, runs the command they name, and returns its exit code.
+/// Parses the arguments, runs the command, and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = command::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
@@ -63,11 +63,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Arguments { global, command } = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version count as errors to clap, with exit code 0. A closed pipe stays silent.
+            // clap returns help and version as errors with exit code 0. Ignore a closed pipe.
             let _ = error.print();
             let verdict = match error.exit_code() {
                 0 => Verdict::Met,
-                // The command that it was to run may use 2 itself.
+                // `pool exec` uses 125, because the command that it runs may use 2.
                 _ if is_exec(command, &arguments) => Verdict::Command(pool::NO_LEASE),
                 _ => Verdict::Undecided,
             };
@@ -75,7 +75,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let terminal = Terminal::new(global.color);
-    // The only failure is a provider that was installed before ours: then that one serves.
+    // This fails only if a provider is already installed, which then works, too.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -86,12 +86,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let session = Session { global, terminal };
     let verdict = runtime.block_on(run(command, &session));
-    // Not dropped: that would wait for a name server that does not answer.
+    // Do not drop the runtime, which would wait for DNS lookups that hang.
     runtime.shutdown_background();
     verdict.into()
 }
 
-/// Whether arguments with a usage error name `pool exec`, wherever the flags are.
+/// Whether arguments with a usage error contain `pool exec`, among any flags.
 fn is_exec(command: clap::Command, arguments: &[OsString]) -> bool {
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
     let subcommand = |matches: &clap::ArgMatches, name: &str| match matches.subcommand() {
@@ -137,7 +137,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
     }
 }
 
-/// What to try next, from the first error of the chain that knows.
+/// The hint of the first error in the chain that has one.
 fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let of_machine = cause.downcast_ref::<NoSuchMachine>().map(NoSuchMachine::hint);

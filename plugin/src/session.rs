@@ -1,4 +1,4 @@
-//! What every command is given.
+//! Global flags and terminal, which every command gets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 use crate::{arguments::Global, terminal::Terminal};
 use kcp_client::{Connection, Error, RequestLog};
 
-/// The `-v` level from which requests are logged.
+/// Requests are logged from this `-v` level on.
 const LOG_REQUESTS: u8 = 6;
 
 /// The global flags and the terminal of one run.
@@ -19,30 +19,31 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects to the management cluster that the flags and the kubeconfig name. Not done before a command asks for
-    /// it: some need no cluster.
+    /// Connects to the management cluster. Called only by commands that need a cluster.
     ///
     /// # Errors
-    /// When no cluster is configured or the configuration is wrong. The server itself is first met by a request.
+    /// No cluster is configured, or the configuration is invalid. An unreachable server is reported by the first
+    /// request.
     pub async fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.global.connection(), self.request_log()).await
     }
 
-    /// Logs requests to stderr from `-v 6` on: kubectl's level for URLs.
+    /// Logs requests to stderr from `-v 6` on, as in kubectl.
     pub fn request_log(&self) -> Option<RequestLog> {
         let terminal = self.terminal.clone();
         (self.global.verbosity >= LOG_REQUESTS)
             .then(|| -> RequestLog { Arc::new(move |line| terminal.note(line)) })
     }
 
-    /// The same, given up when a credential plugin takes longer than `limit`. The plugin itself goes on.
+    /// Like [`Session::connect`], but fails if a credential plugin takes longer than `limit`. The plugin keeps
+    /// running.
     ///
     /// # Errors
-    /// As [`Session::connect`], and [`Error::CredentialsOutOfTime`].
+    /// Same as [`Session::connect`], and [`Error::CredentialsOutOfTime`].
     pub async fn connect_within(&self, limit: Duration) -> Result<Connection, Error> {
         let (flags, log) = (self.global.connection(), self.request_log());
         let runtime = Handle::current();
-        // A plugin is waited for by the thread that asks for it.
+        // Use a thread, because waiting for a credential plugin blocks.
         let opened = spawn_blocking(move || runtime.block_on(Connection::open(&flags, log)));
         match timeout(limit, opened).await {
             Ok(Ok(connection)) => connection,
@@ -87,7 +88,7 @@ mod tests {
         assert!(matches!(error, Error::CredentialsOutOfTime { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
-            "no credentials within 0.3s: the kubeconfig's credential plugin has not ended"
+            "no credentials within 0.3s: the credential plugin in the kubeconfig is still running"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a command decided, and its exit code.
+//! Results of commands and their exit codes.
 
 use std::process::ExitCode;
 
@@ -6,19 +6,19 @@ use kcp_control_plane::inspection::Health;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// What was asked is so, or has been done.
+    /// The condition is met, or the change was made.
     Met,
-    /// It is not so, or was refused: unhealthy, denied, blocked, exhausted, timed out. The output says why.
+    /// Unhealthy, denied, blocked, exhausted or timed out. The output shows the reason.
     Negative,
-    /// Nothing was decided: usage, input and output, the API, permissions.
+    /// Nothing could be decided, because of a usage, I/O, API or permission error.
     Undecided,
     Interrupted,
-    /// A command that we ran ended with this code.
+    /// The exit code of the command that `pool exec` ran.
     Command(u8),
 }
 
 impl Verdict {
-    /// The exit code: 130 is a shell's 128 + SIGINT.
+    /// The exit code. 130 is 128 + SIGINT, as in shells.
     pub const fn code(self) -> u8 {
         match self {
             Self::Met => 0,
@@ -29,7 +29,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict on several things at once: what could not be decided outweighs what is negative.
+    /// Combines several verdicts: undecided outweighs negative, and negative outweighs met.
     pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
         verdicts
             .into_iter()

@@ -1,4 +1,4 @@
-//! `-w`: polls and redraws in place on a terminal; elsewhere prints one line for each change.
+//! `-w`: polls, and redraws the screen on a terminal or else prints one line for each change.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Between two polls. A poll asks every etcd member, or makes five lists: more often would be a load.
+/// Time between polls, which limits the load: a poll queries every etcd member, or makes five list requests.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of one poll.
 pub trait Observation {
-    /// What changed since the previous poll, one line each; after the first poll, the current state. Not escaped.
+    /// Changes since the previous poll, one line each; for the first poll, the current state. Not escaped.
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String>;
 
     fn verdict(&self) -> Verdict;
 }
 
-/// Polls until the process is interrupted, or the reader of stdout closes its pipe. If a poll fails, it says so and polls
-/// again. `screen` is drawn below a line with the time.
+/// Polls until the user interrupts, or the reader of stdout closes its pipe. Reports a failed poll, and polls again.
+/// Draws `screen` below a line with the time.
 ///
 /// # Errors
-/// When the first poll fails, or the result cannot be written.
+/// The first poll fails, or writing to stdout fails.
 pub async fn watch<S: Observation>(
     terminal: &Terminal,
     mut poll: impl AsyncFnMut() -> anyhow::Result<S>,
@@ -70,7 +70,7 @@ pub async fn watch<S: Observation>(
     }
 }
 
-/// A screen below a line with the time, and the error of the last poll.
+/// A screen below a heading with the time and the error of the last poll.
 pub(crate) fn below_heading(now: Timestamp, trouble: Option<&str>, screen: &str) -> String {
     let trouble = trouble.map_or_else(String::new, |trouble| {
         format!("  cannot refresh: {}", escape(trouble))

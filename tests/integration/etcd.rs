@@ -61,7 +61,7 @@ impl Members {
         let folder = run.subfolder(name)?;
         let key = std::fs::read(authority.write(&folder, "ca")?.key)?;
         let certificate = authority.certificate().as_bytes();
-        let client = ClientCertificate::minted(certificate, &key, SystemTime::now())?;
+        let client = ClientCertificate::issue(certificate, &key, SystemTime::now())?;
         let tls = Tls::new(Trust::new(certificate)?, client);
         let mut members = Self {
             run: run.clone(),
@@ -209,7 +209,7 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
     ensure!(
         matches!(
             &refused,
-            Err(Error::Refused { call: Call::MemberList, message, .. })
+            Err(Error::Rejected { call: Call::MemberList, message, .. })
                 if message == "etcdserver: rpc not supported for learner"
         ),
         "{refused:?}"
@@ -255,7 +255,7 @@ async fn fills_up(member: &Connection, member_id: u64) -> Result<()> {
     let megabyte = vec![0; 1024 * 1024];
     let full = wait::until("the database is full", async || {
         match member.put(b"b", &megabyte).await {
-            Err(Error::Refused {
+            Err(Error::Rejected {
                 call: Call::Put,
                 message,
                 ..

@@ -352,7 +352,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         ensure!(
             upgraded
                 .stdout
-                .ends_with("edge is at v1.34.2, every Machine ready and up to date\n"),
+                .ends_with("edge is at v1.34.2, with all Machines ready and up to date\n"),
             "{upgraded}"
         );
         subject.cluster.settled(1).await?;

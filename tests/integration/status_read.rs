@@ -36,13 +36,13 @@ async fn connect(kubeconfig: PathBuf) -> Result<Connection> {
 }
 
 async fn named(connection: &Connection, name: &str) -> Result<Snapshot, Error> {
-    let limit = reads::limit_of_one(TIMEOUT);
+    let limit = reads::limit_per_control_plane(TIMEOUT);
     let reader = reads::discover(connection, limit).await?;
     reads::management(&reader, NAMESPACE, name, limit).await
 }
 
 async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Snapshot>, Error> {
-    let limit = reads::limit_of_list(TIMEOUT);
+    let limit = reads::list_limit(TIMEOUT);
     let reader = reads::discover(connection, limit).await?;
     reads::list(&reader, namespace, None, limit).await
 }
@@ -100,7 +100,7 @@ fn reads_everything_with_the_shipped_role_only() {
         let administrator = connect(management.api().kubeconfig()).await.unwrap();
         let whole = named(&administrator, NAME).await.unwrap();
         is_whole(&whole).unwrap();
-        let limit = reads::limit_of_one(TIMEOUT);
+        let limit = reads::limit_per_control_plane(TIMEOUT);
         let reader = reads::discover(&administrator, limit).await.unwrap();
         let found = reads::control_plane_of(&reader, NAMESPACE, NAME, limit).await;
         assert_eq!(found.unwrap(), NAME);

@@ -60,7 +60,7 @@ pub struct ClusterStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FailureDomain {
-    /// v1beta1 has it as the key of a map.
+    /// In v1beta1 the name is the key of a map.
     pub name: String,
     /// Whether control plane Machines may be created in it.
     pub control_plane: bool,
@@ -79,19 +79,19 @@ impl fmt::Display for Endpoint {
 }
 
 impl Cluster {
-    /// The name of its `KubeadmControlPlane`; none where its control plane is of another kind.
+    /// The name of the Cluster's `KubeadmControlPlane`; none if the control plane has another kind.
     pub fn control_plane(&self) -> Option<&str> {
         let reference = self.spec.control_plane_ref.as_ref()?;
         (reference.kind == KUBEADM_CONTROL_PLANE.kind).then_some(&reference.name)
     }
 
-    /// Whether clients know where to reach the workload cluster's API server.
+    /// Whether `spec.controlPlaneEndpoint` is set.
     pub fn has_endpoint(&self) -> bool {
         let endpoint = self.spec.control_plane_endpoint.as_ref();
         endpoint.is_some_and(|endpoint| !endpoint.host.is_empty() && endpoint.port != 0)
     }
 
-    /// The names of the failure domains that take control plane Machines.
+    /// Names of the failure domains that may contain control plane Machines.
     pub fn control_plane_failure_domains(&self) -> impl Iterator<Item = &str> {
         let domains = self.status.failure_domains.iter();
         domains
@@ -99,7 +99,7 @@ impl Cluster {
             .map(|domain| domain.name.as_str())
     }
 
-    /// The version of the current step of an upgrade across several minors by the managed topology.
+    /// The version of the current step while a managed topology upgrades across several minor versions.
     pub fn topology_upgrade_step(&self) -> Option<&str> {
         self.annotation(annotation::TOPOLOGY_UPGRADE_STEP)
     }
@@ -130,9 +130,7 @@ struct Wire {
 #[serde(rename_all = "camelCase")]
 struct WireStatus {
     failure_domains: Option<FailureDomains>,
-    /// v1beta2.
     initialization: Option<WireInitialization>,
-    /// v1beta1.
     infrastructure_ready: Option<bool>,
 }
 

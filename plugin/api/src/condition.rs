@@ -16,15 +16,14 @@ pub struct Condition {
     /// `Available`, `EtcdClusterHealthy`, …
     #[serde(rename = "type")]
     pub type_: String,
-    /// Whether the condition holds.
     pub status: ConditionStatus,
     /// One word in camel case.
     #[serde(default)]
     pub reason: String,
-    /// For people; may have several lines.
+    /// Human-readable; may have several lines.
     #[serde(default)]
     pub message: String,
-    /// Since when it has this status.
+    /// When the status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
 }
@@ -32,15 +31,14 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ConditionStatus {
-    /// The condition holds.
     True,
-    /// The condition does not hold.
     False,
     /// The controller does not know.
     Unknown,
 }
 
-/// By hand: to `serde_json` a derived enum that is no string is a syntax error, and a message about it is no help.
+/// Written by hand because `serde_json` reports a non-string value for a derived enum as a syntax error without the
+/// field.
 impl<'de> Deserialize<'de> for ConditionStatus {
     fn deserialize<D: Deserializer<'de>>(status: D) -> Result<Self, D::Error> {
         struct StatusVisitor;
@@ -84,7 +82,7 @@ impl Condition {
         self.status == ConditionStatus::False
     }
 
-    /// The message on one line, without list marks; the reason where there is no message.
+    /// The message on one line, without list bullets; the reason if the message is empty.
     pub fn one_line(&self) -> String {
         let lines: Vec<&str> = self
             .message
@@ -95,7 +93,7 @@ impl Condition {
         if lines.is_empty() {
             return self.reason.clone();
         }
-        // A line that ends in a colon introduces the next.
+        // A line that ends in a colon is a heading for the next line.
         let mut text = String::new();
         for line in lines {
             if !text.is_empty() {
@@ -107,19 +105,18 @@ impl Condition {
     }
 }
 
-/// The condition of a type.
 pub fn find<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// `status.v1beta2`: the v1beta2 part of an object that is served as v1beta1.
+/// `status.v1beta2`: the v1beta2 fields of an object that is served as v1beta1.
 #[derive(Default, Deserialize)]
 pub(crate) struct V1Beta2Status {
     conditions: Option<Vec<Condition>>,
 }
 
-/// The conditions of v1beta2, wherever the object has them; those of v1beta1 where it has no others.
-pub(crate) fn of_status(
+/// Returns the v1beta2 conditions if the object has any, else the v1beta1 conditions.
+pub(crate) fn from_status(
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
 ) -> Vec<Condition> {

@@ -12,7 +12,7 @@ use crate::{
     names::{annotation, label},
 };
 
-/// kubeadm's own validity of a certificate, in days.
+/// kubeadm's default.
 const DEFAULT_CERTIFICATE_VALIDITY_DAYS: i64 = 365;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -26,17 +26,17 @@ pub struct KubeadmControlPlane {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubeadmControlPlaneSpec {
-    /// None only in a manifest and where Cluster API's webhook did not run.
+    /// None only in a manifest, or if Cluster API's webhook did not set the default.
     pub replicas: Option<i64>,
     /// Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// `spec.rollout.after`: Machines created before this time are replaced, once it has come.
+    /// `spec.rollout.after`: once this time has passed, the controller replaces Machines created before it.
     pub rollout_after: Option<Timestamp>,
-    /// `spec.rollout.before.certificatesExpiryDays`: Machines whose certificates expire within so many days are
-    /// replaced. Never 0, which Cluster API treats as absent.
+    /// `spec.rollout.before.certificatesExpiryDays`: the controller replaces Machines whose certificates expire
+    /// within this number of days. Never 0, which Cluster API treats as absent.
     pub certificates_expiry_days: Option<i64>,
-    /// `spec.rollout.strategy.rollingUpdate.maxSurge`: Machines above `replicas` during a rollout. 1 where it is absent,
-    /// 0 where it is no whole number, as in Cluster API.
+    /// `spec.rollout.strategy.rollingUpdate.maxSurge`: extra Machines during a rollout. As in Cluster API, 1 if
+    /// absent and 0 if not an integer.
     pub max_surge: usize,
     pub remediation: RemediationLimits,
     /// `spec.machineTemplate.spec.infrastructureRef`
@@ -44,20 +44,21 @@ pub struct KubeadmControlPlaneSpec {
     pub kubeadm_config_spec: KubeadmConfigSpec,
 }
 
-/// `spec.remediation`, with the defaults that the API documents.
+/// `spec.remediation` with the API's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemediationLimits {
-    /// How often a Machine may be replaced in a row; none for no limit.
+    /// Maximum number of consecutive replacements of a Machine; none for no limit.
     pub max_retry: Option<i64>,
-    /// The least time between two attempts.
+    /// Minimum time between two attempts.
     pub retry_period: SignedDuration,
-    /// A Machine that fails before it is this old counts as one more retry of the remediation that created it.
+    /// If a replacement Machine fails before it reaches this age, its remediation counts as a retry of the previous
+    /// one.
     pub min_healthy_period: SignedDuration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeadmControlPlaneStatus {
-    /// The generation that the status describes; none before the controller has seen the object.
+    /// None until the controller has reconciled the object once.
     pub observed_generation: Option<i64>,
     pub replicas: i64,
     pub ready_replicas: i64,
@@ -65,9 +66,9 @@ pub struct KubeadmControlPlaneStatus {
     pub up_to_date_replicas: i64,
     /// The lowest Kubernetes version of the Machines.
     pub version: Option<String>,
-    /// `status.initialization.controlPlaneInitialized`: the first Machine has come up once.
+    /// `status.initialization.controlPlaneInitialized`: the workload API server has been reachable once.
     pub initialized: bool,
-    /// Of v1beta1: a failure from which the controller does not recover.
+    /// Only in v1beta1: a failure from which the controller does not recover.
     pub failure_reason: Option<String>,
     pub failure_message: Option<String>,
     pub conditions: Vec<Condition>,
@@ -99,7 +100,7 @@ impl Default for RemediationLimits {
 }
 
 impl KubeadmControlPlane {
-    /// The Cluster it belongs to; none before Cluster API has linked them.
+    /// The name of the Cluster; none until Cluster API has set the label.
     pub fn cluster(&self) -> Option<&str> {
         self.label(label::CLUSTER_NAME).or_else(|| self.owner("Cluster"))
     }
@@ -108,43 +109,43 @@ impl KubeadmControlPlane {
         condition::find(&self.status.conditions, type_)
     }
 
-    /// Whether a condition is there and holds.
+    /// Whether the condition exists and is True.
     pub fn is(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_true)
     }
 
-    /// Whether the status describes the spec as it is now.
+    /// Whether the controller has observed the current generation of the spec.
     pub fn is_observed(&self) -> bool {
         let observed = self.status.observed_generation;
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
-    /// No earlier than the last change of the spec: the last write that was not one of a subresource. None where the
-    /// server does not report it.
+    /// Time of the last write to the object itself (not to a subresource), which is never earlier than the last
+    /// change of the spec. None if the server does not report it.
     pub fn spec_changed(&self) -> Option<Timestamp> {
         let entries = self.metadata.managed_fields.iter().flatten();
         let of_object = entries.filter(|entry| entry.subresource.is_none());
         of_object.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
     }
 
-    /// Whether the controller replaces Machines, or has reported outdated ones.
+    /// Whether the controller is replacing Machines, or reports outdated Machines.
     pub fn is_rolling_out(&self) -> bool {
         self.is("RollingOut") || self.status.up_to_date_replicas < self.status.replicas
     }
 
-    /// `spec.replicas`; 1 where it is absent, as Cluster API defaults it.
+    /// `spec.replicas`, or Cluster API's default of 1.
     pub fn desired_replicas(&self) -> i64 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The remediation that has deleted a Machine and not yet created its replacement.
+    /// The remediation that deleted a Machine whose replacement does not exist yet.
     pub fn remediation_in_progress(&self) -> Option<Remediation> {
         let value = self.annotation(annotation::REMEDIATION_IN_PROGRESS)?;
         Some(Remediation::from_annotation(value))
     }
 
-    /// Whether a Machine is of this control plane: it is owned by it, or it is of the same Cluster and no control plane
-    /// owns it yet.
+    /// Whether this control plane owns the Machine, or the Machine belongs to the same Cluster and no control plane
+    /// owns it.
     pub fn has(&self, machine: &Machine) -> bool {
         machine.namespace() == self.namespace()
             && match machine.control_plane() {
@@ -158,23 +159,23 @@ impl KubeadmControlPlane {
 }
 
 impl KubeadmControlPlaneSpec {
-    /// How many Machines `replicas` asks for: 1 where it is absent, none where it is negative.
+    /// [`desired_replicas`](Self::desired_replicas) as a count; 0 if negative.
     pub fn size(&self) -> usize {
         usize::try_from(self.replicas.unwrap_or(1)).unwrap_or(0)
     }
 
-    /// The Kubernetes version; empty where it is absent.
+    /// The Kubernetes version; empty if absent.
     pub fn version(&self) -> &str {
         self.version.as_deref().unwrap_or_default()
     }
 
-    /// How many days the certificates of a new Machine are valid.
+    /// Validity of a new Machine's certificates, in days.
     pub fn certificate_validity_days(&self) -> i64 {
         let configured = self.kubeadm_config_spec.certificate_validity_days();
         configured.unwrap_or(DEFAULT_CERTIFICATE_VALIDITY_DAYS)
     }
 
-    /// Whether each new Machine is outdated at once, without end: its certificates expire within the days of
+    /// Whether every new Machine is outdated immediately, because its certificates expire within
     /// `certificatesExpiryDays`.
     pub fn rolls_out_without_end(&self) -> bool {
         self.certificates_expiry_days
@@ -192,8 +193,8 @@ impl KubeadmControlPlaneStatus {
     }
 }
 
-/// A control plane in a long list: without the fields of `kubeadmConfigSpec` that [`KubeadmConfigSpec::drop_fields`]
-/// drops, already before the next item is decoded.
+/// Decodes a control plane and applies [`KubeadmConfigSpec::drop_fields`] before the next item of a long list is
+/// decoded.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "KubeadmControlPlane")]
 pub struct WithoutConfig(pub KubeadmControlPlane);
@@ -239,9 +240,7 @@ struct WireSpec {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireMachineTemplate {
-    /// v1beta2.
     spec: Option<WireMachineTemplateSpec>,
-    /// v1beta1.
     infrastructure_ref: Option<Reference>,
 }
 
@@ -310,7 +309,7 @@ struct WireStatus {
     v1beta2: Option<WireV1Beta2Status>,
 }
 
-/// The v1beta2 part of an object that is served as v1beta1.
+/// The v1beta2 fields of an object that is served as v1beta1.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireV1Beta2Status {
@@ -326,7 +325,7 @@ struct WireInitialization {
     control_plane_initialized: Option<bool>,
 }
 
-/// The v1beta1 part of an object that is served as v1beta2.
+/// The v1beta1 fields of an object that is served as v1beta2.
 #[derive(Deserialize)]
 struct WireDeprecated {
     v1beta1: Option<WireFailure>,
@@ -417,7 +416,7 @@ impl From<WireStatus> for KubeadmControlPlaneStatus {
         Self {
             observed_generation: wire.observed_generation,
             replicas,
-            // Both versions have the field, and mean other Machines by it.
+            // Both versions have `readyReplicas`, but they count different Machines.
             ready_replicas: v1beta2.ready_replicas.or(wire.ready_replicas).unwrap_or(0),
             available_replicas: wire
                 .available_replicas

@@ -1,4 +1,4 @@
-//! Objects and lists from JSON, with errors that name the object and the field.
+//! Decodes objects and lists from JSON. Errors name the object and the field.
 
 use kcp_rules::api;
 use serde::{
@@ -8,15 +8,15 @@ use serde::{
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-const WHOLE: &str = ".";
+const ROOT_PATH: &str = ".";
 
-/// An object whose fields do not have the types of its kind.
+/// A field of an object has the wrong type.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{}{fault}", self.place())]
 pub struct DecodeError {
-    /// `Machine d/m1`; none where the JSON names no object.
+    /// `Machine d/m1`; none if the JSON has no name.
     pub object: Option<String>,
-    /// The path of the field in the object; `.` for the whole of it.
+    /// The path of the field in the object; `.` for the object itself.
     pub field: String,
     /// What was found and what was expected.
     pub fault: String,
@@ -24,7 +24,7 @@ pub struct DecodeError {
 
 impl DecodeError {
     fn place(&self) -> String {
-        let field = Some(&self.field).filter(|field| *field != WHOLE);
+        let field = Some(&self.field).filter(|field| *field != ROOT_PATH);
         let mut place = String::new();
         for part in self.object.iter().chain(field) {
             place.push_str(part);
@@ -38,14 +38,14 @@ impl From<serde_json::Error> for DecodeError {
     fn from(error: serde_json::Error) -> Self {
         Self {
             object: None,
-            field: WHOLE.to_owned(),
+            field: ROOT_PATH.to_owned(),
             fault: error.to_string(),
         }
     }
 }
 
 impl From<DecodeError> for api::DecodeError {
-    /// For a caller that knows the object.
+    /// Drops the object, which the caller knows.
     fn from(DecodeError { field, fault, .. }: DecodeError) -> Self {
         Self { field, fault }
     }
@@ -54,9 +54,9 @@ impl From<DecodeError> for api::DecodeError {
 /// Decodes one object.
 ///
 /// # Errors
-/// When a field has another type than its kind gives it.
+/// A field has the wrong type.
 pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(json).map_err(|_| located::<T>(json))
+    serde_json::from_str(json).map_err(|_| locate_error::<T>(json))
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,7 +64,7 @@ pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
 pub struct List<T> {
     #[serde(default)]
     pub metadata: ListMeta,
-    /// The API server writes an empty list as null. A document without the field is no list.
+    /// The API server writes an empty list as null. Without this field, the document is not a list.
     #[serde(deserialize_with = "null_as_default")]
     pub items: Vec<T>,
 }
@@ -81,22 +81,25 @@ pub struct ListMeta {
 /// Decodes a page of a list.
 ///
 /// # Errors
-/// When a field of an item has another type than its kind gives it.
+/// A field of an item has the wrong type.
 pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeError> {
     serde_json::from_str(json).map_err(|_| {
         let raw: Option<List<Box<RawValue>>> = serde_json::from_str(json).ok();
         let mut items = raw.iter().flat_map(|list| &list.items).map(|item| item.get());
         items
             .find(|item| serde_json::from_str::<T>(item).is_err())
-            .map_or_else(|| located::<List<T>>(json), located::<T>)
+            .map_or_else(|| locate_error::<List<T>>(json), locate_error::<T>)
     })
 }
 
-/// The field that `T` refuses: the JSON is decoded once more, with its paths recorded.
-fn located<T: DeserializeOwned>(json: &str) -> DecodeError {
+/// Decodes the JSON again and records paths, to find the field that `T` rejects.
+fn locate_error<T: DeserializeOwned>(json: &str) -> DecodeError {
     let (field, fault) = match api::decode::<T>(json) {
         Err(error) => (error.field, error.fault),
-        Ok(_) => (WHOLE.to_owned(), "the decoders disagree".to_owned()),
+        Ok(_) => (
+            ROOT_PATH.to_owned(),
+            "the field with the wrong type could not be found".to_owned(),
+        ),
     };
     DecodeError {
         object: serde_json::from_str(json).ok().and_then(Named::text),
@@ -132,7 +135,7 @@ impl Named {
     }
 }
 
-/// Null is like an absent field.
+/// Treats null like an absent field.
 pub(crate) fn null_as_default<'de, D, T>(field: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

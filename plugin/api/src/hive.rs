@@ -1,7 +1,8 @@
 //! Hive's kinds, `hive.openshift.io/v1`.
 //!
-//! The specs are those of the admission rules (`kcp_rules::api::hive`). What a patch replaces as a whole, or what is copied
-//! to another object, is kept whole too: a list of [`conditions`], the spec of a pool and of a customization.
+//! The specs are those of the admission rules (`kcp_rules::api::hive`). Values that a patch replaces or that are
+//! copied to another object also keep unknown fields: lists of [`conditions`], and the specs of pools and
+//! customizations.
 
 pub mod conditions;
 
@@ -24,7 +25,7 @@ pub use conditions::Conditions;
 pub struct ClusterPool {
     pub metadata: ObjectMeta,
     pub spec: ClusterPoolSpec,
-    /// All fields of the spec: a `ClusterDeployment` of the pool gets the fields that we do not know, too.
+    /// The spec with unknown fields, which are copied to the pool's `ClusterDeployments`.
     pub whole_spec: Value,
     pub status: ClusterPoolStatus,
 }
@@ -32,20 +33,20 @@ pub struct ClusterPool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClusterPoolStatus {
-    /// Unclaimed clusters; none before the controller has written a status.
+    /// Number of unclaimed clusters; none until the controller has written a status.
     pub size: Option<i32>,
-    /// Unclaimed clusters that are installed and running; none before the controller has written a status.
+    /// Number of unclaimed clusters that are installed and running; none until the controller has written a status.
     pub ready: Option<i32>,
     pub conditions: Conditions,
 }
 
 impl ClusterPool {
-    /// Whether Hive's controller runs the pool.
+    /// Whether the pool has the finalizer of Hive's controller.
     pub fn is_run_by_hive(&self) -> bool {
         self.has_finalizer(finalizer::HIVE_CLUSTERS)
     }
 
-    /// The customizations of the inventory, each once, in the order of the pool.
+    /// Names of the customizations in the inventory, without duplicates, in the order of the spec.
     pub fn inventory(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for name in self.spec.inventory.iter().flat_map(Inventory::names) {
@@ -106,13 +107,13 @@ pub struct ClusterClaimStatus {
 }
 
 impl ClusterClaim {
-    /// The namespace and the name of the `ClusterDeployment` that it got; none while it is pending.
+    /// Namespace and name of the assigned `ClusterDeployment`; none while the claim is pending.
     pub fn cluster_deployment(&self) -> Option<&str> {
         let namespace = self.spec.namespace.as_deref();
         namespace.filter(|name| !name.is_empty())
     }
 
-    /// Hive's message about why it is pending, or else its reason.
+    /// Why the claim is pending: the condition's message, or its reason if the message is empty.
     pub fn pending(&self) -> Option<&str> {
         let conditions = &self.status.conditions;
         let message = conditions
@@ -150,7 +151,7 @@ impl ClusterDeployment {
         self.spec.cluster_pool_ref.as_ref()?.claim()
     }
 
-    /// The customization that it was created with.
+    /// The customization that was applied when the cluster was created.
     pub fn customization(&self) -> Option<&str> {
         self.spec.cluster_pool_ref.as_ref()?.customization()
     }
@@ -166,7 +167,7 @@ impl ClusterDeployment {
 pub struct ClusterDeploymentCustomization {
     #[serde(deserialize_with = "metadata::slim")]
     pub metadata: ObjectMeta,
-    /// All fields: a copy gets the fields that we do not know, too.
+    /// The spec with unknown fields, which are copied too.
     #[serde(default)]
     pub spec: Value,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -182,7 +183,7 @@ pub struct ClusterDeploymentCustomizationStatus {
 }
 
 impl ClusterDeploymentCustomization {
-    /// The `ClusterDeployment` that holds it.
+    /// The `ClusterDeployment` that uses this customization.
     pub fn cluster_deployment(&self) -> Option<&str> {
         name(self.status.cluster_deployment_ref.as_ref())
     }
@@ -192,7 +193,7 @@ impl ClusterDeploymentCustomization {
     }
 }
 
-/// An empty name is none.
+/// Treats an empty name as absent.
 fn name(reference: Option<&LocalReference>) -> Option<&str> {
     let reference = reference.filter(|reference| reference.is_set());
     reference.map(|reference| reference.name.as_str())

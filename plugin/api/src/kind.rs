@@ -1,4 +1,4 @@
-//! The kinds that we read and write, by group.
+//! The kinds that kubectl-kcp reads and writes.
 
 use kube::core::{ApiResource, GroupVersionKind};
 
@@ -7,14 +7,14 @@ use crate::names::group;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub group: &'static str,
-    /// As manifests name it: `KubeadmControlPlane`.
+    /// As in manifests: `KubeadmControlPlane`.
     pub kind: &'static str,
-    /// As URLs name it: `kubeadmcontrolplanes`.
+    /// As in URLs: `kubeadmcontrolplanes`.
     pub plural: &'static str,
-    /// The versions that we know, best first. Where a cluster serves none of them, clients use the version that the
-    /// server prefers: it is then decoded like our best.
+    /// Supported versions, preferred first. If a cluster serves none of them, clients use the server's preferred
+    /// version and decode it like the first one.
     pub versions: &'static [&'static str],
-    /// What to install in a cluster that does not serve the kind.
+    /// The product to install if a cluster does not serve the kind.
     pub product: &'static str,
 }
 
@@ -24,7 +24,7 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&kind, self.plural)
     }
 
-    /// The version to use of those that a server serves, given in its order of preference.
+    /// Chooses the version to use. `served` is in the server's order of preference.
     pub fn choose<'s>(&self, served: &[&'s str]) -> Option<&'s str> {
         self.versions
             .iter()
@@ -102,7 +102,7 @@ pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
 pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
-/// Its answer names the user whom the server authenticated.
+/// The API server's response contains the authenticated user.
 pub const SELF_SUBJECT_REVIEW: Kind =
     kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");
 

@@ -1,4 +1,4 @@
-//! `KubeadmConfig`, and the same spec in a control plane.
+//! `KubeadmConfig`, whose spec is also embedded in a control plane.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ pub struct KubeadmConfig {
     pub spec: KubeadmConfigSpec,
 }
 
-/// `spec` of a `KubeadmConfig`, or `spec.kubeadmConfigSpec` of a control plane, whole: Cluster API compares the two field
-/// by field. May hold passwords and keys, so `Debug` does not show the fields.
+/// `spec` of a `KubeadmConfig`, or `spec.kubeadmConfigSpec` of a control plane, with all fields, because Cluster API
+/// compares every field. Fields may contain passwords and keys, so `Debug` hides them.
 #[derive(Clone, Default, PartialEq)]
 pub struct KubeadmConfigSpec {
-    /// `v1beta1` or `v1beta2`: they differ in fields, and specs of different versions cannot be compared.
+    /// `v1beta1` or `v1beta2`. Their fields differ, so specs of different versions cannot be compared.
     pub version: String,
     pub fields: Value,
 }
@@ -64,7 +64,7 @@ impl KubeadmConfigSpec {
         }
     }
 
-    /// Days that kubeadm's certificates are valid; none where kubeadm's own default applies.
+    /// Validity of kubeadm's certificates in days; none for kubeadm's default.
     pub fn certificate_validity_days(&self) -> Option<i64> {
         self.fields.pointer(CERTIFICATE_VALIDITY_DAYS)?.as_i64()
     }
@@ -74,8 +74,8 @@ impl KubeadmConfigSpec {
         external.is_some_and(|external| !external.is_null())
     }
 
-    /// Drops all fields but those that have a method here. The others are large, may be secret, and matter only in a
-    /// comparison with the `KubeadmConfigs` of Machines.
+    /// Drops all fields except those that this type has a method for. The other fields are large, may be secret, and
+    /// are needed only to compare with a Machine's `KubeadmConfig`.
     pub fn drop_fields(&mut self) {
         let mut cluster = Map::new();
         if let Some(days) = self.certificate_validity_days() {

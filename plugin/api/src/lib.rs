@@ -1,20 +1,20 @@
-//! The Kubernetes kinds that this project reads, each decoded in one place. No client.
+//! Types for the Kubernetes kinds that this project reads. Contains no client.
 //!
-//! A kind has one file: a public struct with the fields that we read, under Kubernetes' own names, and private types for
-//! the JSON of each API version. Objects of v1beta1 and v1beta2 decode to the same view, which follows v1beta2.
+//! Each kind has one file: a public struct with the fields that are read, under their Kubernetes names, and private
+//! types for the JSON of each API version. v1beta1 and v1beta2 decode into the same struct, which follows v1beta2.
 //!
-//! - [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`], [`machine_deployment`]:
-//!   Cluster API
-//! - [`hive`]: Hive's kinds
-//! - [`secret`]: Kubernetes itself. Nodes, Pods, Deployments and `DaemonSets` are read as `k8s_openapi` types:
-//!   their lists are read page by page, and a page is dropped before the next one is read
-//! - [`metadata`], [`condition`], [`reference`], [`remediation`]: what several kinds have
+//! - [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
+//!   [`machine_deployment`]: Cluster API
+//! - [`hive`]: Hive
+//! - [`secret`]: Kubernetes. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
+//!   are read page by page and need no compact type
+//! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`decode`]: objects and lists from JSON, with errors that name the object and the field
 //! - [`kind`], [`names`]: groups, kinds, labels, annotations and finalizers
 
 #![allow(
     missing_docs,
-    reason = "fields have Kubernetes' own names; only what those leave open is documented"
+    reason = "fields have their Kubernetes names; they are documented only where the name is not enough"
 )]
 
 pub mod cluster;

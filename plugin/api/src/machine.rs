@@ -13,7 +13,7 @@ use crate::{
     names::annotation,
 };
 
-/// The hook of an update in place, among those of [`annotation::PENDING_HOOKS`].
+/// The in-place update hook among [`annotation::PENDING_HOOKS`].
 const UPDATE_MACHINE_HOOK: &str = "UpdateMachine";
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -23,28 +23,30 @@ pub struct Machine {
     pub metadata: ObjectMeta,
     pub spec: MachineSpec,
     pub status: MachineStatus,
-    /// What `spec.infrastructureRef` refers to. Another object: a decoded Machine has [`Infrastructure::Missing`].
+    /// The infrastructure machine that `spec.infrastructureRef` refers to. Read separately;
+    /// [`Infrastructure::Missing`] after decoding.
     pub infrastructure: Infrastructure,
-    /// What `spec.bootstrap.configRef` refers to. Another object: a decoded Machine has [`Bootstrap::Missing`].
+    /// The `KubeadmConfig` that `spec.bootstrap.configRef` refers to. Read separately; [`Bootstrap::Missing`] after
+    /// decoding.
     pub bootstrap: Bootstrap,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Infrastructure {
-    /// It does not exist, or it was not read.
+    /// The infrastructure machine does not exist or was not read.
     #[default]
     Missing,
-    /// It has no annotations that name the template that it was cloned from.
+    /// Without the annotations that name the template.
     Unannotated,
     ClonedFrom(Reference),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Bootstrap {
-    /// It does not exist, or it was not read.
+    /// The `KubeadmConfig` does not exist or was not read.
     #[default]
     Missing,
-    /// The Machine refers to none.
+    /// The Machine has no `configRef`.
     Unreferenced,
     Config(KubeadmConfigSpec),
 }
@@ -63,22 +65,22 @@ pub struct MachineSpec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineStatus {
-    /// `status.nodeRef.name`; none before the Node has joined.
+    /// `status.nodeRef.name`; none until the Node has joined.
     pub node_name: Option<String>,
     /// `Pending`, `Provisioning`, `Running`, `Deleting`, …
     pub phase: Option<String>,
-    /// The earliest expiry of its certificates that the controller knows of.
+    /// Expiry of the Machine's API server certificate, as reported by the controller.
     pub certificates_expiry_date: Option<Timestamp>,
     pub conditions: Vec<Condition>,
 }
 
 impl Machine {
-    /// The `KubeadmControlPlane` that owns it.
+    /// The name of the owning `KubeadmControlPlane`.
     pub fn control_plane(&self) -> Option<&str> {
         self.owner(KUBEADM_CONTROL_PLANE.kind)
     }
 
-    /// Its Node, once it has joined.
+    /// The name of the Node; none until the Node has joined.
     pub fn node(&self) -> Option<&str> {
         self.status.node_name.as_deref()
     }
@@ -91,47 +93,46 @@ impl Machine {
         condition::find(&self.status.conditions, type_)
     }
 
-    /// Whether a condition is there and holds.
+    /// Whether the condition exists and is True.
     pub fn is(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_true)
     }
 
-    /// Whether a condition is there and does not hold.
+    /// Whether the condition exists and is False.
     pub fn is_not(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_false)
     }
 
-    /// Whether the condition `Ready` holds; none before a controller has set it.
+    /// The condition `Ready`; none if absent or Unknown.
     pub fn ready(&self) -> Option<bool> {
         self.condition("Ready").map(Condition::is_true)
     }
 
-    /// Whether the condition `UpToDate` holds; none before a controller has set it.
+    /// The condition `UpToDate`; none if absent or Unknown.
     pub fn up_to_date(&self) -> Option<bool> {
         self.condition("UpToDate").map(Condition::is_true)
     }
 
-    /// Whether a health check found it unhealthy.
+    /// Whether a `MachineHealthCheck` reports the Machine unhealthy.
     pub fn failed_health_check(&self) -> bool {
         self.is_not("HealthCheckSucceeded")
     }
 
-    /// Whether a health check has asked its control plane to replace it.
+    /// Whether a `MachineHealthCheck` has requested the control plane to replace the Machine.
     pub fn awaits_remediation(&self) -> bool {
         self.failed_health_check() && self.is_not("OwnerRemediated")
     }
 
-    /// Whether an annotation has a scale down delete it before others.
+    /// Whether a scale down deletes this Machine first, because of the annotation `delete-machine`.
     pub fn is_deleted_first(&self) -> bool {
         self.has_annotation(annotation::DELETE_MACHINE)
     }
 
-    /// Whether an annotation has `MachineHealthChecks` report it unhealthy.
+    /// Whether the annotation `remediate-machine` marks the Machine as unhealthy.
     pub fn is_marked_unhealthy(&self) -> bool {
         self.has_annotation(annotation::REMEDIATE_MACHINE)
     }
 
-    /// Whether an update in place has begun.
     pub fn is_updating_in_place(&self) -> bool {
         let hooks = self.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
         self.has_annotation(annotation::UPDATE_IN_PROGRESS)
@@ -143,7 +144,7 @@ impl Machine {
         Some(Remediation::from_annotation(value))
     }
 
-    /// The annotations that stop its deletion until the programs that set them remove them.
+    /// Annotations that block the Machine's deletion until their owners remove them.
     pub fn deletion_hooks(&self) -> impl Iterator<Item = &str> {
         let annotations = self.metadata.annotations.iter().flatten();
         let is_hook = |name: &&str| {
@@ -191,7 +192,6 @@ struct WireStatus {
     phase: Option<String>,
     certificates_expiry_date: Option<Timestamp>,
     conditions: Option<Vec<Condition>>,
-    /// v1beta1.
     v1beta2: Option<V1Beta2Status>,
 }
 
@@ -217,7 +217,7 @@ impl From<Wire> for Machine {
                 node_name: status.node_ref.map(|node| node.name),
                 phase: status.phase,
                 certificates_expiry_date: status.certificates_expiry_date,
-                conditions: condition::of_status(status.conditions, status.v1beta2),
+                conditions: condition::from_status(status.conditions, status.v1beta2),
             },
             infrastructure: Infrastructure::default(),
             bootstrap: Bootstrap::default(),

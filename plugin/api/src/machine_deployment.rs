@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{decode::null_as_default, metadata};
 
-/// A `MachineDeployment`, or a `MachinePool`, which has these fields too. Both versions of the API have them.
+/// A `MachineDeployment` or `MachinePool`: the fields that both kinds have in both API versions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct MachineDeployment {
     #[serde(deserialize_with = "metadata::slim")]
@@ -34,7 +34,7 @@ pub struct MachineTemplateSpec {
 }
 
 impl MachineDeployment {
-    /// The Kubernetes version of its Machines, where it sets one.
+    /// The Kubernetes version of the worker Machines, if set.
     pub fn version(&self) -> Option<&str> {
         self.spec.template.as_ref()?.spec.as_ref()?.version.as_deref()
     }

@@ -25,26 +25,27 @@ pub struct MachineHealthCheck {
 pub struct MachineHealthCheckSpec {
     pub cluster_name: String,
     pub selector: LabelSelector,
-    /// `spec.remediation.triggerIf.unhealthyLessThanOrEqualTo`: how many of the selected Machines may be unhealthy for
-    /// any to be remediated: a number, or percent of all. v1beta1 calls it `maxUnhealthy`.
+    /// `spec.remediation.triggerIf.unhealthyLessThanOrEqualTo` (`maxUnhealthy` in v1beta1): remediation is allowed
+    /// while at most this number or percentage of the selected Machines is unhealthy.
     pub unhealthy_less_than_or_equal_to: Option<IntOrString>,
-    /// `spec.remediation.triggerIf.unhealthyInRange`: the same as `[1-3]`, both ends included. Where it is set, the other
-    /// limit has no effect. v1beta1 calls it `unhealthyRange`. Never empty.
+    /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as
+    /// `[1-3]`, which overrides the other limit. Never empty.
     pub unhealthy_in_range: Option<String>,
-    /// `spec.remediation.templateRef`: what remediates unhealthy Machines; none where their owner does.
+    /// `spec.remediation.templateRef`: the external remediation template; none if the owner of a Machine remediates
+    /// it.
     pub template_ref: Option<Reference>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineHealthCheckStatus {
-    /// The number of selected Machines; none before the controller has counted them.
+    /// Number of selected Machines; none until the controller has reported it.
     pub expected_machines: Option<u64>,
     pub current_healthy: Option<u64>,
     pub conditions: Vec<Condition>,
 }
 
 impl MachineHealthCheck {
-    /// Whether it may start remediations now; none while the condition is absent or unknown.
+    /// The condition `RemediationAllowed`; none if absent or Unknown.
     pub fn remediation_allowed(&self) -> Option<bool> {
         let allowed = condition::find(&self.status.conditions, "RemediationAllowed")?;
         (allowed.is_true() || allowed.is_false()).then(|| allowed.is_true())
@@ -96,7 +97,6 @@ struct WireStatus {
     conditions: Option<Vec<Condition>>,
     expected_machines: Option<u64>,
     current_healthy: Option<u64>,
-    /// v1beta1.
     v1beta2: Option<V1Beta2Status>,
 }
 
@@ -124,7 +124,7 @@ impl From<Wire> for MachineHealthCheck {
             status: MachineHealthCheckStatus {
                 expected_machines: status.expected_machines,
                 current_healthy: status.current_healthy,
-                conditions: condition::of_status(status.conditions, status.v1beta2),
+                conditions: condition::from_status(status.conditions, status.v1beta2),
             },
         }
     }

@@ -1,11 +1,11 @@
-//! References to objects of the same namespace.
+//! References to objects in the same namespace.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use crate::{metadata::Object as _, names::annotation};
 
-/// A reference without its version: v1beta1 has `apiVersion`, v1beta2 has `apiGroup`.
+/// A reference without a version, decoded from `apiVersion` (v1beta1) or `apiGroup` (v1beta2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Reference {
@@ -48,7 +48,7 @@ impl Reference {
         }
     }
 
-    /// The template that an object was cloned from, by its annotations; none where it does not name one.
+    /// The template that an object was cloned from, according to its annotations.
     pub fn cloned_from(metadata: &ObjectMeta) -> Option<Self> {
         let name = metadata.annotation(annotation::CLONED_FROM_NAME)?;
         let group_kind = metadata.annotation(annotation::CLONED_FROM_GROUP_KIND)?;

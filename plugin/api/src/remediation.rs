@@ -1,4 +1,4 @@
-//! The annotations in which the controller of a control plane records its remediations.
+//! The annotations in which the control plane controller records remediations.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -7,16 +7,16 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
-    /// The Machine that was deleted; empty where the value is no JSON of this kind.
+    /// The deleted Machine; empty if the annotation cannot be decoded.
     pub machine: String,
     pub timestamp: Option<Timestamp>,
-    /// Attempts before this one.
+    /// Number of earlier attempts.
     #[serde(default)]
     pub retry_count: i64,
 }
 
 impl Remediation {
-    /// The presence of the annotation counts, whatever it contains.
+    /// Never fails: the annotation counts even if its value cannot be decoded.
     pub(crate) fn from_annotation(value: &str) -> Self {
         serde_json::from_str(value).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! `Secret`. Its values stay in memory, and no text form shows them.
+//! `Secret`. `Debug` does not show its values.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,7 +20,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Whether the control plane's controller created it and would renew it. It leaves a user's Secret as it is.
+    /// Whether the control plane controller owns and renews the Secret, unlike a user-provided one.
     pub fn is_managed_by_control_plane(&self) -> bool {
         self.type_ == SECRET_TYPE && self.owner(KUBEADM_CONTROL_PLANE.kind).is_some()
     }

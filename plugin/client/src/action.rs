@@ -1,16 +1,16 @@
-//! What was being done to the cluster when something went wrong.
+//! Describes a request to a cluster, for error messages.
 
 use std::fmt;
 
 use kube::core::ApiResource;
 
-/// A request in a person's words: the verb as RBAC names it, the resource, and where.
+/// A request as RBAC describes it: verb, resource, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verb: &'static str,
-    /// `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`, a subresource after a slash: `machines/status.…`; or a
-    /// path that is no resource, with its slash: `/apis`.
+    /// `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`; with a subresource: `machines/status.…`; for a
+    /// non-resource URL: `/apis`.
     pub resource: String,
     /// None for all namespaces.
     pub namespace: Option<String>,
@@ -19,7 +19,7 @@ pub struct Action {
 }
 
 impl Action {
-    /// A request for a resource in all namespaces.
+    /// A request for a resource in all namespaces, unless [`Action::in_namespace`] is called.
     pub fn new(verb: &'static str, resource: &ApiResource) -> Self {
         let resource = if resource.group.is_empty() {
             resource.plural.clone()
@@ -34,7 +34,7 @@ impl Action {
         }
     }
 
-    /// A request for a path that is no resource.
+    /// A request for a non-resource URL.
     pub fn path(verb: &'static str, path: &str) -> Self {
         Self {
             verb,
@@ -63,7 +63,7 @@ impl Action {
         self
     }
 
-    /// `kubectl auth can-i` for this request.
+    /// The `kubectl auth can-i` command that checks this request.
     pub fn can_i(&self) -> String {
         if self.is_path() {
             return format!("kubectl auth can-i {} {}", self.verb, self.resource);
@@ -81,7 +81,7 @@ impl Action {
         self.resource.starts_with('/')
     }
 
-    /// The resource without its group, for messages.
+    /// The resource without its group.
     fn short(&self) -> &str {
         self.resource.split('.').next().unwrap_or(&self.resource)
     }

@@ -1,4 +1,4 @@
-//! Sorts the client library's errors into ours.
+//! Converts the client library's errors into [`Error`].
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -7,39 +7,39 @@ use kube::{client::AuthError, core::Status};
 use crate::{Action, Error, discovery::product_of};
 
 impl Error {
-    /// A client that cannot be made.
-    pub fn client(error: &kube::Error, server: &str) -> Self {
+    /// For a client that cannot be created.
+    pub fn from_client_error(error: &kube::Error, server: &str) -> Self {
         match error {
-            kube::Error::Auth(error) => Self::credentials(error, server),
+            kube::Error::Auth(error) => Self::from_auth_error(error, server),
             other => Self::Configuration {
                 cause: root_cause(other),
             },
         }
     }
 
-    pub fn request(error: kube::Error, action: &Action, server: &str) -> Self {
+    pub fn from_request_error(error: kube::Error, action: &Action, server: &str) -> Self {
         let server = server.to_owned();
         let action = action.clone();
         match error {
-            kube::Error::Api(status) => Self::answer(status, action, server),
+            kube::Error::Api(status) => Self::from_status(status, action, server),
             kube::Error::SerdeError(source) => Self::malformed(action, source.into()),
-            kube::Error::Auth(error) => Self::credentials(&error, &server),
+            kube::Error::Auth(error) => Self::from_auth_error(&error, &server),
             other => {
                 let cause = root_cause(&other);
-                if chain(&other).any(|cause| find::<AuthError>(cause).is_some()) {
+                if chain(&other).any(|cause| downcast::<AuthError>(cause).is_some()) {
                     Self::Credentials {
                         server,
                         cause: "the credential plugin failed".to_owned(),
                     }
                 } else if matches!(other, kube::Error::BuildRequest(_)) {
                     Self::Other { action, cause }
-                } else if !is_before_sending(&other) {
-                    Self::NoAnswer {
+                } else if !is_connect_error(&other) {
+                    Self::NoResponse {
                         action: Box::new(action),
                         server,
                         cause,
                     }
-                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
+                } else if chain(&other).any(|cause| downcast::<rustls::Error>(cause).is_some()) {
                     Self::Tls { server, cause }
                 } else {
                     Self::Unreachable { server, cause }
@@ -48,11 +48,11 @@ impl Error {
         }
     }
 
-    fn answer(status: Box<Status>, action: Action, server: String) -> Self {
-        // Before the code: whoever refuses a write chooses one.
-        match admission(&status.message) {
-            Some(Admission::Denied) => return Self::Rejected { action, status },
-            Some(Admission::Failed) => {
+    fn from_status(status: Box<Status>, action: Action, server: String) -> Self {
+        // Before the status code, because webhooks and policies choose their own code.
+        match admission_failure(&status.message) {
+            Some(AdmissionFailure::Denied) => return Self::Rejected { action, status },
+            Some(AdmissionFailure::Failed) => {
                 let message = status.message;
                 return Self::AdmissionFailed { action, message };
             }
@@ -63,7 +63,7 @@ impl Error {
         }
         match status.code {
             401 => Self::Unauthorized { server },
-            403 if is_of_a_namespace_that_goes(&status) => Self::Answer {
+            403 if is_namespace_terminating(&status) => Self::Response {
                 action,
                 code: 403,
                 message: status.message,
@@ -72,7 +72,7 @@ impl Error {
                 action,
                 user: quoted_after(&status.message, "User "),
             },
-            // The server's answer for a path that it does not have is no Status; for an object it names the object.
+            // An unknown path gets no Status; a missing object gets a Status with the object's name.
             404 if action.name.is_some() && status.reason == "NotFound" && status.details.is_some() => {
                 Self::NotFound { action }
             }
@@ -93,7 +93,7 @@ impl Error {
                     .filter(|delay| !delay.is_zero()),
                 message: status.message,
             },
-            code => Self::Answer {
+            code => Self::Response {
                 action,
                 code,
                 message: status.message,
@@ -101,17 +101,19 @@ impl Error {
         }
     }
 
-    fn credentials(error: &AuthError, server: &str) -> Self {
-        // The other messages may hold what a plugin printed.
+    fn from_auth_error(error: &AuthError, server: &str) -> Self {
+        // Messages of other errors may contain the plugin's output, which may be secret.
         let cause = match error {
             AuthError::AuthExecRun { cmd, out } => format!("{cmd} failed: {}", out.status),
             AuthError::AuthExecStart(cause) => format!("cannot start the credential plugin: {cause}"),
             AuthError::ReadTokenFile(cause, path) => format!("cannot read {}: {cause}", path.display()),
-            AuthError::AuthExecParse(_) => "the credential plugin's answer cannot be understood".to_owned(),
-            AuthError::InvalidBearerToken(_) => {
-                "the token has characters that a header cannot have".to_owned()
+            AuthError::AuthExecParse(_) => {
+                "the credential plugin's output is not a valid ExecCredential".to_owned()
             }
-            _ => "the user's credentials in the kubeconfig cannot be used".to_owned(),
+            AuthError::InvalidBearerToken(_) => {
+                "the token contains characters that are not allowed in an HTTP header".to_owned()
+            }
+            _ => "the user's credentials in the kubeconfig are invalid".to_owned(),
         };
         Self::Credentials {
             server: server.to_owned(),
@@ -120,37 +122,37 @@ impl Error {
     }
 }
 
-/// Whether there was no connection yet: the request has not left us.
-fn is_before_sending(error: &kube::Error) -> bool {
+/// Whether the connection failed, so that the request was not sent.
+fn is_connect_error(error: &kube::Error) -> bool {
     chain(error)
-        .find_map(find::<hyper_util::client::legacy::Error>)
+        .find_map(downcast::<hyper_util::client::legacy::Error>)
         .is_some_and(hyper_util::client::legacy::Error::is_connect)
 }
 
-/// How the writes of an object were stopped before they were stored.
-enum Admission {
+/// Why admission stopped a write.
+enum AdmissionFailure {
     Denied,
-    /// A webhook that has to be asked did not answer.
+    /// A webhook with failurePolicy Fail did not respond.
     Failed,
 }
 
-/// Known by the API server's words alone: its Status has no field for it (k8s.io/apiserver,
+/// Recognized by the message, because Status has no field for it (k8s.io/apiserver,
 /// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
 /// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
-fn admission(message: &str) -> Option<Admission> {
+fn admission_failure(message: &str) -> Option<AdmissionFailure> {
     let by_webhook = message.starts_with("admission webhook \"") && message.contains("\" denied the request");
     let by_policy = message.contains("AdmissionPolicy '") && message.contains("' denied request");
     if by_webhook || by_policy {
-        Some(Admission::Denied)
+        Some(AdmissionFailure::Denied)
     } else if message.starts_with("Internal error occurred: failed calling webhook ") {
-        Some(Admission::Failed)
+        Some(AdmissionFailure::Failed)
     } else {
         None
     }
 }
 
-/// What a server says that validates strictly (k8s.io/apiserver, `pkg/endpoints/handlers/patch.go`): of a patch it quotes
-/// the whole object before that.
+/// The cause in an error of strict field validation (k8s.io/apiserver, `pkg/endpoints/handlers/patch.go`), without
+/// the quoted object that precedes it.
 fn unknown_field(message: &str) -> Option<String> {
     let (_, cause) = message.rsplit_once("strict decoding error: ")?;
     Some(cause.to_owned())
@@ -165,8 +167,8 @@ fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (d
     })
 }
 
-/// The error as a type, also inside the `io::Error`s that TLS stacks wrap it in, which their `source` leaves out.
-fn find<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+/// Downcasts the error, looking also inside `io::Error`, whose `source` skips the wrapped error.
+fn downcast<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
     let mut error = error;
     loop {
         if let Some(found) = error.downcast_ref::<E>() {
@@ -176,14 +178,14 @@ fn find<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Optio
     }
 }
 
-/// The innermost error's message: the outer ones only say that there is an inner one.
+/// The message of the innermost error, which is the only specific one.
 pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut message = chain(error).last().map(ToString::to_string).unwrap_or_default();
-    // What the number of an operating system's error means has just been said.
+    // Drop the errno, which follows its description.
     if let Some(number) = message.rfind(" (os error ") {
         message.truncate(number);
     }
-    // Lower case, as everything after a colon, unless it begins with an abbreviation.
+    // Start in lower case, except for abbreviations.
     let mut characters = message.chars();
     match (characters.next(), characters.next()) {
         (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
@@ -193,8 +195,8 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// Objects cannot be made in a namespace that is being deleted, whatever one's rights.
-fn is_of_a_namespace_that_goes(status: &Status) -> bool {
+/// Whether a create failed because the namespace is being deleted (also a 403).
+fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes
         .into_iter()
@@ -225,7 +227,7 @@ mod tests {
         let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
             .in_namespace("d")
             .named("c1");
-        Error::request(error, &action, "https://s:6443/")
+        Error::from_request_error(error, &action, "https://s:6443/")
     }
 
     fn status(code: u16, reason: &str, message: &str) -> kube::Error {
@@ -310,7 +312,7 @@ mod tests {
             namespace: None,
             name: None,
         };
-        let error = Error::request(
+        let error = Error::from_request_error(
             status(404, "Failed to parse error data", "nothing"),
             &action,
             "http://s",
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(error.to_string(), "http://s does not serve /apis");
         assert_eq!(
             error.hint().as_deref(),
-            Some("is this the right address? what answers there is no Kubernetes API server")
+            Some("check the address: the server there is not a Kubernetes API server")
         );
     }
 
@@ -369,11 +371,11 @@ mod tests {
             tokio::spawn(async move { theirs.read_u8().await });
             Ok(ours)
         });
-        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
+        assert!(matches!(error, Error::NoResponse { .. }), "{error:?}");
 
         let tls = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
         let error = classify(kube::Error::Service(Box::new(io::Error::other(tls))));
-        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
+        assert!(matches!(error, Error::NoResponse { .. }), "{error:?}");
     }
 
     #[test]

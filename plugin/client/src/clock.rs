@@ -1,9 +1,9 @@
-//! The API server's time, from the `Date` of its answers. The local clock plays no part: it may be set wrong, and a lease that
-//! one client ends early has two holders.
+//! The API server's time, from the `Date` header of its responses. The local clock is never used: if it is wrong, a
+//! lease could be ended early and have two holders.
 //!
-//! An answer bounds the server's clock: when it was received, the clock showed at least its `Date`; when it was requested, at
-//! most its `Date` and the second that HTTP leaves out. Between answers the time since boot is counted, which goes on while
-//! the machine is suspended.
+//! A response bounds the server's clock: at least its `Date` when the response arrived, and at most its `Date` plus
+//! one second (HTTP dates have whole seconds) when the request was sent. Between responses, the time since boot is
+//! added, which includes suspension.
 
 use std::{
     pin::Pin,
@@ -16,29 +16,29 @@ use http::{HeaderMap, Request, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp};
 use tower::Service;
 
-/// The most that the dates of two answers may disagree: by more, the servers' clocks cannot be used.
+/// If dates of two responses disagree by more than this, the clocks of the API servers are not reliable.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// HTTP's dates have whole seconds.
+/// HTTP dates have whole seconds.
 const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
 /// The server's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTime {
-    /// At least this late.
+    /// Lower bound of the current time.
     pub earliest: Timestamp,
-    /// At most this late.
+    /// Upper bound of the current time.
     pub latest: Timestamp,
-    /// Whether the dates of all answers agree. If not, nothing may be ended by this time.
+    /// Whether the dates of all responses agree. If not, no lease may be ended by this clock.
     pub is_certain: bool,
 }
 
-/// What the answers so far say. Clones share it.
+/// The bounds from all responses so far. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct ServerClock(Arc<Mutex<Readings>>);
+pub struct ServerClock(Arc<Mutex<ClockBounds>>);
 
 impl ServerClock {
-    /// None before the first answer with a `Date`.
+    /// None before the first response with a `Date` header.
     pub fn now(&self) -> Option<ServerTime> {
         self.0
             .lock()
@@ -46,7 +46,7 @@ impl ServerClock {
             .at(since_boot())
     }
 
-    /// Records the `Date` of an answer that was requested at this time since boot.
+    /// Records the `Date` of a response. `sent` is when the request was sent, as time since boot.
     pub(crate) fn observe(&self, headers: &HeaderMap, sent: Duration) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let Some(date) = date.and_then(parse_date) else {
@@ -60,46 +60,46 @@ impl ServerClock {
     }
 }
 
-/// The server's clock when this machine booted, as far as it is known. Pure.
+/// Bounds of the server's clock at the time when this machine booted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Readings {
+struct ClockBounds {
     last: Option<Bounds>,
-    /// The highest lower bound and the lowest upper bound of all answers.
+    /// The highest lower bound and the lowest upper bound of all responses.
     all: Option<Bounds>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    at_least: Timestamp,
-    at_most: Timestamp,
+    earliest: Timestamp,
+    latest: Timestamp,
 }
 
-impl Readings {
+impl ClockBounds {
     fn add(&mut self, date: Timestamp, sent: Duration, received: Duration) {
         let before = |time: Timestamp, passed: Duration| time.checked_sub(passed);
         let late = date.checked_add(RESOLUTION).and_then(|date| before(date, sent));
-        let (Ok(at_least), Ok(at_most)) = (before(date, received), late) else {
+        let (Ok(earliest), Ok(latest)) = (before(date, received), late) else {
             return;
         };
-        let bounds = Bounds { at_least, at_most };
+        let bounds = Bounds { earliest, latest };
         self.last = Some(bounds);
         self.all = Some(self.all.map_or(bounds, |all| Bounds {
-            at_least: all.at_least.max(at_least),
-            at_most: all.at_most.min(at_most),
+            earliest: all.earliest.max(earliest),
+            latest: all.latest.min(latest),
         }));
     }
 
     fn at(&self, since_boot: Duration) -> Option<ServerTime> {
         let (last, all) = (self.last?, self.all?);
         Some(ServerTime {
-            earliest: last.at_least.checked_add(since_boot).ok()?,
-            latest: last.at_most.checked_add(since_boot).ok()?,
-            is_certain: all.at_least.duration_since(all.at_most) <= TOLERANCE,
+            earliest: last.earliest.checked_add(since_boot).ok()?,
+            latest: last.latest.checked_add(since_boot).ok()?,
+            is_certain: all.earliest.duration_since(all.latest) <= TOLERANCE,
         })
     }
 }
 
-/// The time since boot, with the time that the machine was suspended.
+/// The time since boot, including suspension.
 pub fn since_boot() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = rustix::time::ClockId::Boottime;
@@ -116,13 +116,13 @@ fn parse_date(date: &str) -> Option<Timestamp> {
     Some(date.timestamp())
 }
 
-/// Passes requests on, and reads the date of each answer.
-pub(crate) struct Dated<S> {
+/// Forwards requests and records the date of each response.
+pub(crate) struct RecordDates<S> {
     pub(crate) inner: S,
     pub(crate) clock: ServerClock,
 }
 
-impl<S, A, B> Service<Request<A>> for Dated<S>
+impl<S, A, B> Service<Request<A>> for RecordDates<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Send + 'static,
@@ -152,7 +152,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{Readings, ServerTime, parse_date, since_boot};
+    use super::{ClockBounds, ServerTime, parse_date, since_boot};
 
     fn time(text: &str) -> Timestamp {
         text.parse().expect("a time")
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_answer_bounds_the_time_from_both_sides() {
-        let mut readings = Readings::default();
+        let mut readings = ClockBounds::default();
         assert_eq!(readings.at(seconds(1)), None);
         // Requested 100 s after boot, and received 2 s later.
         readings.add(time("2026-11-22T10:00:00Z"), seconds(100), seconds(102));
@@ -185,7 +185,7 @@ mod tests {
             ("2026-11-22T10:00:04Z", true),
             ("2026-11-22T10:00:03Z", false),
         ] {
-            let mut readings = Readings::default();
+            let mut readings = ClockBounds::default();
             readings.add(time("2026-11-22T10:00:00Z"), seconds(100), seconds(100));
             readings.add(time(second), seconds(110), seconds(110));
             let now = readings.at(seconds(110)).expect("read");

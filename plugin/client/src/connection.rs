@@ -18,66 +18,66 @@ use kube::{
 use crate::ConnectionFlags;
 use crate::{
     Action, Error,
-    clock::{Dated, ServerClock},
+    clock::{RecordDates, ServerClock},
     kubeconfig, proxy,
     retry::while_busy,
 };
 
-/// A server that does not complete a TCP and TLS handshake in this time is not there.
+/// Time limit for the TCP and TLS handshakes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// As kubectl names itself: `kubectl-kcp/VERSION (OS/ARCH)`.
+/// In kubectl's format: `kubectl-kcp/VERSION (OS/ARCH)`.
 fn user_agent() -> HeaderValue {
     const NAME: &str = concat!("kubectl-kcp/", env!("CARGO_PKG_VERSION"));
     let agent = format!("{NAME} ({}/{})", std::env::consts::OS, std::env::consts::ARCH);
     HeaderValue::from_str(&agent).unwrap_or_else(|_| HeaderValue::from_static(NAME))
 }
 
-/// Receives one line for each request.
+/// Called with one line for each request.
 pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Connection {
-    /// For requests that [`Connection`] has no method for; put them through [`Connection::read`] or
-    /// [`Connection::call`].
+    /// For requests without a method here; wrap them in [`Connection::read`] or [`Connection::call`].
     pub client: Client,
-    /// The namespace to work in: `-n`, else the context's, else `default`.
+    /// The value of `-n`, else the context's namespace, else `default`.
     pub namespace: String,
-    /// The API server's URL, for messages.
+    /// The API server's URL without secrets, for messages.
     pub server: String,
     pub timeout: Option<Duration>,
     pub log: Option<RequestLog>,
-    /// The server's time, from its answers.
+    /// The API server's time, from its responses.
     pub clock: ServerClock,
 }
 
 impl Connection {
-    /// Finds the cluster by kubectl's rules. Nothing is sent yet.
+    /// Finds the cluster by kubectl's rules. Sends no request.
     ///
     /// # Errors
-    /// When no cluster is configured or its configuration is wrong.
+    /// No cluster is configured, or its configuration is invalid.
     pub async fn open(flags: &ConnectionFlags, log: Option<RequestLog>) -> Result<Self, Error> {
         let mut config = match kubeconfig::load(flags.kubeconfig.as_deref(), flags.server.is_some())? {
-            Some(kubeconfig) => from_kubeconfig(&kubeconfig, flags).await?,
-            None => from_pod(flags)?,
+            Some(kubeconfig) => kubeconfig_config(&kubeconfig, flags).await?,
+            None => in_cluster_config(flags)?,
         };
-        // kube retries writes too by default; we retry reads only.
+        // kube's default retry would resend writes; here only reads are retried.
         config.default_retry = false;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = flags.request_timeout;
         config.reset_reader_on_write = true;
-        let server = shown(&config.cluster_url);
+        let server = redacted_url(&config.cluster_url);
         let namespace = match &flags.namespace {
             Some(namespace) => namespace.clone(),
-            None => namespace_of(&config)?,
+            None => default_namespace(&config)?,
         };
         config.headers.push((USER_AGENT, user_agent()));
         let clock = ServerClock::default();
-        let dated = tower::layer::layer_fn(|inner| Dated {
+        let dated = tower::layer::layer_fn(|inner| RecordDates {
             inner,
             clock: clock.clone(),
         });
-        let builder = ClientBuilder::try_from(config).map_err(|error| Error::client(&error, &server))?;
+        let builder =
+            ClientBuilder::try_from(config).map_err(|error| Error::from_client_error(&error, &server))?;
         let client = builder.with_layer(&dated).build();
         Ok(Self {
             clock,
@@ -89,7 +89,7 @@ impl Connection {
         })
     }
 
-    /// The same with another cluster: its client, and its URL for messages.
+    /// The same settings for another cluster's client and URL.
     pub fn with(&self, client: Client, server: String) -> Self {
         Self {
             client,
@@ -99,10 +99,10 @@ impl Connection {
         }
     }
 
-    /// Makes one request, within `--request-timeout`.
+    /// Sends one request with the time limit of `--request-timeout`.
     ///
     /// # Errors
-    /// Whatever went wrong, by kind.
+    /// Any failure of the request.
     pub async fn call<T>(
         &self,
         action: &Action,
@@ -111,7 +111,9 @@ impl Connection {
         let started = Instant::now();
         let outcome = match self.timeout {
             Some(timeout) => match tokio::time::timeout(timeout, request).await {
-                Ok(outcome) => outcome.map_err(|error| Error::request(error, action, &self.server)),
+                Ok(outcome) => {
+                    outcome.map_err(|error| Error::from_request_error(error, action, &self.server))
+                }
                 Err(_) => Err(Error::Timeout {
                     action: Box::new(action.clone()),
                     server: self.server.clone(),
@@ -120,7 +122,7 @@ impl Connection {
             },
             None => request
                 .await
-                .map_err(|error| Error::request(error, action, &self.server)),
+                .map_err(|error| Error::from_request_error(error, action, &self.server)),
         };
         if let Some(log) = &self.log {
             let result = match &outcome {
@@ -133,10 +135,10 @@ impl Connection {
         outcome
     }
 
-    /// Sends a request that changes nothing, and again if the server is busy.
+    /// Sends a read request, and retries it while the server is busy.
     ///
     /// # Errors
-    /// As [`Connection::call`].
+    /// Same as [`Connection::call`].
     pub async fn read<T, F>(&self, action: &Action, mut request: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = kube::Result<T>>,
@@ -148,7 +150,7 @@ impl Connection {
 /// Parses the name of a namespace.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// Why the name is invalid.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
     if is_dns1123_label(text.as_bytes()) {
         return Ok(text.to_owned());
@@ -159,25 +161,25 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
     )
 }
 
-/// The context's or the pod's. It becomes a part of URLs, and nobody has looked at it yet.
-fn namespace_of(config: &Config) -> Result<String, Error> {
+/// The namespace of the context or the pod, validated because it becomes part of URLs.
+fn default_namespace(config: &Config) -> Result<String, Error> {
     let namespace = &config.default_namespace;
     parse_namespace(namespace).map_err(|why| Error::Configuration {
-        cause: format!("its namespace is {namespace:?}, but {why}"),
+        cause: format!("invalid namespace {namespace:?}: {why}"),
     })
 }
 
-/// A URL without what may be secret in it: a user and a password, a query.
-pub fn shown(url: &http::Uri) -> String {
+/// A URL without user, password and query, which may be secret.
+pub fn redacted_url(url: &http::Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let path = url.path().trim_end_matches('/');
     format!("{scheme}://{}{port}{path}", url.host().unwrap_or_default())
 }
 
-async fn from_kubeconfig(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Config, Error> {
+async fn kubeconfig_config(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Config, Error> {
     let selected = kubeconfig::select(kubeconfig, flags)?;
-    let proxy_url = proxy::proxy_for(&selected, &proxy::Environment::of_process())?;
+    let proxy_url = proxy::proxy_for(&selected, &proxy::Environment::from_process())?;
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|error| Error::configuration(&error))?;
@@ -185,8 +187,8 @@ async fn from_kubeconfig(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Re
     Ok(config)
 }
 
-/// The configuration of a pod, for a plugin that runs in the cluster it looks at.
-fn from_pod(flags: &ConnectionFlags) -> Result<Config, Error> {
+/// The in-cluster configuration, for a plugin that runs in a pod.
+fn in_cluster_config(flags: &ConnectionFlags) -> Result<Config, Error> {
     match Config::incluster() {
         Ok(mut config) => {
             if let Some(token) = &flags.token {
@@ -220,18 +222,18 @@ fn from_pod(flags: &ConnectionFlags) -> Result<Config, Error> {
 mod tests {
     use kube::Config;
 
-    use super::{namespace_of, shown, user_agent};
+    use super::{default_namespace, redacted_url, user_agent};
 
     #[test]
     fn a_context_cannot_lead_out_of_its_namespace() {
         let mut config = Config::new("https://s".parse().expect("a URL"));
         config.default_namespace = "team-a".to_owned();
-        assert_eq!(namespace_of(&config).expect("a namespace"), "team-a");
+        assert_eq!(default_namespace(&config).expect("a namespace"), "team-a");
         config.default_namespace = "..".to_owned();
         assert_eq!(
-            namespace_of(&config).expect_err("none").to_string(),
-            "the cluster's configuration cannot be used: its namespace is \"..\", but a namespace has at most 63 \
-             lower case letters, digits and '-', and begins and ends with a letter or digit"
+            default_namespace(&config).expect_err("none").to_string(),
+            "invalid cluster configuration: invalid namespace \"..\": a namespace has at most 63 lower case letters, \
+             digits and '-', and begins and ends with a letter or digit"
         );
     }
 
@@ -242,7 +244,7 @@ mod tests {
             ("https://[::1]:6443/", "https://[::1]:6443"),
             ("https://me:sesame@host/clusters/a/", "https://host/clusters/a"),
         ] {
-            assert_eq!(shown(&url.parse().expect("a URL")), expected);
+            assert_eq!(redacted_url(&url.parse().expect("a URL")), expected);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Creates objects that may exist already.
+//! Creates objects that may already exist.
 
 use kube::core::ApiResource;
 use serde::de::IgnoredAny;
@@ -9,31 +9,31 @@ use crate::{
     written::{Written, written},
 };
 
-/// An object to create. It may be a Secret: there is no `Debug`.
+/// An object to create. No `Debug`, because it may be a Secret.
 #[derive(Clone, Copy)]
 pub struct Create<'c> {
     pub resource: &'c ApiResource,
     /// None for a cluster-scoped kind.
     pub namespace: Option<&'c str>,
-    /// With `apiVersion`, `kind` and `metadata.name`.
+    /// JSON with `apiVersion`, `kind` and `metadata.name`.
     pub object: &'c Value,
     pub field_manager: &'c str,
 }
 
 #[derive(Debug)]
-pub enum Created {
-    Stored,
-    Exists,
-    /// No answer, or one that does not say. The object may even be stored later.
+pub enum CreateResult {
+    Created,
+    AlreadyExists,
+    /// No conclusive response. The object may be stored now or later.
     Unknown(Error),
 }
 
 impl Connection {
-    /// Creates an object that may exist already.
+    /// Creates an object that may already exist.
     ///
     /// # Errors
-    /// As [`Connection::patch`].
-    pub async fn make(&self, create: &Create<'_>) -> Result<Created, Error> {
+    /// Same as [`Connection::patch`].
+    pub async fn create_or_find(&self, create: &Create<'_>) -> Result<CreateResult, Error> {
         let Create {
             resource,
             namespace,
@@ -44,10 +44,10 @@ impl Connection {
             .create::<IgnoredAny>(resource, namespace, object, field_manager)
             .await
         {
-            Ok(_) => Ok(Created::Stored),
+            Ok(_) => Ok(CreateResult::Created),
             Err(error) => match written::<()>(Err(error), false)? {
-                Written::Stored | Written::Changed => Ok(Created::Exists),
-                Written::Unknown(error) => Ok(Created::Unknown(error)),
+                Written::Stored | Written::Changed => Ok(CreateResult::AlreadyExists),
+                Written::Unknown(error) => Ok(CreateResult::Unknown(error)),
             },
         }
     }
@@ -59,7 +59,7 @@ mod tests {
     use kcp_api::Kind;
     use serde_json::{Value, json};
 
-    use super::{Create, Created};
+    use super::{Create, CreateResult};
     use crate::{Connection, Error, canned::failure};
 
     const LEASE: Kind = Kind {
@@ -70,7 +70,7 @@ mod tests {
         product: "Kubernetes",
     };
 
-    fn create(answer: (u16, Value)) -> Result<Created, Error> {
+    fn create(answer: (u16, Value)) -> Result<CreateResult, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let connection = Connection::canned(move |method, path| {
@@ -84,20 +84,23 @@ mod tests {
                 object: &json!({"metadata": {"name": "a"}}),
                 field_manager: "kubectl-kcp",
             };
-            connection.make(&create).await
+            connection.create_or_find(&create).await
         })
     }
 
     #[test]
     fn what_comes_of_making() {
-        assert!(matches!(create((201, json!({"a": 1}))), Ok(Created::Stored)));
+        assert!(matches!(
+            create((201, json!({"a": 1}))),
+            Ok(CreateResult::Created)
+        ));
         assert!(matches!(
             create(failure(409, "AlreadyExists", "")),
-            Ok(Created::Exists)
+            Ok(CreateResult::AlreadyExists)
         ));
         assert!(matches!(
             create(failure(504, "Timeout", "")),
-            Ok(Created::Unknown(_))
+            Ok(CreateResult::Unknown(_))
         ));
         assert_eq!(
             create(failure(403, "Forbidden", "")).unwrap_err().to_string(),

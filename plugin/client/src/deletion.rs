@@ -1,4 +1,4 @@
-//! Requests that delete objects.
+//! Deletes objects.
 
 use kube::{
     Resource as _,
@@ -13,17 +13,17 @@ use crate::{
     written::{Written, written},
 };
 
-/// The deletion of one object as it was read.
+/// A deletion of the object that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<'d> {
     pub resource: &'d ApiResource,
     pub namespace: &'d str,
     pub name: &'d str,
-    /// The server refuses it (409) for a later object of that name.
+    /// The server rejects the deletion (409) of a later object with the same name.
     pub uid: &'d str,
-    /// The server refuses it (409) once the object has changed; none to delete any version.
+    /// The server rejects the deletion (409) if the object has changed. None to delete any version.
     pub resource_version: Option<&'d str>,
-    /// The server checks the deletion and does not perform it.
+    /// The server checks the deletion but does not perform it.
     pub dry_run: bool,
 }
 
@@ -41,10 +41,10 @@ impl Delete<'_> {
 }
 
 impl Connection {
-    /// Deletes one object. Sent once, as [`Connection::patch`].
+    /// Deletes one object. Never retried, like [`Connection::patch`].
     ///
     /// # Errors
-    /// As [`Connection::patch`].
+    /// Same as [`Connection::patch`].
     pub async fn delete(&self, delete: &Delete<'_>) -> Result<Written, Error> {
         let Delete {
             resource,
@@ -59,7 +59,7 @@ impl Connection {
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         let request = requests.delete(name, &delete.parameters());
         let answer = self.call(&action, async {
-            // The object while it has finalizers, and a Status once it has none.
+            // The response is the object while it has finalizers, otherwise a Status.
             self.client
                 .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
                 .await

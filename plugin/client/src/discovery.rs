@@ -1,4 +1,4 @@
-//! Which version of a kind the cluster serves. Asked, never assumed.
+//! Finds out which API versions the cluster serves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kcp_api::Kind;
@@ -6,28 +6,28 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::{Action, Connection, Error};
 
-/// What brings a resource, given as `plural.group`, for the kinds of which we only know that they are missing.
+/// The product that installs a resource, given as `plural.group`.
 pub(crate) fn product_of(resource: &str) -> &'static str {
     if resource.ends_with(".hive.openshift.io") {
         "Hive"
     } else if resource.ends_with(".cluster.x-k8s.io") {
         "Cluster API"
     } else {
-        "what defines that kind"
+        "the product that defines this kind"
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Served {
+pub struct ServedVersions {
     groups: Vec<APIGroup>,
     server: String,
 }
 
-impl Served {
-    /// Asks the cluster, once.
+impl ServedVersions {
+    /// Reads the API groups of the cluster.
     ///
     /// # Errors
-    /// When the cluster does not answer.
+    /// The cluster does not respond.
     pub async fn discover(connection: &Connection) -> Result<Self, Error> {
         let action = Action::path("get", "/apis");
         let list = connection
@@ -39,10 +39,10 @@ impl Served {
         })
     }
 
-    /// The kind in the version to use.
+    /// The kind in the preferred version.
     ///
     /// # Errors
-    /// [`Error::NotServed`] when the cluster does not have the kind's group.
+    /// [`Error::NotServed`] if the cluster does not serve the kind's group.
     pub fn resource(&self, kind: &Kind) -> Result<ApiResource, Error> {
         match kind.choose(&self.versions(kind.group)) {
             Some(version) => Ok(kind.at(version)),
@@ -54,10 +54,10 @@ impl Served {
         }
     }
 
-    /// The kind in a version, if that is served, else in the version to use.
+    /// The kind in this version if served, else in the preferred version.
     ///
     /// # Errors
-    /// As [`Served::resource`].
+    /// Same as [`ServedVersions::resource`].
     pub fn resource_in(&self, kind: &Kind, version: &str) -> Result<ApiResource, Error> {
         if self.versions(kind.group).contains(&version) {
             Ok(kind.at(version))
@@ -66,11 +66,11 @@ impl Served {
         }
     }
 
-    /// A kind of which we know no more than that another object refers to it, in the version that the server prefers.
-    /// Its plural is the kind's in lower case, as Cluster API's contract for providers has it.
+    /// A kind that is known only from a reference to it, in the server's preferred version. The plural is derived
+    /// from the kind, as Cluster API's provider contract requires.
     ///
     /// # Errors
-    /// [`Error::NotServed`] when the cluster does not have the kind's group.
+    /// [`Error::NotServed`] if the cluster does not serve the kind's group.
     pub fn referenced(&self, group: &str, kind: &str) -> Result<ApiResource, Error> {
         let resource = |version| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         self.versions(group)
@@ -86,11 +86,11 @@ impl Served {
             })
     }
 
-    /// The versions of a group, best first.
+    /// The versions of a group, preferred first.
     fn versions(&self, group: &str) -> Vec<&str> {
         let group = self.groups.iter().find(|other| other.name == group);
         let versions = group.into_iter().flat_map(|group| {
-            // The server lists its versions best first, and says which it prefers beside the list.
+            // The list is in order of preference, but the preferred version is a separate field.
             group.preferred_version.iter().chain(&group.versions)
         });
         versions.map(|version| version.version.as_str()).collect()

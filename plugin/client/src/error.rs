@@ -1,4 +1,4 @@
-//! What can go wrong between us and a cluster: one sentence each, and what to try next.
+//! Errors of connections and requests to a cluster, each with a hint on what to try next.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,16 +12,16 @@ use kcp_control_plane::duration::format_limit;
 /// A failure to find, reach or use a cluster.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// Neither a kubeconfig nor a pod's service account.
-    #[error("no kubeconfig found: looked at {}", looked_at.join(", "))]
+    /// There is neither a kubeconfig nor a pod's service account.
+    #[error("no kubeconfig found in {}", looked_at.join(", "))]
     NoKubeconfig { looked_at: Vec<String> },
     #[error("cannot read kubeconfig {}: {cause}", path.display())]
     Kubeconfig {
         path: PathBuf,
-        /// Without the file's content: that holds secrets.
+        /// Never contains file content, which may be secret.
         cause: String,
     },
-    /// A name that the kubeconfig does not define.
+    /// The kubeconfig does not define this name.
     #[error("{kind} {name:?} is not in the kubeconfig")]
     NotInKubeconfig {
         /// `context`, `cluster` or `user`.
@@ -30,54 +30,53 @@ pub enum Error {
     },
     #[error("the kubeconfig has no current context")]
     NoCurrentContext,
-    #[error("the cluster's configuration cannot be used: {cause}")]
+    #[error("invalid cluster configuration: {cause}")]
     Configuration {
-        /// Without secrets.
+        /// Never contains secrets.
         cause: String,
     },
-    /// A pod whose service account cannot be used.
     #[error("cannot use the pod's service account: {cause}")]
     Pod { cause: String },
     #[error("cannot get credentials for {server}: {cause}")]
     Credentials {
         server: String,
-        /// Without the output of a credential plugin: that holds secrets.
+        /// Never contains the output of a credential plugin, which may be secret.
         cause: String,
     },
-    /// Credentials that did not come in time. Nothing was sent.
-    #[error("no credentials within {}: the kubeconfig's credential plugin has not ended", format_limit(*after))]
+    /// The credential plugin exceeded the time limit. No request was sent.
+    #[error("no credentials within {}: the credential plugin in the kubeconfig is still running", format_limit(*after))]
     CredentialsOutOfTime { after: Duration },
     #[error("cannot reach the API server at {server}: {cause}")]
     Unreachable { server: String, cause: String },
-    #[error("cannot make a secure connection to {server}: {cause}")]
+    #[error("cannot establish a TLS connection to {server}: {cause}")]
     Tls { server: String, cause: String },
-    /// The connection broke, or what came through it is no answer.
-    #[error("cannot {action}: no answer from {server}: {cause}")]
-    NoAnswer {
+    /// The connection was lost, or the response is not valid HTTP.
+    #[error("cannot {action}: no response from {server}: {cause}")]
+    NoResponse {
         action: Box<Action>,
         server: String,
         cause: String,
     },
-    #[error("cannot {action}: no answer from {server} within {}", format_limit(*after))]
+    #[error("cannot {action}: no response from {server} within {}", format_limit(*after))]
     Timeout {
         action: Box<Action>,
         server: String,
         after: Duration,
     },
-    /// The time for it, or for all that the command does, was over.
-    #[error("cannot {action}: no answer from {server} within {}", format_limit(*after))]
+    /// The time limit of the read or of the whole command was exceeded.
+    #[error("cannot {action}: no response from {server} within {}", format_limit(*after))]
     OutOfTime {
         action: Box<Action>,
         server: String,
         after: Duration,
     },
-    /// 401.
-    #[error("the API server at {server} does not accept the credentials")]
+    /// HTTP 401.
+    #[error("the API server at {server} rejected the credentials")]
     Unauthorized { server: String },
-    /// 403 by authorization.
+    /// HTTP 403 by authorization, not by admission.
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
     Forbidden { action: Action, user: Option<String> },
-    /// 404 for an object.
+    /// HTTP 404 for an object.
     #[error("cannot {action}: not found")]
     NotFound { action: Action },
     #[error("{server} does not serve {resource}")]
@@ -87,59 +86,59 @@ pub enum Error {
         product: &'static str,
         server: String,
     },
-    /// A Cluster that refers to no control plane of the kind that we know.
+    /// The Cluster's `controlPlaneRef` is absent or has another kind.
     #[error("cluster {cluster:?} in namespace {namespace:?} {}", kind.as_ref().map_or_else(|| "refers to no control plane".to_owned(), |kind| format!("has a {kind}, not a KubeadmControlPlane")))]
     NoControlPlane {
         cluster: String,
         namespace: String,
         kind: Option<String>,
     },
-    /// 409: the object has changed since it was read.
+    /// HTTP 409: the object has changed since it was read.
     #[error("cannot {action}: conflict: changed by another client")]
     Conflict { action: Action },
-    /// Another client wrote between our read and our write, each time.
+    /// Another client changed the object before each attempt to write it.
     #[error("cannot {goal}: another client changed it before each of {attempts} attempts")]
     Contended {
-        /// What is wanted: `scale c1-cp`.
+        /// What the command does: `scale c1-cp`.
         goal: String,
         attempts: usize,
     },
-    /// A write without an answer: it may be stored.
-    #[error("it is unknown whether the change was stored")]
+    /// No response to a write, which may be stored.
+    #[error("unknown whether the change was stored")]
     OutcomeUnknown {
         #[source]
         source: Box<Error>,
     },
-    /// A write that the server or a webhook refuses.
+    /// Admission or validation rejected the write.
     #[error("cannot {action}: {}", status.message)]
     Rejected { action: Action, status: Box<Status> },
-    /// A field of a write that the server does not have: nothing was written.
+    /// The write contains a field that the server does not know. Nothing was written.
     #[error("cannot {action}: {cause}")]
     UnknownField {
         action: Action,
-        /// The server's words, without the object that they may quote: that may hold secrets.
+        /// The server's message without the quoted object, which may contain secrets.
         cause: String,
     },
-    /// A webhook that has to be asked before the server stores does not answer: nothing was written.
+    /// A webhook with failurePolicy Fail did not respond. Nothing was written.
     #[error("cannot {action}: {message}")]
     AdmissionFailed { action: Action, message: String },
-    /// 429, 503 or 504: later, perhaps.
+    /// HTTP 429, 503 or 504.
     #[error("cannot {action}: the server is busy: {message}")]
     Busy {
         action: Box<Action>,
         code: u16,
         message: String,
-        /// When to come back, if the server says so.
+        /// The server's Retry-After.
         retry_after: Option<Duration>,
     },
-    #[error("cannot {action}: the server answers {code}: {message}")]
-    Answer {
+    #[error("cannot {action}: the server responded with {code}: {message}")]
+    Response {
         action: Action,
         code: u16,
         message: String,
     },
-    /// An answer that is not what was asked for.
-    #[error("cannot {action}: the answer cannot be understood")]
+    /// The response is not the requested object.
+    #[error("cannot {action}: the response cannot be decoded")]
     Malformed {
         action: Action,
         #[source]
@@ -159,20 +158,22 @@ impl Error {
 
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoKubeconfig { .. } => "name one with --kubeconfig or $KUBECONFIG".to_owned(),
-            Self::NoCurrentContext => "choose one with --context; list them with: kubectl config get-contexts".to_owned(),
+            Self::NoKubeconfig { .. } => "specify a kubeconfig with --kubeconfig or $KUBECONFIG".to_owned(),
+            Self::NoCurrentContext => "choose a context with --context; list contexts with: kubectl config \
+                                       get-contexts".to_owned(),
             Self::NotInKubeconfig { kind, .. } => format!("list the {kind}s with: kubectl config get-{kind}s"),
             Self::Unreachable { .. } => {
-                "is the server up, and is this the right context? see: kubectl config current-context".to_owned()
+                "check that the server is running and that the context is right: kubectl config current-context".to_owned()
             }
             Self::Tls { .. } => {
-                "check certificate-authority and tls-server-name of the cluster in the kubeconfig, and the clock"
+                "check certificate-authority and tls-server-name of the cluster in the kubeconfig, and this \
+                 machine's clock"
                     .to_owned()
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
             Self::OutOfTime { .. } => "allow more time with --timeout".to_owned(),
             Self::CredentialsOutOfTime { .. } => {
-                "log in first, for instance with: kubectl auth whoami; or allow more time with --timeout".to_owned()
+                "log in first, for example with: kubectl auth whoami; or allow more time with --timeout".to_owned()
             }
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
@@ -185,18 +186,18 @@ impl Error {
                 "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A".to_owned()
             }
             Self::NotServed { resource, .. } if resource.starts_with('/') => {
-                "is this the right address? what answers there is no Kubernetes API server".to_owned()
+                "check the address: the server there is not a Kubernetes API server".to_owned()
             }
             Self::NotServed { product, .. } => {
-                format!("is this the right context? {product} is not installed there")
+                format!("check the context: {product} is not installed in this cluster")
             }
             Self::AdmissionFailed { .. } => {
-                "nothing was written: the webhook's server has to answer first; see: \
-                 kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+                "nothing was written: the webhook must respond first; list webhooks with: kubectl get \
+                 validatingwebhookconfigurations,mutatingwebhookconfigurations"
                     .to_owned()
             }
             Self::UnknownField { .. } => {
-                "nothing was written: the resource definitions in that cluster do not have the field; see: kubectl explain"
+                "nothing was written: the CRDs in this cluster do not have the field; list fields with: kubectl explain"
                     .to_owned()
             }
             Self::OutcomeUnknown { .. } => "check with: kubectl kcp status".to_owned(),
@@ -206,27 +207,27 @@ impl Error {
         })
     }
 
-    /// Whether it may pass by itself: a server that restarts, or whose etcd elects a leader, is away, breaks off, fails
-    /// or is busy for a while.
-    pub const fn may_pass(&self) -> bool {
+    /// Whether the error may clear on its own: a server is unreachable, fails or is busy while it restarts or its
+    /// etcd elects a leader.
+    pub const fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Unreachable { .. }
-                | Self::NoAnswer { .. }
+                | Self::NoResponse { .. }
                 | Self::Timeout { .. }
                 | Self::Busy { .. }
-                | Self::Answer { code: 500.., .. }
+                | Self::Response { code: 500.., .. }
         )
     }
 
-    /// A kubeconfig, or what it points to, that cannot be used.
+    /// For an invalid kubeconfig, or an invalid file that it refers to.
     pub fn configuration(error: &KubeconfigError) -> Self {
         Self::Configuration {
             cause: without_secrets(error),
         }
     }
 
-    /// A kubeconfig file that cannot be read.
+    /// For a kubeconfig file that cannot be read.
     pub fn kubeconfig(path: impl Into<PathBuf>, error: &KubeconfigError) -> Self {
         Self::Kubeconfig {
             path: path.into(),
@@ -235,7 +236,7 @@ impl Error {
     }
 }
 
-/// A parser's message may quote the file, and the file holds tokens and keys: the place is enough.
+/// Keeps only the position of a parser's error, because its message may quote tokens and keys.
 fn without_secrets(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_a_server_says_while_it_restarts_may_pass() {
-        for (code, may_pass) in [
+        for (code, is_transient) in [
             (500, true),
             (502, true),
             (503, true),
@@ -313,8 +314,8 @@ mod tests {
         ] {
             let status = Status::failure("no", "Reason").with_code(code).boxed();
             let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"));
-            let error = Error::request(kube::Error::Api(status), &action, "https://s");
-            assert_eq!(error.may_pass(), may_pass, "{code}: {error:?}");
+            let error = Error::from_request_error(kube::Error::Api(status), &action, "https://s");
+            assert_eq!(error.is_transient(), is_transient, "{code}: {error:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Writes an Event on the object that was changed.
+//! Writes Events about changed objects.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::{Action, Connection, Error, ReadLimit};
 use kcp_control_plane::change::decision::{ChangeEvent, ObjectReference};
 
-/// A change does not wait longer for its Event.
-const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(5));
+/// Maximum time that a command waits for an Event.
+const LIMIT: ReadLimit = ReadLimit::per_read(Duration::from_secs(5));
 
 #[derive(Clone, Copy)]
 pub struct Events<'e> {
@@ -20,10 +20,10 @@ pub struct Events<'e> {
 }
 
 impl Events<'_> {
-    /// Writes the Event of a change of `related`, or of `regarding` itself.
+    /// Writes the Event of a change to `related`, or to `regarding` if there is no related object.
     ///
     /// # Errors
-    /// When the Event cannot be written. The change itself is not affected.
+    /// The Event cannot be written. The change itself is not affected.
     pub async fn write(
         &self,
         event: &ChangeEvent,
@@ -41,13 +41,13 @@ impl Events<'_> {
             self.field_manager,
         );
         match self.connection.within(LIMIT, &action, write).await {
-            // The Event exists already.
+            // Conflict: the Event already exists.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The name of our user; the field manager if the server does not tell it.
+    /// The authenticated user's name, or the field manager if it is unknown.
     async fn who(&self) -> String {
         let resource = SELF_SUBJECT_REVIEW.at("v1");
         let action = Action::new("create", &resource);
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(who, "kubectl-kcp");
         assert_eq!(
             result,
-            "cannot create events in namespace \"d\": the server answers 500: no"
+            "cannot create events in namespace \"d\": the server responded with 500: no"
         );
     }
 }

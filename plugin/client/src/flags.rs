@@ -1,4 +1,4 @@
-//! The flags that select a cluster and authenticate against it, with kubectl's names and meaning.
+//! kubectl's connection flags.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -24,12 +24,12 @@ pub struct ConnectionFlags {
     pub tls_server_name: Option<String>,
 }
 
-/// A bearer token: `Debug` does not show it, and it has no `Display`.
+/// A bearer token. `Debug` hides it, and there is no `Display`.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// The token itself, for the one place that sends it.
+    /// Returns the token. Only for sending it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! kubectl's rules for finding a kubeconfig, and for what the flags override in it.
+//! Finds the kubeconfig and applies flags to it, by kubectl's rules.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use kube::config::{
 use crate::ConnectionFlags;
 use crate::Error;
 
-/// The name of the only context, cluster and user of a selected kubeconfig.
+/// The name of the only context, cluster and user in the result of [`select`].
 const SELECTED: &str = "selected";
 
-/// Reads the kubeconfig: the file named by the flag, else those of `$KUBECONFIG` merged, else `~/.kube/config`. A
-/// file of the last two that does not exist is passed over, as kubectl does. None when there is none at all.
+/// Reads the kubeconfig: the file named by the flag, else those of `$KUBECONFIG` merged, else `~/.kube/config`. As in
+/// kubectl, files that do not exist are skipped, except the one named by the flag. None if no file exists.
 ///
 /// # Errors
-/// When a file cannot be read, or the one named by the flag does not exist.
+/// A file cannot be read, or the one named by the flag does not exist.
 pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig>, Error> {
     if let Some(path) = flag {
         return read(path).map(Some);
@@ -35,7 +35,7 @@ pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig
     Ok(merged.or_else(|| server_given.then(Kubeconfig::default)))
 }
 
-/// The files looked at when no flag names one.
+/// The files that are searched if no flag names one.
 pub fn places() -> Vec<PathBuf> {
     match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
         Some(list) => std::env::split_paths(&list)
@@ -52,10 +52,10 @@ fn read(path: &Path) -> Result<Kubeconfig, Error> {
     Kubeconfig::read_from(path).map_err(|error: KubeconfigError| Error::kubeconfig(path, &error))
 }
 
-/// The one context, cluster and user to use, with what the flags override, as a kubeconfig of its own.
+/// Returns a kubeconfig with only the selected context, cluster and user, and with the flags applied.
 ///
 /// # Errors
-/// When a name is not defined.
+/// A name is not defined.
 pub fn select(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Kubeconfig, Error> {
     let mut context = select_context(kubeconfig, flags)?;
     let mut cluster = select_cluster(kubeconfig, flags, &context)?;
@@ -89,7 +89,7 @@ pub fn select(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Kubeco
 fn select_context(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Context, Error> {
     let current = kubeconfig.current_context.as_ref();
     let Some(name) = flags.context.as_ref().or(current).filter(|name| !name.is_empty()) else {
-        // --server or --cluster say where to go without a context.
+        // --server or --cluster replace the context.
         return if flags.server.is_some() || flags.cluster.is_some() {
             Ok(Context::default())
         } else {
@@ -128,7 +128,7 @@ fn select_user(
     match named.and_then(|named| named.auth_info.clone()) {
         Some(user) => Ok(user),
         None if flags.user.is_some() => Err(not_in_kubeconfig("user", name)),
-        // A context may name a user without credentials.
+        // As in kubectl, a context may name an undefined user.
         None => Ok(AuthInfo::default()),
     }
 }
@@ -136,7 +136,7 @@ fn select_user(
 fn override_cluster(cluster: &mut Cluster, flags: &ConnectionFlags) {
     if let Some(server) = &flags.server {
         cluster.server = Some(server.clone());
-        // The kubeconfig's name belongs to the kubeconfig's server.
+        // The tls-server-name in the kubeconfig does not apply to the server from the flag.
         cluster.tls_server_name = None;
     }
     if let Some(name) = &flags.tls_server_name {

@@ -1,9 +1,9 @@
-//! Reads and conditional writes: the management cluster, the workload cluster behind a control plane, and the way to its
-//! etcd. No command line, no terminal.
+//! Reads and conditional writes: the management cluster, and through it a workload cluster and its etcd. Contains no
+//! command line and no terminal.
 
 #![allow(
     missing_docs,
-    reason = "comments on fields and variants state only what the name does not: units, absence, sources"
+    reason = "fields and variants are documented only where the name is not enough: units, absence, sources"
 )]
 
 mod action;
@@ -31,10 +31,10 @@ mod written;
 
 pub use action::Action;
 pub use clock::{ServerClock, ServerTime};
-pub use connection::{Connection, RequestLog, parse_namespace, shown};
-pub use creation::{Create, Created};
+pub use connection::{Connection, RequestLog, parse_namespace, redacted_url};
+pub use creation::{Create, CreateResult};
 pub use deletion::Delete;
-pub use discovery::Served;
+pub use discovery::ServedVersions;
 pub use error::Error;
 pub use flags::{ConnectionFlags, Token};
 pub use limit::ReadLimit;

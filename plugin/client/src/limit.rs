@@ -1,4 +1,4 @@
-//! How long reads may take: each by itself, and all of a command together.
+//! Time limits of reads: for per_read read, and for all reads of a command together.
 
 use std::{
     future::Future,
@@ -7,20 +7,20 @@ use std::{
 
 use crate::{Action, Connection, Error};
 
-/// The longest that a read may take.
+/// The time limit of reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimit {
-    each: Duration,
-    /// None where nothing but each read by itself is limited.
+    per_read: Duration,
+    /// When all reads must end; none for no common limit.
     end: Option<Instant>,
 }
 
 impl ReadLimit {
-    pub const fn each(each: Duration) -> Self {
-        Self { each, end: None }
+    pub const fn per_read(per_read: Duration) -> Self {
+        Self { per_read, end: None }
     }
 
-    /// And none beyond this time.
+    /// Additionally ends every read at this time.
     pub const fn until(self, end: Instant) -> Self {
         Self {
             end: Some(end),
@@ -28,27 +28,27 @@ impl ReadLimit {
         }
     }
 
-    /// The same for a read without which there are no others: it may take all the time that there is.
-    pub fn for_the_first(self) -> Self {
+    /// The limit for a read that all other reads depend on: only the common end applies.
+    pub fn for_first_read(self) -> Self {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         Self {
-            each: left.unwrap_or(self.each),
+            per_read: left.unwrap_or(self.per_read),
             ..self
         }
     }
 
-    /// How long a read may take that begins now.
+    /// The time limit of a read that starts now.
     fn left(self) -> Duration {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
-        left.map_or(self.each, |left| left.min(self.each))
+        left.map_or(self.per_read, |left| left.min(self.per_read))
     }
 }
 
 impl Connection {
-    /// Gives a read up when its time is over: all of its pages and its attempts together.
+    /// Runs a read, including all its pages and retries, with a time limit.
     ///
     /// # Errors
-    /// Those of the read, and [`Error::OutOfTime`].
+    /// Errors of the read, and [`Error::OutOfTime`].
     pub async fn within<T>(
         &self,
         limit: ReadLimit,
@@ -81,19 +81,19 @@ mod tests {
 
     #[test]
     fn the_command_ends_what_each_read_would_still_have() {
-        let each = Duration::from_secs(60);
-        assert_eq!(ReadLimit::each(each).left(), each);
-        let over = ReadLimit::each(each).until(Instant::now());
+        let per_read = Duration::from_secs(60);
+        assert_eq!(ReadLimit::per_read(per_read).left(), per_read);
+        let over = ReadLimit::per_read(per_read).until(Instant::now());
         assert_eq!(over.left(), Duration::ZERO);
-        let soon = ReadLimit::each(each).until(Instant::now() + Duration::from_secs(5));
+        let soon = ReadLimit::per_read(per_read).until(Instant::now() + Duration::from_secs(5));
         assert!(soon.left() <= Duration::from_secs(5));
-        assert_eq!(ReadLimit::each(each).for_the_first().left(), each);
-        let first = ReadLimit::each(Duration::ZERO)
-            .until(Instant::now() + each)
-            .for_the_first();
-        assert!(first.left() > each / 2);
-        let late = ReadLimit::each(each).until(Instant::now() + each * 2);
-        assert_eq!(late.left(), each);
+        assert_eq!(ReadLimit::per_read(per_read).for_first_read().left(), per_read);
+        let first = ReadLimit::per_read(Duration::ZERO)
+            .until(Instant::now() + per_read)
+            .for_first_read();
+        assert!(first.left() > per_read / 2);
+        let late = ReadLimit::per_read(per_read).until(Instant::now() + per_read * 2);
+        assert_eq!(late.left(), per_read);
     }
 
     #[test]
@@ -102,12 +102,12 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let connection = Connection::canned(|_, _| failure(500, "InternalError", "unasked"));
             let action = Action::new("list", &MACHINE.at("v1beta2")).in_namespace("d");
-            let limit = ReadLimit::each(Duration::ZERO);
+            let limit = ReadLimit::per_read(Duration::ZERO);
             let given_up = connection.within(limit, &action, pending::<Result<(), Error>>());
             let error = given_up.await.expect_err("no answer");
             assert_eq!(
                 error.to_string(),
-                "cannot list machines in namespace \"d\": no answer from https://s within 0s"
+                "cannot list machines in namespace \"d\": no response from https://s within 0s"
             );
             assert_eq!(error.hint().as_deref(), Some("allow more time with --timeout"));
             let answered = connection.within(limit, &action, ready(Ok(1)));

@@ -1,5 +1,5 @@
-//! Which proxy leads to the API server, as client-go has it: the kubeconfig's `proxy-url`, else the environment's,
-//! which never covers this machine nor the hosts of `NO_PROXY`.
+//! Chooses the proxy for the API server as client-go does: `proxy-url` of the kubeconfig, else the environment's
+//! proxy, which never applies to this machine or to hosts in `NO_PROXY`.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         let read = |upper: &str, lower: &str| {
             let value = std::env::var(upper).or_else(|_| std::env::var(lower));
             value.ok().filter(|value| !value.is_empty())
@@ -33,7 +33,7 @@ impl Environment {
 /// The proxy for the only cluster of a selected kubeconfig.
 ///
 /// # Errors
-/// When the proxy's URL is none.
+/// The proxy's URL is invalid.
 pub fn proxy_for(selected: &Kubeconfig, environment: &Environment) -> Result<Option<Uri>, Error> {
     let cluster = selected.clusters.first().and_then(|named| named.cluster.as_ref());
     let configured = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
@@ -64,7 +64,8 @@ fn from_environment<'e>(server: &str, environment: &'e Environment) -> Option<&'
     (!excluded).then_some(proxy)
 }
 
-/// Whether an entry of `NO_PROXY` covers a host: `*`, an address, a range, or a domain with all below it.
+/// Whether an entry of `NO_PROXY` matches a host. An entry is `*`, an IP address, a CIDR, or a domain including its
+/// subdomains.
 fn excludes(entry: &str, host: &str) -> bool {
     if entry == "*" {
         return true;
@@ -104,16 +105,16 @@ fn in_range(range: &str, ip: IpAddr) -> bool {
     }
 }
 
-/// A proxy may be written without a scheme.
+/// Parses a proxy's URL, whose scheme is optional.
 fn parse_url(url: &str) -> Result<Uri, Error> {
     let parsed = if url.contains("://") {
         url.parse()
     } else {
         format!("http://{url}").parse()
     };
-    // The URL may hold a password: it is not shown.
+    // Do not show the URL: it may contain a password.
     parsed.map_err(|_| Error::Configuration {
-        cause: "the proxy's URL cannot be understood".to_owned(),
+        cause: "the proxy URL is invalid".to_owned(),
     })
 }
 

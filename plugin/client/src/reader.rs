@@ -1,4 +1,4 @@
-//! Reads control planes and their Machines.
+//! Reads control planes and Machines.
 
 use kcp_api::{
     KubeadmControlPlane, Machine, Object as _, decode,
@@ -7,29 +7,29 @@ use kcp_api::{
 };
 use kube::core::ApiResource;
 
-use crate::{Action, Connection, Error, Served};
+use crate::{Action, Connection, Error, ServedVersions};
 use kcp_control_plane::snapshot::Snapshot;
 
-/// Reads from one management cluster, in the versions that it serves.
+/// Reads objects of a management cluster in the API versions that it serves.
 #[derive(Clone)]
 pub struct Reader<'c> {
     pub connection: &'c Connection,
-    pub served: Served,
-    /// `KubeadmControlPlane` in the version to use.
+    pub served: ServedVersions,
+    /// `KubeadmControlPlane` in the preferred version.
     pub control_planes: ApiResource,
-    /// `Machine` in the version to use.
+    /// `Machine` in the preferred version.
     pub machines: ApiResource,
-    /// `Cluster` in the version to use.
+    /// `Cluster` in the preferred version.
     pub clusters: ApiResource,
 }
 
 impl<'c> Reader<'c> {
-    /// Asks which versions to use.
+    /// Finds out which API versions the cluster serves.
     ///
     /// # Errors
-    /// When the cluster does not answer, or does not have Cluster API.
+    /// The cluster does not respond, or Cluster API is not installed.
     pub async fn discover(connection: &'c Connection) -> Result<Self, Error> {
-        let served = Served::discover(connection).await?;
+        let served = ServedVersions::discover(connection).await?;
         Ok(Self {
             connection,
             control_planes: served.resource(&KUBEADM_CONTROL_PLANE)?,
@@ -39,10 +39,10 @@ impl<'c> Reader<'c> {
         })
     }
 
-    /// The same with control planes in another version, if that is served.
+    /// Switches control planes to another API version, if the cluster serves it.
     ///
     /// # Errors
-    /// As [`Reader::discover`].
+    /// Same as [`Reader::discover`].
     pub fn in_version(self, version: &str) -> Result<Self, Error> {
         Ok(Self {
             control_planes: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
@@ -50,10 +50,10 @@ impl<'c> Reader<'c> {
         })
     }
 
-    /// One control plane as the server wrote it, and as we understand it.
+    /// Reads a control plane. Returns its JSON and the decoded object.
     ///
     /// # Errors
-    /// When it is not there or cannot be read.
+    /// The control plane does not exist or cannot be read.
     pub async fn control_plane(
         &self,
         namespace: &str,
@@ -74,15 +74,15 @@ impl<'c> Reader<'c> {
         Ok((text, control_plane))
     }
 
-    /// One control plane with its Machines.
+    /// Reads a control plane and its Machines only.
     ///
     /// # Errors
-    /// When it is not there or cannot be read.
+    /// The control plane or its Machines cannot be read.
     pub async fn snapshot(&self, namespace: &str, name: &str) -> Result<Snapshot, Error> {
         let (_, control_plane) = self.control_plane(namespace, name).await?;
         let machines = match &control_plane.cluster() {
             Some(cluster) => self.machines_of(namespace, cluster).await?,
-            // Not linked to a Cluster yet: it cannot have Machines.
+            // Without a Cluster yet, it has no Machines.
             None => Vec::new(),
         };
         let own = machines.into_iter().filter(|machine| control_plane.has(machine));

@@ -1,4 +1,4 @@
-//! Requests for objects: reads into small types of our own, writes as JSON merge patches.
+//! Requests for objects: reads into compact types, and writes as JSON merge patches.
 
 use http::Request as HttpRequest;
 use kcp_api::{List, decode, decode_list};
@@ -16,7 +16,7 @@ use crate::{
     written::{Written, written},
 };
 
-/// Objects per page, as kubectl asks for.
+/// Objects per page, as in kubectl.
 const PAGE: u32 = 500;
 
 #[derive(Clone, Debug)]
@@ -26,10 +26,11 @@ pub struct Write<'w> {
     pub name: &'w str,
     /// None for the object itself.
     pub subresource: Option<&'w str>,
-    /// RFC 7386. With `metadata.resourceVersion` the server refuses it (409) once the object has changed.
+    /// A JSON merge patch (RFC 7386). With `metadata.resourceVersion`, the server rejects it (409) if the object has
+    /// changed.
     pub patch: &'w Value,
     pub field_manager: &'w str,
-    /// The server checks the patch and does not store it.
+    /// The server checks the patch but does not store it.
     pub dry_run: bool,
 }
 
@@ -38,7 +39,7 @@ impl Write<'_> {
         PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(self.field_manager.to_owned()),
-            // Otherwise the server drops a field that it does not know, and answers that the write is stored.
+            // Otherwise the server silently drops unknown fields.
             field_validation: Some(ValidationDirective::Strict),
             ..PatchParams::default()
         }
@@ -48,10 +49,10 @@ impl Write<'_> {
 type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
 
 impl Connection {
-    /// Reads one object as the server wrote it.
+    /// Reads one object's JSON.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// Same as [`Connection::read`].
     pub async fn get_text(
         &self,
         resource: &ApiResource,
@@ -73,7 +74,7 @@ impl Connection {
     /// Reads one object.
     ///
     /// # Errors
-    /// As [`Connection::read`], and when the object does not have the types expected.
+    /// Same as [`Connection::read`], or the object has a field of the wrong type.
     pub async fn get<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -89,10 +90,10 @@ impl Connection {
         })
     }
 
-    /// Reads one object's metadata: the server sends nothing else.
+    /// Reads only an object's metadata.
     ///
     /// # Errors
-    /// As [`Connection::get`].
+    /// Same as [`Connection::get`].
     pub async fn get_metadata<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -111,10 +112,10 @@ impl Connection {
         .await
     }
 
-    /// Reads all objects of a namespace, or of all of them, that match a label selector; page by page.
+    /// Lists the objects of one or all namespaces that match a label selector, page by page.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// Same as [`Connection::read`].
     pub async fn list<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -124,10 +125,10 @@ impl Connection {
         self.pages(resource, namespace, selector, Request::list).await
     }
 
-    /// Lists their metadata: the server sends nothing else.
+    /// Like [`Connection::list`], but reads only metadata.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// Same as [`Connection::read`].
     pub async fn list_metadata<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -170,11 +171,11 @@ impl Connection {
         }
     }
 
-    /// Patches one object. Sent once: [`crate::update`] decides whether to send it again.
+    /// Patches one object. Never retried: [`crate::update`] decides whether to try again.
     ///
     /// # Errors
-    /// As [`Connection::call`], when nothing is stored: [`Error::Rejected`] when the server or a webhook refuses the
-    /// patch, [`Error::UnknownField`] when the server does not know a field of it.
+    /// Nothing is stored. Same as [`Connection::call`], and [`Error::Rejected`] if admission or validation rejects
+    /// the patch, [`Error::UnknownField`] if the server does not know a field.
     pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
         let Write {
             resource,
@@ -204,10 +205,10 @@ impl Connection {
 }
 
 impl Connection {
-    /// Creates one object, in a namespace if its kind is namespaced. Sent once, as [`Connection::patch`].
+    /// Creates one object. `namespace` is none for a cluster-scoped kind. Never retried, like [`Connection::patch`].
     ///
     /// # Errors
-    /// As [`Connection::call`].
+    /// Same as [`Connection::call`].
     pub async fn create<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -232,13 +233,13 @@ impl Connection {
     }
 }
 
-/// A name may come from another object and was not checked: `..` would lead to another path.
+/// Rejects unsafe names: a name from another object is unchecked, and `..` would change the path.
 pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {
         None => Ok(()),
         Some(name) => Err(Error::Other {
-            cause: format!("{name:?} is no name of an object"),
+            cause: format!("{name:?} is not a valid object name"),
             action: action.clone(),
         }),
     }

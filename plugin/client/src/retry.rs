@@ -1,7 +1,7 @@
-//! The limits of all retries.
+//! Limits of retries.
 //!
-//! A read, or a write that the server turned away, is sent again when the server is busy. A write is decided again after
-//! a conflict ([`crate::update`]). A write whose outcome is unknown is never sent again.
+//! While the server is busy, reads are retried, and so are writes that it refused to process. After a conflict, a
+//! change is decided again from a new read ([`crate::update`]). A write whose outcome is unknown is never resent.
 
 use std::{future::Future, time::Duration};
 
@@ -9,22 +9,22 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder, Retrya
 
 use crate::Error;
 
-/// How often an object is read and decided again when another client writes between our read and our write. A controller
-/// writes the status several times a second at most, and in bursts.
+/// Maximum attempts to read, decide and write when other clients change the object in between. Controllers write
+/// bursts of a few status updates a second.
 pub const CONFLICT_ATTEMPTS: usize = 5;
 
-/// The first pause after a conflict; each further one is twice as long. Reading again takes time as well.
+/// The first pause after a conflict; each later one is twice as long.
 const CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
 const BUSY_ATTEMPTS: usize = 3;
 
-/// The first pause if a busy server names none.
+/// The first pause if a busy server sends no Retry-After.
 const BUSY_DELAY: Duration = Duration::from_millis(200);
 
-/// The longest that we wait for a server's Retry-After.
+/// Longer Retry-After times are cut to this.
 const MAX_BUSY_DELAY: Duration = Duration::from_secs(5);
 
-/// The pauses between the attempts to write an object that other clients write too.
+/// The pauses between attempts after conflicts.
 pub(crate) fn after_conflicts() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(CONFLICT_DELAY)
@@ -33,11 +33,11 @@ pub(crate) fn after_conflicts() -> ExponentialBackoff {
         .build()
 }
 
-/// Sends a request, and again if the server is busy. A write may be sent this way as well: its client reports a busy
-/// server as an error only for 429, which the server sends before it looks at a request.
+/// Sends a request and retries it while the server is busy. Safe for writes: for them, only 429 counts as busy, which
+/// the server sends before it processes a request.
 ///
 /// # Errors
-/// The request's.
+/// Errors of the request.
 pub async fn while_busy<T, F>(request: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

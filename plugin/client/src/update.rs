@@ -1,8 +1,8 @@
-//! The one place that changes an object which other clients change too.
+//! Changes objects that other clients may change at the same time.
 //!
-//! [`update`] reads the object, lets the caller decide, and writes under the uid and the resource version that it read.
-//! After a conflict it reads and decides again. If no answer to the write arrives, it reads the object back to learn
-//! whether the write was stored; it never sends the write again.
+//! [`update`] reads the object, lets the caller decide, and writes with the uid and resource version that it read.
+//! After a conflict, it reads and decides again. If the write gets no response, it reads the object to find out
+//! whether the write was stored; it never resends the write.
 
 use kcp_api::{DecodeError, PartialObjectMetadata, decode};
 use kube::core::{ApiResource, ObjectMeta};
@@ -27,7 +27,7 @@ pub struct Target<'t> {
     pub namespace: &'t str,
     pub name: &'t str,
     pub field_manager: &'t str,
-    /// What the change does, for errors: `scale`.
+    /// The verb for error messages: `scale`.
     pub verb: &'t str,
     pub mode: WriteMode,
 }
@@ -35,17 +35,17 @@ pub struct Target<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
     Store,
-    /// The server and its webhooks check the write and do not store it.
+    /// The server and its webhooks check the write but do not store it.
     ServerDryRun,
     ClientDryRun,
 }
 
-/// What a caller reads before it decides: the object, and whatever else matters.
+/// The facts that a decision needs: the object to change, and more.
 pub trait ReadObject {
-    /// The object's JSON as it was read last.
+    /// The object's JSON from the last read.
     fn object(&self) -> &str;
 
-    /// The object's JSON when reading began, if reading the rest takes long.
+    /// The object's JSON from the first read. Differs from the last one if reading the other facts takes long.
     fn object_at_start(&self) -> &str {
         self.object()
     }
@@ -71,12 +71,12 @@ impl ReadObject for MachineSnapshot {
     }
 }
 
-/// What a caller decided about the object that it read.
+/// The caller's decision about the object.
 #[derive(Debug)]
 pub struct Change<D> {
-    /// None to leave the object as it is.
+    /// None to leave the object unchanged.
     pub write: Option<ObjectWrite>,
-    /// Whatever the caller needs afterwards.
+    /// Returned to the caller.
     pub decision: D,
 }
 
@@ -86,7 +86,8 @@ pub struct Updated<S, D> {
     pub snapshot: S,
     pub decision: D,
     pub result: WriteResult,
-    /// Fields of the spec that another client changed since the first read and the change does not write, a line each.
+    /// Spec fields that another client changed since the first read and that this change does not write, one line
+    /// each.
     pub other_changes: Vec<String>,
 }
 
@@ -95,16 +96,16 @@ pub enum WriteResult {
     NotWritten,
     /// Stored, unless this is a dry run.
     Stored,
-    /// The server or a webhook refused the write, a line each.
+    /// Why the server or a webhook rejected the write, one line each.
     Rejected(Vec<String>),
-    /// Another client changed the same fields after they were checked, a line each.
+    /// Fields that another client changed after the check and that this change also writes, one line each.
     Conflict(Vec<String>),
 }
 
-/// Reads an object, decides, and writes; again after a conflict.
+/// Reads an object, decides, and writes. Repeats this after a conflict.
 ///
 /// # Errors
-/// Those of `read` and `decide`; when the write fails, other clients change the object before every attempt, or it is
+/// Errors of `read` and `decide`; the write fails; other clients change the object before every attempt; or it is
 /// unknown whether the write was stored.
 pub async fn update<S: ReadObject, D, E: From<Error>>(
     target: &Target<'_>,
@@ -168,7 +169,7 @@ fn conflict_between(checked: &str, now: &str, write: Option<&ObjectWrite>) -> Fi
 
 enum Attempt {
     Stored,
-    /// The object has changed, or is gone: nothing is stored.
+    /// The object has changed or is gone. Nothing is stored.
     Changed,
     Rejected(Vec<String>),
 }
@@ -181,7 +182,7 @@ impl Target<'_> {
         }
     }
 
-    /// Writes once, under the uid and the version of `object`.
+    /// Writes once, with the uid and resource version of `object`.
     async fn write(&self, object: &str, write: &ObjectWrite) -> Result<Attempt, Error> {
         if self.mode == WriteMode::ClientDryRun {
             return Ok(Attempt::Stored);
@@ -201,12 +202,12 @@ impl Target<'_> {
         {
             Ok(now) => Some(now),
             Err(Error::NotFound { .. }) => None,
-            Err(_) => return Err(unknown(lost)),
+            Err(_) => return Err(outcome_unknown(lost)),
         };
-        match is_stored(now.as_deref(), &before, write) {
+        match was_stored(now.as_deref(), &before, write) {
             Some(true) => Ok(Attempt::Stored),
             Some(false) => Ok(Attempt::Changed),
-            None => Err(unknown(lost)),
+            None => Err(outcome_unknown(lost)),
         }
     }
 
@@ -254,7 +255,7 @@ impl Target<'_> {
     }
 }
 
-fn unknown(lost: Error) -> Error {
+fn outcome_unknown(lost: Error) -> Error {
     Error::OutcomeUnknown {
         source: Box::new(lost),
     }
@@ -264,24 +265,24 @@ fn metadata(object: &str) -> Result<ObjectMeta, DecodeError> {
     decode(object).map(|object: PartialObjectMetadata| object.metadata)
 }
 
-/// Whether a write under the uid and version of `before` is stored, by the object as it is `now` (none if it is gone).
-/// None if it may still be stored.
-fn is_stored(now: Option<&str>, before: &ObjectMeta, write: &ObjectWrite) -> Option<bool> {
+/// Whether a write with the uid and resource version of `before` was stored, judging by the current object `now`
+/// (none if it is gone). None if the write may still be stored.
+fn was_stored(now: Option<&str>, before: &ObjectMeta, write: &ObjectWrite) -> Option<bool> {
     let is_deletion = *write == ObjectWrite::Delete;
     let Some(now) = now else { return Some(is_deletion) };
     let current = metadata(now).ok()?;
     if current.uid != before.uid {
-        // The object was deleted, and another one has its name.
+        // The object was deleted, and a new one has its name.
         return Some(is_deletion);
     }
-    let is_stored = match write {
+    let was_stored = match write {
         ObjectWrite::Delete => current.deletion_timestamp.is_some(),
         ObjectWrite::Patch { patch, .. } => merge_patch::is_applied(&serde_json::from_str(now).ok()?, patch),
     };
-    if is_stored {
+    if was_stored {
         return Some(true);
     }
-    // The version that the write requires has passed.
+    // The object has a newer resource version, so the write can no longer succeed.
     let current = current.resource_version?;
     (Some(&current) != before.resource_version.as_ref()).then_some(false)
 }

@@ -1,43 +1,43 @@
-//! The result of a write: a failed one may be stored.
+//! Classifies the result of a write, because a failed write may still be stored.
 
 use crate::Error;
 
-/// The result of a write that was not refused.
+/// The result of a write that was not rejected.
 #[derive(Debug)]
 pub enum Written {
     /// Stored, unless this is a dry run.
     Stored,
-    /// The object has changed since it was read: nothing is stored.
+    /// The object has changed since it was read. Nothing is stored.
     Changed,
-    /// No answer, or one that does not say. The write may even be stored later.
+    /// No conclusive response. The write may be stored now or later.
     Unknown(Error),
 }
 
-/// Classifies the answer to a write.
+/// Classifies the response to a write.
 ///
 /// # Errors
-/// When nothing is stored and another attempt would not help: the write was not sent, or was refused for its content or
+/// Nothing is stored, and another attempt would fail, too: the write was not sent, or was rejected for its content or
 /// its user.
 pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Stored),
         Err(Error::Conflict { .. }) => Ok(Written::Changed),
-        Err(error) if !dry_run && leaves_open(&error) => Ok(Written::Unknown(error)),
+        Err(error) if !dry_run && is_inconclusive(&error) => Ok(Written::Unknown(error)),
         Err(error) => Err(error),
     }
 }
 
-/// Whether the write may be stored, now or later.
-const fn leaves_open(error: &Error) -> bool {
+/// Whether the write may be stored now or later.
+const fn is_inconclusive(error: &Error) -> bool {
     match error {
         Error::Timeout { .. }
         | Error::OutOfTime { .. }
-        | Error::NoAnswer { .. }
+        | Error::NoResponse { .. }
         | Error::Malformed { .. } => true,
-        // Too many requests: turned away before it was looked at.
+        // The server sends 429 before it processes a request.
         Error::Busy { code, .. } => *code != 429,
-        // 408 may come from a proxy that has passed the request on.
-        Error::Answer { code, .. } => !matches!(*code, 400..=407 | 409..=499),
+        // 408 may come from a proxy that forwarded the request.
+        Error::Response { code, .. } => !matches!(*code, 400..=407 | 409..=499),
         Error::NoKubeconfig { .. }
         | Error::Kubeconfig { .. }
         | Error::NotInKubeconfig { .. }
@@ -83,12 +83,12 @@ mod tests {
 
     fn answer(code: u16) -> Error {
         let status = Status::failure("no", "Reason").with_code(code).boxed();
-        Error::request(kube::Error::Api(status), &action(), "https://s")
+        Error::from_request_error(kube::Error::Api(status), &action(), "https://s")
     }
 
     #[test]
     fn what_an_answer_tells() {
-        let no_answer = || Error::NoAnswer {
+        let no_answer = || Error::NoResponse {
             action: Box::new(action()),
             server: text(),
             cause: text(),
@@ -159,7 +159,10 @@ mod tests {
         }
         assert!(matches!(written(Ok(()), false), Ok(Written::Stored)));
         assert!(
-            matches!(written::<()>(Err(no_answer()), true), Err(Error::NoAnswer { .. })),
+            matches!(
+                written::<()>(Err(no_answer()), true),
+                Err(Error::NoResponse { .. })
+            ),
             "a dry run stores nothing"
         );
     }

@@ -1,4 +1,4 @@
-//! One member, one stream: opening it, and the calls over it.
+//! A connection to one member over one stream, and the calls over it.
 
 mod stream;
 
@@ -15,53 +15,53 @@ use tonic::transport::{self, Channel};
 use tonic::{Response, Status as Answered};
 use tower::service_fn;
 
-use self::stream::{Breakage, Watched};
-use crate::answer::{Alarm, Member, Members, Status};
+use self::stream::{FirstError, WatchedStream};
 use crate::endpoint::Endpoint;
 use crate::error::{Call, Error, HandshakeError, Step};
+use crate::response::{Alarm, Member, Members, Status};
 use crate::rpc::etcdserverpb as wire;
 use crate::rpc::etcdserverpb::cluster_client::ClusterClient;
 use crate::rpc::etcdserverpb::kv_client::KvClient;
 use crate::rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use crate::trust::Tls;
 
-/// The largest answer that is read: etcd's own limit of a request, 1.5 MiB, with room around it.
+/// Above etcd's default request limit of 1.5 MiB.
 const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 
-/// The largest headers that are read, an error's message among them.
+/// Headers include error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
 /// Time limits for one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To open a stream.
+    /// For opening a stream.
     pub dial: Duration,
-    /// To set up TLS and HTTP/2 over it.
+    /// For setting up TLS and HTTP/2 over the stream.
     pub handshake: Duration,
-    /// To answer one call.
+    /// For the response to one call.
     pub call: Duration,
 }
 
-/// What the handshake showed of the member.
+/// Facts about the member that the TLS handshake revealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
-    /// Whether its certificate is for one of the endpoint's names. Its chain has been verified in any case.
+    /// Whether the member's certificate is for one of the endpoint's names. The certificate chain is always verified.
     pub names_member: bool,
-    /// When its certificate expires, in seconds since 1970. None when that cannot be read.
+    /// When the member's certificate expires, in seconds since 1970. None if it cannot be parsed.
     pub certificate_not_after: Option<i64>,
 }
 
-/// A connection to one member. It does not reconnect when it breaks; dropping it closes it.
+/// A connection to one member. It never reconnects; dropping it closes it.
 #[derive(Debug)]
 pub struct Connection {
     channel: Channel,
-    breakage: Breakage,
+    first_error: FirstError,
     server: Server,
     call_timeout: Duration,
 }
 
 impl Connection {
-    /// Opens a stream, and TLS and HTTP/2 over it.
+    /// Opens a stream and sets up TLS and HTTP/2 over it.
     ///
     /// # Errors
     /// [`Error::Dial`], [`Error::Handshake`], [`Error::Deadline`].
@@ -73,21 +73,21 @@ impl Connection {
             .configure(endpoint.names())
             .map_err(|error| Error::Handshake(HandshakeError::from_tls(&error)))?;
         let handshake = async {
-            // Not sent, and verified by our own verifier.
+            // A placeholder: SNI is off, and `Verifier` checks the name.
             let name = ServerName::try_from("etcd").map_err(io::Error::other)?;
             TlsConnector::from(Arc::new(config)).connect(name, stream).await
         };
         let stream = within(Step::Handshake, timeouts.handshake, handshake)
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::from_io(&error)))?;
-        let (stream, breakage) = Watched::new(stream);
+        let (stream, first_error) = WatchedStream::new(stream);
         let channel = within(Step::Handshake, timeouts.handshake, channel(stream))
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::Protocol(error.to_string())))?;
         let certificate = seen.certificate();
         Ok(Self {
             channel,
-            breakage,
+            first_error,
             server: Server {
                 names_member: certificate.is_some_and(|certificate| certificate.names_member),
                 certificate_not_after: certificate.and_then(|certificate| certificate.not_after),
@@ -96,82 +96,82 @@ impl Connection {
         })
     }
 
-    /// What the handshake showed of the member.
+    /// Facts about the member from the TLS handshake.
     pub fn server(&self) -> Server {
         self.server
     }
 
-    /// The status that the member reports about itself. It answers from its own state, even without a leader.
+    /// The member's own status. The member responds even without a leader.
     ///
     /// # Errors
-    /// As every call: [`Error::Deadline`], [`Error::Broken`], [`Error::Refused`], [`Error::Nonsense`], and
-    /// [`Error::Handshake`] for a client certificate that the member does not accept.
+    /// Every call can fail with [`Error::Deadline`], [`Error::Broken`], [`Error::Rejected`], [`Error::Malformed`], and
+    /// [`Error::Handshake`] if the member rejects the client certificate.
     pub async fn status(&self) -> Result<Status, Error> {
         let mut client = self.maintenance();
         let request = client.status(wire::StatusRequest {});
         self.call(Call::Status, request).await.map(Status::from)
     }
 
-    /// The members as this member knows them (not linearizable): from its own state, even without a leader. A member
-    /// that is cut off answers with the last list that it received.
+    /// The member's own list of members (not linearizable). The member responds even without a leader; one that is
+    /// cut off from its peers returns the last list that it received.
     pub async fn members(&self) -> Result<Members, Error> {
         let mut client = self.cluster();
         let request = client.member_list(wire::MemberListRequest { linearizable: false });
         self.call(Call::MemberList, request).await.map(Members::from)
     }
 
-    /// The alarms of all members. This goes through raft: without quorum there is no answer.
+    /// The alarms of all members. The call goes through raft and gets no response without quorum.
     pub async fn alarms(&self) -> Result<Vec<Alarm>, Error> {
         let mut client = self.maintenance();
         let request = client.alarm(wire::AlarmRequest::default());
-        let answer = self.call(Call::Alarm, request).await?;
-        Ok(answer.alarms.into_iter().map(Alarm::from).collect())
+        let response = self.call(Call::Alarm, request).await?;
+        Ok(response.alarms.into_iter().map(Alarm::from).collect())
     }
 
-    /// Adds a member that does not vote, to be started at `peer_urls`.
+    /// Adds a learner with these peer URLs.
     pub async fn add_learner(&self, peer_urls: Vec<String>) -> Result<Member, Error> {
         let mut client = self.cluster();
         let request = client.member_add(wire::MemberAddRequest {
             peer_ur_ls: peer_urls,
             is_learner: true,
         });
-        let answer = self.call(Call::MemberAdd, request).await?;
-        answer.member.map(Member::from).ok_or_else(|| Error::Nonsense {
+        let response = self.call(Call::MemberAdd, request).await?;
+        response.member.map(Member::from).ok_or_else(|| Error::Malformed {
             call: Call::MemberAdd,
-            message: "the new member is missing".to_owned(),
+            message: "the response does not contain the new member".to_owned(),
         })
     }
 
-    /// Promotes a learner to a voter. etcd refuses while the learner lags behind.
+    /// Promotes a learner to a voter. etcd refuses this while the learner lags behind.
     pub async fn promote(&self, id: u64) -> Result<(), Error> {
         let mut client = self.cluster();
         let request = client.member_promote(wire::MemberPromoteRequest { id });
         self.call(Call::MemberPromote, request).await.map(drop)
     }
 
-    /// Removes a member.
+    /// Removes a member from the cluster.
     pub async fn remove(&self, id: u64) -> Result<(), Error> {
         let mut client = self.cluster();
         let request = client.member_remove(wire::MemberRemoveRequest { id });
         self.call(Call::MemberRemove, request).await.map(drop)
     }
 
-    /// Transfers leadership to another voter. Only the leader accepts this call.
+    /// Transfers leadership to another voter. Must be sent to the leader.
     pub async fn move_leader(&self, target_id: u64) -> Result<(), Error> {
         let mut client = self.maintenance();
         let request = client.move_leader(wire::MoveLeaderRequest { target_id });
         self.call(Call::MoveLeader, request).await.map(drop)
     }
 
-    /// The value of a key, as the cluster agrees on it.
+    /// The value of a key (linearizable read).
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });
-        let answer = self.call(Call::Range, request).await?;
-        Ok(answer.kvs.into_iter().next().map(|pair| pair.value))
+        let response = self.call(Call::Range, request).await?;
+        Ok(response.kvs.into_iter().next().map(|pair| pair.value))
     }
 
-    /// Stores a value under a key.
+    /// Stores a key with its value.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let mut client = self.kv();
         let request = client.put(wire::PutRequest {
@@ -189,7 +189,7 @@ impl Connection {
         within(Step::Call(call), self.call_timeout, request)
             .await?
             .map(Response::into_inner)
-            .map_err(|status| Error::from_answer(call, &status, self.breakage.cause()))
+            .map_err(|status| Error::from_status(call, &status, self.first_error.cause()))
     }
 
     fn maintenance(&self) -> MaintenanceClient<Channel> {
@@ -211,8 +211,8 @@ async fn within<T>(step: Step, limit: Duration, what: impl Future<Output = T>) -
         .map_err(|_| Error::Deadline { step, after: limit })
 }
 
-/// HTTP/2 over an open stream. When the stream breaks, tonic tries to open another and fails.
-async fn channel(stream: Watched) -> Result<Channel, transport::Error> {
+/// Sets up HTTP/2 over an open stream. If the stream breaks, tonic's attempt to reconnect fails.
+async fn channel(stream: WatchedStream) -> Result<Channel, transport::Error> {
     let stream = Arc::new(Mutex::new(Some(TokioIo::new(stream))));
     let connector = service_fn(move |_: http::Uri| {
         let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();

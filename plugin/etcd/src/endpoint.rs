@@ -1,4 +1,4 @@
-//! The way to a member: any stream that can be opened anew.
+//! Opens streams to a member, over any transport.
 
 use std::fmt;
 use std::future::Future;
@@ -9,24 +9,24 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What TLS can be spoken over.
+/// A byte stream that can carry TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A stream of whatever kind.
+/// A [`Stream`] of any type.
 pub type BoxedStream = Box<dyn Stream>;
 
-/// A stream in the opening.
+/// A future that opens a stream.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<BoxedStream>> + Send + 'a>>;
 
-/// A way to a member's client port. Each call opens a stream of its own; dropping the stream closes it.
+/// Opens streams to a member's client port. Dropping a stream closes it.
 pub trait Dial: Send + Sync {
-    /// Opens a stream. Whoever calls sets the deadline.
+    /// Opens a new stream. The caller sets the deadline.
     fn dial(&self) -> Dialing<'_>;
 }
 
-/// A member that can be reached.
+/// How to reach a member, and the names expected in its certificate.
 #[derive(Clone)]
 pub struct Endpoint {
     dial: Arc<dyn Dial>,
@@ -34,7 +34,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A member behind `dial`, whose certificate should be for one of `names`: host names or addresses.
+    /// `names` are host names or addresses; the member's certificate should be for one of them.
     pub fn new(dial: impl Dial + 'static, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             dial: Arc::new(dial),
@@ -60,7 +60,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Directly: `host:port`.
+/// Dials `host:port` directly.
 #[derive(Debug, Clone)]
 pub struct Tcp(pub String);
 

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a member.
+//! Errors of connections and calls to a member.
 
 use std::fmt;
 use std::io;
@@ -8,94 +8,94 @@ use rustls::{AlertDescription, CertificateError};
 use thiserror::Error;
 use tonic::{Code, Status};
 
-/// Why a member did not answer, or what it answered instead.
+/// Why a call to a member failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No stream to the member.
+    /// The stream could not be opened.
     #[error("cannot connect: {0}")]
     Dial(#[source] io::Error),
-    /// A stream, and no TLS over it.
-    #[error("no TLS connection: {0}")]
+    /// The TLS handshake failed.
+    #[error("TLS handshake failed: {0}")]
     Handshake(#[source] HandshakeError),
-    /// The member takes its time.
-    #[error("{step}: no answer within {}", Seconds(*after))]
+    /// A step exceeded its time limit.
+    #[error("{step}: no response within {}", Seconds(*after))]
     Deadline {
-        /// What it did not answer.
+        /// The step that timed out.
         step: Step,
-        /// How long we waited.
+        /// The time limit.
         after: Duration,
     },
-    /// The connection ended under a call, whose outcome is unknown.
-    #[error("{call}: the connection broke: {cause}")]
+    /// The connection ended during a call, whose outcome is unknown.
+    #[error("{call}: connection lost: {cause}")]
     Broken {
-        /// What was asked.
+        /// The failed call.
         call: Call,
-        /// The stream's own words, or HTTP/2's.
+        /// The message of the stream or of HTTP/2.
         cause: String,
     },
-    /// etcd answered with an error.
-    #[error("{call}: etcd answered {code:?}: {message}")]
-    Refused {
-        /// What was asked.
+    /// etcd responded with an error.
+    #[error("{call}: etcd responded with {code:?}: {message}")]
+    Rejected {
+        /// The failed call.
         call: Call,
-        /// gRPC's.
+        /// The gRPC status code.
         code: Code,
-        /// etcd's, of at most the size that an answer's headers may have: 16 KiB.
+        /// etcd's message, at most 16 KiB (the limit for response headers).
         message: String,
     },
-    /// Not etcd, or not one that we know.
-    #[error("{call}: the answer makes no sense: {message}")]
-    Nonsense {
-        /// What was asked.
+    /// The server is not etcd, or an unsupported version.
+    #[error("{call}: unexpected response: {message}")]
+    Malformed {
+        /// The failed call.
         call: Call,
-        /// What is wrong with it.
+        /// What is wrong with the response.
         message: String,
     },
 }
 
-/// Why TLS failed.
+/// Why a TLS handshake failed.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// Of the member's certificate.
+    /// The member's certificate has expired.
     #[error("the member's certificate has expired")]
     Expired {
         /// Seconds since 1970.
         not_after: Option<i64>,
     },
-    /// Of the member's certificate, unless our clock is behind.
+    /// The member's certificate is not valid yet, or the local clock is behind.
     #[error("the member's certificate is not valid yet")]
     NotYetValid,
-    /// Another authority's certificate, be it of the same name.
-    #[error("the member's certificate was not issued by the given authority")]
+    /// Another CA issued the certificate, possibly one with the same name.
+    #[error("the member's certificate was not issued by etcd's CA")]
     UnknownIssuer,
-    /// Anything else about the member's certificate.
-    #[error("the member's certificate cannot be accepted: {0}")]
+    /// Any other fault of the member's certificate.
+    #[error("the member's certificate is invalid: {0}")]
     Certificate(String),
-    /// The member refused our certificate. It says so only after the handshake, to the first call.
-    #[error("the member does not accept our client certificate ({0:?})")]
+    /// The member rejected the client certificate. It reports this only after the handshake, at the first call.
+    #[error("the member rejected the client certificate ({0:?})")]
     ClientCertificate(AlertDescription),
-    /// The other side hung up in the middle.
+    /// The server closed the connection during the handshake.
     #[error("the connection was closed: {0}")]
     Closed(String),
-    /// The other side speaks something else than etcd's TLS.
+    /// The server does not speak etcd's TLS.
     #[error("{0}")]
     Protocol(String),
 }
 
-/// What we were waiting for.
+/// A step with a time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A stream.
+    /// Opening a stream.
     Dial,
-    /// TLS over it, and HTTP/2 over that.
+    /// Setting up TLS and HTTP/2.
     Handshake,
-    /// An answer.
+    /// Waiting for the response to a call.
     Call(Call),
 }
 
-/// A call of etcd's API, by its name there.
+/// A call of etcd's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are etcd's")]
@@ -161,14 +161,15 @@ impl HandshakeError {
                 not_after: i64::try_from(not_after.as_secs()).ok(),
             },
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
-            // All of Cluster API's etcd authorities have the same name: another's signature is merely wrong.
+            // All etcd CAs of Cluster API have the same name, so a certificate of another CA fails with a bad
+            // signature.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownIssuer,
             other => Self::Certificate(other.to_string()),
         }
     }
 }
 
-/// What TLS had to say in an error of its stream.
+/// The TLS error inside an I/O error.
 pub(crate) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
@@ -183,7 +184,7 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
             | AlertDescription::CertificateExpired
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
-            // Another authority of the same name: its signature is merely wrong.
+            // Sent for a certificate of another CA with the same name: its signature does not verify.
             | AlertDescription::DecryptError
             | AlertDescription::AccessDenied
             | AlertDescription::CertificateRequired
@@ -191,18 +192,18 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 }
 
 impl Error {
-    /// `breakage` is what the stream itself died of, if it did.
-    pub(crate) fn from_answer(call: Call, status: &Status, breakage: Option<&io::Error>) -> Self {
-        if let Some(refusal) = breakage.and_then(tls_error).map(HandshakeError::from_tls) {
+    /// `first_error` is the first error of the underlying stream, if any.
+    pub(crate) fn from_status(call: Call, status: &Status, first_error: Option<&io::Error>) -> Self {
+        if let Some(refusal) = first_error.and_then(tls_error).map(HandshakeError::from_tls) {
             return Self::Handshake(refusal);
         }
-        if let Some(error) = breakage {
+        if let Some(error) = first_error {
             return Self::Broken {
                 call,
                 cause: error.to_string(),
             };
         }
-        // tonic's own errors have a source; what the member answered has none.
+        // tonic's own errors have a source; errors from the member have none.
         let source = std::error::Error::source(status);
         let message = status.message().to_owned();
         match (status.code(), source) {
@@ -213,9 +214,9 @@ impl Error {
             (Code::OutOfRange | Code::Internal | Code::Unimplemented, None)
                 if !message.starts_with("etcdserver: ") =>
             {
-                Self::Nonsense { call, message }
+                Self::Malformed { call, message }
             }
-            (code, None) => Self::Refused { call, code, message },
+            (code, None) => Self::Rejected { call, code, message },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! As whom we come: a client certificate that was given to us, or one that we mint.
+//! Client certificates: an existing one, or a newly issued one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use zeroize::Zeroizing;
 
 use crate::credentials::{CredentialError, certificates, private_key};
 
-/// How long a minted certificate is good for: one command.
-pub const MINTED_VALIDITY: Duration = Duration::from_secs(10 * 60);
+/// Validity of an issued certificate: long enough for one command.
+pub const ISSUED_VALIDITY: Duration = Duration::from_secs(10 * 60);
 
-/// How far a member's clock may be behind ours.
+/// How far a member's clock may be behind the local clock.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// Seen in etcd's logs and nowhere else: kubeadm's etcd has no users, and asks only who issued a certificate. For that
-/// reason there is no group either: `system:masters` would mean nothing here and much elsewhere.
+/// Appears only in etcd's logs, because kubeadm's etcd checks only the issuer. The certificate has no group:
+/// `system:masters` would have no effect on etcd but would be dangerous elsewhere.
 const COMMON_NAME: &str = "kubectl-kcp";
 
 /// A certificate chain and its key, in memory only.
@@ -39,24 +39,24 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// The pair of two PEM files. A key in PKCS#1, SEC1 or PKCS#8.
+    /// Parses a certificate and its key (PKCS#1, SEC1 or PKCS#8) from PEM.
     ///
     /// # Errors
-    /// When either cannot be read, or they are not a pair.
-    pub fn given(certificate: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
+    /// The certificate or key cannot be parsed, or they do not match.
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
         Self::pair(certificates(certificate)?, &*private_key(key)?)
     }
 
-    /// A new certificate from etcd's authority, with a new key, from five minutes before `now` until
-    /// [`MINTED_VALIDITY`] after it.
+    /// Issues a certificate with a new key from etcd's CA, valid from five minutes before `now` until
+    /// [`ISSUED_VALIDITY`] after it.
     ///
-    /// `certificate` may be a bundle, as during a rotation: the certificate that `key` belongs to issues.
+    /// `certificate` may be a bundle, as during a CA rotation; the certificate that matches `key` is the issuer.
     ///
     /// # Errors
-    /// When either cannot be read, or they are not a pair.
-    pub fn minted(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, CredentialError> {
+    /// The certificate or key cannot be parsed, or they do not match.
+    pub fn issue(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, CredentialError> {
         let authorities = certificates(certificate)?;
-        let (authority, signer) = AuthorityKey::new(&authorities, &*private_key(key)?)?;
+        let (authority, signer) = CaKey::new(&authorities, &*private_key(key)?)?;
         let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(refused)?;
 
         let mut parameters = CertificateParams::default();
@@ -82,7 +82,7 @@ impl ClientCertificate {
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                 Ok(Self(Arc::new(pair)))
             }
-            Err(rustls::Error::InconsistentKeys(_)) => Err(CredentialError::KeyOfAnother),
+            Err(rustls::Error::InconsistentKeys(_)) => Err(CredentialError::KeyMismatch),
             Err(_) => Err(CredentialError::BadCertificate),
         }
     }
@@ -95,7 +95,7 @@ fn validity(now: SystemTime) -> Option<(OffsetDateTime, OffsetDateTime)> {
     };
     Some((
         at(now.checked_sub(CLOCK_SKEW)?)?,
-        at(now.checked_add(MINTED_VALIDITY)?)?,
+        at(now.checked_add(ISSUED_VALIDITY)?)?,
     ))
 }
 
@@ -106,14 +106,14 @@ fn refused(error: rcgen::Error) -> CredentialError {
     }
 }
 
-/// An authority's key as rustls reads it: rcgen's own reader, over ring, knows PKCS#8 only.
-struct AuthorityKey {
+/// A CA key parsed by rustls, because rcgen with ring supports only PKCS#8.
+struct CaKey {
     signer: Box<dyn Signer>,
     algorithm: &'static rcgen::SignatureAlgorithm,
     public: Vec<u8>,
 }
 
-/// What kubeadm and Cluster API may have made an authority's key of.
+/// Algorithms of CA keys that kubeadm and Cluster API generate.
 const ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
     (SignatureScheme::RSA_PKCS1_SHA256, &rcgen::PKCS_RSA_SHA256),
     (
@@ -127,8 +127,8 @@ const ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
     (SignatureScheme::ED25519, &rcgen::PKCS_ED25519),
 ];
 
-impl AuthorityKey {
-    /// The key, and the certificate among `authorities` that it belongs to.
+impl CaKey {
+    /// Returns the key and the certificate in `authorities` that matches it.
     fn new<'a>(
         authorities: &'a [CertificateDer<'static>],
         key: &PrivateKeyDer<'_>,
@@ -152,11 +152,11 @@ impl AuthorityKey {
                 return Ok((authority, key));
             }
         }
-        Err(CredentialError::KeyOfAnother)
+        Err(CredentialError::KeyMismatch)
     }
 }
 
-impl PublicKeyData for AuthorityKey {
+impl PublicKeyData for CaKey {
     fn der_bytes(&self) -> &[u8] {
         &self.public
     }
@@ -166,7 +166,7 @@ impl PublicKeyData for AuthorityKey {
     }
 }
 
-impl rcgen::SigningKey for AuthorityKey {
+impl rcgen::SigningKey for CaKey {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         self.signer
             .sign(message)

@@ -1,17 +1,17 @@
-//! Asks all members at the same time.
+//! Queries all members at the same time.
 
 use futures_util::future::{join, join_all};
 
-use crate::answer::{Members, Status};
 use crate::connection::{Connection, Timeouts};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::response::{Members, Status};
 use crate::trust::Tls;
 
-/// The answers of one member. Each call can fail separately.
+/// The responses of one member. Each call can fail separately.
 #[derive(Debug)]
 pub struct Report {
-    /// For more questions: alarms need only one member's answer, and one that knows a leader.
+    /// For further calls. Alarms are queried later, from one member that has a leader.
     pub connection: Connection,
     /// The status of this member.
     pub status: Result<Status, Error>,
@@ -19,8 +19,8 @@ pub struct Report {
     pub members: Result<Members, Error>,
 }
 
-/// Asks every member for its status and its list of members, all at the same time. The survey takes as long
-/// as the slowest member. Returns one result for each endpoint, in the same order.
+/// Queries every member for its status and its list of members, all at the same time. Takes as long as the slowest
+/// member. Returns one result for each endpoint, in the same order.
 pub async fn survey(endpoints: &[Endpoint], tls: &Tls, timeouts: Timeouts) -> Vec<Result<Report, Error>> {
     join_all(endpoints.iter().map(|endpoint| report(endpoint, tls, timeouts))).await
 }

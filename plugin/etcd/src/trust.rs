@@ -1,4 +1,4 @@
-//! Trusts a member whose certificate etcd's CA has signed.
+//! Verifies that etcd's CA issued a member's certificate.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,15 +13,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::credentials::{CredentialError, certificates};
 use crate::identity::ClientCertificate;
 
-/// The authorities that may have issued a member's certificate.
+/// The trusted CAs for members' certificates.
 #[derive(Debug, Clone)]
 pub struct Trust(Arc<WebPkiServerVerifier>);
 
 impl Trust {
-    /// Trusts the authorities of a PEM bundle and no others.
+    /// Trusts only the CAs in this PEM bundle.
     ///
     /// # Errors
-    /// When there is none, or one cannot be read.
+    /// The bundle is empty, or a certificate cannot be parsed.
     pub fn new(authorities: &[u8]) -> Result<Self, CredentialError> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(authorities)? {
@@ -49,12 +49,16 @@ impl Tls {
         Self { trust, client }
     }
 
-    /// The configuration of one connection, and a place for what its handshake shows of the member's certificate.
-    pub(crate) fn configure(&self, names: &[String]) -> Result<(ClientConfig, Arc<Seen>), rustls::Error> {
-        let seen = Arc::new(Seen::default());
+    /// Returns the TLS configuration of one connection, and a cell that the handshake fills with the member's
+    /// certificate.
+    pub(crate) fn configure(
+        &self,
+        names: &[String],
+    ) -> Result<(ClientConfig, Arc<ObservedCertificate>), rustls::Error> {
+        let seen = Arc::new(ObservedCertificate::default());
         let verifier = Verifier {
             chain: self.trust.0.clone(),
-            // No certificate matches an invalid name.
+            // Skip invalid names: no certificate can match them.
             names: names
                 .iter()
                 .filter_map(|name| ServerName::try_from(name.clone()).ok())
@@ -67,15 +71,15 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(self.client.0.clone())));
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // etcd has one certificate, and the names to try may be several.
+        // SNI is useless here: etcd has one certificate, and there may be several names.
         config.enable_sni = false;
         Ok((config, seen))
     }
 }
 
-/// What the handshake showed of the member's certificate.
+/// The member's certificate, filled in by the handshake.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(OnceLock<ServingCertificate>);
+pub(crate) struct ObservedCertificate(OnceLock<ServingCertificate>);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServingCertificate {
@@ -84,25 +88,25 @@ pub(crate) struct ServingCertificate {
     pub(crate) not_after: Option<i64>,
 }
 
-impl Seen {
+impl ObservedCertificate {
     pub(crate) fn certificate(&self) -> Option<ServingCertificate> {
         self.0.get().copied()
     }
 }
 
-/// Verifies the chain and the name. It accepts a certificate whose chain is valid and whose name is wrong.
+/// Verifies the chain, and records whether the name matches.
 ///
-/// Over a port-forward the API server has chosen the pod, and Cluster API itself verifies the chain alone: a
-/// certificate for another name is reported, not refused.
+/// A wrong name is reported but not rejected: over a port-forward the API server has chosen the pod, and Cluster API
+/// verifies only the chain, too.
 #[derive(Debug)]
 struct Verifier {
     chain: Arc<WebPkiServerVerifier>,
     names: Vec<ServerName<'static>>,
-    seen: Arc<Seen>,
+    seen: Arc<ObservedCertificate>,
 }
 
-/// For members without a name: rustls verifies the chain first, then the name.
-const NO_NAME: &str = "localhost";
+/// Placeholder for an endpoint without names. rustls verifies the chain before the name.
+const PLACEHOLDER_NAME: &str = "localhost";
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -117,9 +121,8 @@ impl ServerCertVerifier for Verifier {
             self.chain
                 .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
         };
-        let no_name = [
-            ServerName::try_from(NO_NAME).map_err(|_| CertificateError::ApplicationVerificationFailure)?
-        ];
+        let no_name = [ServerName::try_from(PLACEHOLDER_NAME)
+            .map_err(|_| CertificateError::ApplicationVerificationFailure)?];
         let names = if self.names.is_empty() {
             &no_name[..]
         } else {
@@ -141,7 +144,7 @@ impl ServerCertVerifier for Verifier {
         let not_after = X509Certificate::from_der(end_entity)
             .ok()
             .map(|(_, certificate)| certificate.validity().not_after.timestamp());
-        // A connection shakes hands once.
+        // Each connection has exactly one handshake, so the cell is empty.
         let _ = self.seen.0.set(ServingCertificate {
             names_member,
             not_after,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_client::{
-    Action, Connection, Create, Created, Delete, Error, ServerTime, Write, Written, while_busy,
+    Action, Connection, Create, CreateResult, Delete, Error, ServerTime, Write, Written, while_busy,
 };
 use kube::Api;
 use serde::de::DeserializeOwned;
@@ -113,7 +113,7 @@ impl<'c> Store<'c> {
     }
 
     /// Creates an object, once.
-    pub async fn make(&self, made: Made<'_>, object: &Value) -> Result<Created, Error> {
+    pub async fn make(&self, made: Made<'_>, object: &Value) -> Result<CreateResult, Error> {
         let (kind, namespace) = made.place();
         let create = Create {
             resource: &kind.at("v1"),
@@ -121,7 +121,7 @@ impl<'c> Store<'c> {
             object,
             field_manager: self.field_manager,
         };
-        let created = while_busy(|| self.connection.make(&create)).await;
+        let created = while_busy(|| self.connection.create_or_find(&create)).await;
         created.map_err(|error| of_product(kind, error))
     }
 
@@ -214,7 +214,7 @@ impl<'c> Store<'c> {
         holder: Holder<'_>,
         lifetime: Option<&str>,
         subjects: &[Value],
-    ) -> Result<Created, Error> {
+    ) -> Result<CreateResult, Error> {
         let mut spec = json!({"clusterPoolName": holder.pool});
         if let Value::Object(fields) = &mut spec {
             fields.extend(lifetime.map(|lifetime| ("lifetime".to_owned(), lifetime.into())));

@@ -1,17 +1,17 @@
-//! `--dry-run`, as kubectl has it.
+//! `--dry-run`, as in kubectl.
 
 use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
-    /// Nothing is sent
+    /// Send nothing
     Client,
-    /// The server judges and does not store
+    /// The server checks the change but does not store it
     Server,
 }
 
 impl DryRun {
-    /// What a result is marked with: kubectl's words.
+    /// kubectl's suffix for results of a dry run.
     pub const fn mark(dry_run: Option<Self>) -> &'static str {
         match dry_run {
             None => "",

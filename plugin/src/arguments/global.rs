@@ -1,5 +1,4 @@
-//! Flags that every command takes: kubectl's, with kubectl's spelling and meaning. As kubectl does, the help of a command
-//! leaves most of them to `options`.
+//! Global flags, mostly kubectl's connection flags. As in kubectl, most of them are shown only by `options`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,7 +8,7 @@ use kcp_client::{ConnectionFlags, Token};
 use crate::arguments::parse_namespace;
 use kcp_control_plane::duration::parse_duration;
 
-/// How long a request may take when `--request-timeout` says nothing. kubectl waits for ever.
+/// The default of `--request-timeout`. kubectl's default is no limit.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default, Args)]
@@ -24,7 +23,7 @@ pub struct Global {
     pub context: Option<String>,
 
     /// Name of the kubeconfig cluster to use
-    // `lint` takes it without a name.
+    // `lint --cluster` takes no name.
     #[arg(long, global = true, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
           hide = true)]
     pub cluster: Option<String>,
@@ -73,8 +72,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub client_key: Option<PathBuf>,
 
-    /// Do not verify the API server's certificate: connections are then insecure
-    // `--flag` and `--flag=false` as Go's flag packages take them.
+    /// Do not verify the API server's certificate; this makes connections insecure
+    // Accepts `--flag` and `--flag=false`, like Go's flag packages.
     #[arg(long, global = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide = true)]
     pub insecure_skip_tls_verify: Option<bool>,
@@ -109,13 +108,13 @@ pub struct Global {
 }
 
 impl Global {
-    /// How long one request may take; none for ever.
+    /// The time limit of one request; none for no limit.
     pub fn request_timeout(&self) -> Option<Duration> {
         let timeout = self.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
         (!timeout.is_zero()).then_some(timeout)
     }
 
-    /// The flags that select and authenticate against a cluster.
+    /// The connection flags.
     pub fn connection(&self) -> ConnectionFlags {
         ConnectionFlags {
             kubeconfig: self.kubeconfig.clone(),
@@ -140,7 +139,7 @@ impl Global {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
-    /// On a terminal, unless `NO_COLOR` is set; `CLICOLOR_FORCE` colours elsewhere too
+    /// On a terminal, unless `NO_COLOR` is set; with `CLICOLOR_FORCE` always
     #[default]
     Auto,
     /// Always

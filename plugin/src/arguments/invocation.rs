@@ -1,9 +1,9 @@
-//! How the user started us: `kubectl kcp`, or the binary itself.
+//! How the user started the program: as `kubectl kcp`, or directly.
 
 use std::{ffi::OsStr, path::Path};
 
-/// The words to show in help, from `argv[0]`. kubectl runs `kubectl-a-b_c` for `kubectl a b-c`, and a plugin can be
-/// installed under another name, so we show whichever name it has.
+/// The program name for help texts, from `argv[0]`, because a plugin can be installed under another name. kubectl
+/// runs `kubectl-a-b_c` for `kubectl a b-c`.
 pub fn name(argv0: Option<&OsStr>) -> String {
     let file = argv0
         .map(Path::new)

@@ -1,6 +1,6 @@
-//! What the arguments of all commands share: global flags, and how values are read.
+//! Arguments that commands share: global flags, and parsers of values.
 //!
-//! Each command's own arguments stand beside the command.
+//! Each command defines its own arguments.
 
 mod dry_run;
 pub mod global;

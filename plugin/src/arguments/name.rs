@@ -1,19 +1,19 @@
-//! Names of objects as kubectl takes them: `NAME` or `KIND/NAME`. What is let through is safe in a URL.
+//! Parses object names as kubectl does: `NAME` or `KIND/NAME`. Accepted names are safe in URLs.
 
 use kcp_rules::syntax::is_dns1123_subdomain;
 
-/// A kind, as it may be written before the slash.
+/// A kind that is accepted before the slash.
 struct NamedKind {
-    /// In messages.
+    /// The kind in messages.
     title: &'static str,
-    /// What to write instead of another kind.
+    /// The accepted forms, for the error message.
     spellings: &'static str,
     group: &'static str,
     /// Singular, plural and short name.
     names: [&'static str; 3],
 }
 
-/// Cluster API gives it the short name `kcp`.
+/// Cluster API's short name is `kcp`.
 const CONTROL_PLANE: NamedKind = NamedKind {
     title: "a control plane",
     spellings: "NAME or kcp/NAME",
@@ -21,7 +21,7 @@ const CONTROL_PLANE: NamedKind = NamedKind {
     names: ["kubeadmcontrolplane", "kubeadmcontrolplanes", "kcp"],
 };
 
-/// Hive gives it the short name `cp`.
+/// Hive's short name is `cp`.
 const CLUSTER_POOL: NamedKind = NamedKind {
     title: "a cluster pool",
     spellings: "NAME or clusterpool/NAME",
@@ -29,14 +29,14 @@ const CLUSTER_POOL: NamedKind = NamedKind {
     names: ["clusterpool", "clusterpools", "cp"],
 };
 
-/// The same, where its Cluster does as well.
+/// For commands that accept a control plane or its Cluster.
 const CONTROL_PLANE_OR_CLUSTER: NamedKind = NamedKind {
     title: "a control plane or a cluster",
     spellings: "NAME, kcp/NAME or cluster/NAME",
     ..CONTROL_PLANE
 };
 
-/// Cluster API gives it the short name `cl`.
+/// Cluster API's short name is `cl`.
 const CLUSTER: NamedKind = NamedKind {
     title: "a cluster",
     spellings: "NAME or cluster/NAME",
@@ -44,7 +44,7 @@ const CLUSTER: NamedKind = NamedKind {
     names: ["cluster", "clusters", "cl"],
 };
 
-/// Cluster API gives it the short name `ma`.
+/// Cluster API's short name is `ma`.
 const MACHINE: NamedKind = NamedKind {
     title: "a Machine",
     spellings: "NAME or machine/NAME",
@@ -83,18 +83,18 @@ impl NamedKind {
     }
 }
 
-/// Parses the name of a control plane: `NAME`, `kcp/NAME`, `kubeadmcontrolplane/NAME`, the group after a dot or not.
+/// Parses the name of a control plane: `NAME`, `kcp/NAME` or `kubeadmcontrolplane/NAME`, optionally with `.GROUP`.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// What is wrong, in one sentence.
 pub fn parse_control_plane(text: &str) -> Result<String, String> {
     CONTROL_PLANE.parse(text)
 }
 
-/// Parses the name of a control plane as [`parse_control_plane`] does, or that of its Cluster: `cluster/NAME`.
+/// Parses the name of a control plane like [`parse_control_plane`], or of its Cluster: `cluster/NAME`.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// What is wrong, in one sentence.
 pub fn parse_control_plane_of_cluster(text: &str) -> Result<ControlPlaneName, String> {
     let named = text.split_once('/').filter(|(kind, _)| CLUSTER.is_named(kind));
     if let Some((_, name)) = named {
@@ -103,18 +103,18 @@ pub fn parse_control_plane_of_cluster(text: &str) -> Result<ControlPlaneName, St
     CONTROL_PLANE_OR_CLUSTER.parse(text).map(ControlPlaneName::Own)
 }
 
-/// Parses the name of a cluster pool: `NAME`, `cp/NAME`, `clusterpool/NAME`, the group after a dot or not.
+/// Parses the name of a cluster pool: `NAME`, `cp/NAME` or `clusterpool/NAME`, optionally with `.GROUP`.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// What is wrong, in one sentence.
 pub fn parse_cluster_pool(text: &str) -> Result<String, String> {
     CLUSTER_POOL.parse(text)
 }
 
-/// Parses the name of a Machine: `NAME`, `machine/NAME`, `ma/NAME`, the group after a dot or not.
+/// Parses the name of a Machine: `NAME`, `machine/NAME` or `ma/NAME`, optionally with `.GROUP`.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// What is wrong, in one sentence.
 pub fn parse_machine(text: &str) -> Result<String, String> {
     MACHINE.parse(text)
 }
@@ -122,7 +122,7 @@ pub fn parse_machine(text: &str) -> Result<String, String> {
 /// Parses the name of an object.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// What is wrong, in one sentence.
 pub fn parse_object_name(text: &str) -> Result<String, String> {
     if is_dns1123_subdomain(text.as_bytes()) {
         return Ok(text.to_owned());

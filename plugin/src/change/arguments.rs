@@ -9,14 +9,14 @@ use kcp_rules::Configuration;
 
 use crate::{arguments::DryRun, configuration, output::OutputArguments};
 
-/// How a change is written and reported.
+/// Arguments for writing and reporting a change.
 #[derive(Clone, Debug, Args)]
 pub struct WriteArguments {
-    /// Change nothing: check here (client), or let the server check as well (server)
+    /// Check the change without writing it: only locally (client), or also on the server (server)
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
 
-    /// How the object is printed; other messages then go to stderr.
+    /// The output format. With a format, other messages go to stderr.
     #[command(flatten)]
     pub output: OutputArguments,
 
@@ -35,17 +35,17 @@ impl WriteArguments {
     }
 }
 
-/// The server's configuration of the admission rules.
+/// The webhook's configuration of the admission rules.
 #[derive(Clone, Debug, Args)]
 pub struct ReviewArguments {
-    /// The action of each admission rule: the server's own AdmissionConfiguration
+    /// The webhook's AdmissionConfiguration, which sets the action of each rule
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 }
 
 impl ReviewArguments {
     /// # Errors
-    /// When the file cannot be read or used.
+    /// The file cannot be read or is invalid.
     pub(crate) fn read(&self) -> Result<Option<Configuration>> {
         let file = self.configuration.as_deref();
         file.map(configuration::read).transpose().map_err(Into::into)

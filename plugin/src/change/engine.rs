@@ -1,4 +1,4 @@
-//! Changes one object as a verb decides.
+//! Applies a verb's decision to one object.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -25,32 +25,33 @@ use kcp_control_plane::{
     snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
 };
 
-/// What `--force` does to a change of a control plane.
-pub const FORCED: &str = "use --force to write it anyway; the controller starts once its preflight passes";
+/// What `--force` does for a control plane.
+pub const FORCE_EFFECT: &str =
+    "use --force to write the change anyway; the controller starts when its preflight passes";
 
-/// A verb that is applied to one object.
+/// A verb and the object that it changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb<'v> {
     pub name: &'v str,
-    /// For errors, before the name: `scale`.
+    /// The verb for error messages, before the name: `scale`.
     pub infinitive: &'static str,
-    /// After the name if nothing was written: `not scaled to 5`.
+    /// What to print after the name if nothing was written: `not scaled to 5`.
     pub not_done: &'v str,
-    /// What `--force` does; none if the verb has no such flag.
-    pub forced: Option<&'static str>,
+    /// What `--force` does; none if the verb does not have the flag.
+    pub force_effect: Option<&'static str>,
 }
 
-/// What every change of one command shares.
+/// What all changes of a command share.
 #[derive(Clone, Copy)]
 pub struct Engine<'e> {
     pub reader: &'e Reader<'e>,
     pub terminal: &'e Terminal,
     pub arguments: &'e WriteArguments,
-    /// Of the admission rules; none if the server's is unknown.
+    /// The webhook's configuration; none if unknown.
     pub configuration: Option<&'e Configuration>,
 }
 
-/// An object after a verb was applied to it.
+/// The result of applying a verb to an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
     pub kind: &'static Kind,
@@ -65,13 +66,13 @@ pub struct Changed {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeOutcome {
-    /// The object is as requested already, and how.
+    /// The object already has the requested state, as described.
     Unchanged(String),
-    /// Not sent.
+    /// The verb refused the change, so nothing was sent.
     Refused(Refusal),
-    /// Refused by the server or a webhook, a line each.
+    /// Why the server or a webhook rejected the change, one line each.
     Rejected(Vec<String>),
-    /// Another client changed the same fields, a line each.
+    /// Fields that another client changed at the same time, one line each.
     Conflict(Vec<String>),
     /// Written, unless this is a dry run.
     Done { done: String, write: ObjectWrite },
@@ -87,7 +88,7 @@ impl Engine<'_> {
     /// Applies a verb to a control plane.
     ///
     /// # Errors
-    /// When nothing could be decided, or it is unknown whether the change was written.
+    /// Nothing could be decided, or it is unknown whether the change was written.
     pub async fn change_control_plane(
         &self,
         verb: &Verb<'_>,
@@ -109,13 +110,13 @@ impl Engine<'_> {
         let resource = &self.reader.control_planes;
         let updated = self.apply(verb, resource, read, decide, references).await?;
         let control_plane = Some(updated.snapshot.control_plane().name().to_owned());
-        Ok(Changed::of(&KUBEADM_CONTROL_PLANE, control_plane, updated))
+        Ok(Changed::new(&KUBEADM_CONTROL_PLANE, control_plane, updated))
     }
 
     /// Applies a verb to a Machine of a control plane.
     ///
     /// # Errors
-    /// When nothing could be decided, or it is unknown whether the change was written.
+    /// Nothing could be decided, or it is unknown whether the change was written.
     pub async fn change_machine(
         &self,
         verb: &Verb<'_>,
@@ -124,7 +125,7 @@ impl Engine<'_> {
     ) -> anyhow::Result<Changed> {
         let read = async || {
             let read = Box::pin(read_machine(self.reader, verb.name, with_health_checks));
-            // Unwrapped, so that the hint of either error is found.
+            // Unwrap the error, so that its hint is found.
             read.await.map_err(|error| match error {
                 ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
                 ReadMachineError::Other(error) => error.into(),
@@ -164,12 +165,12 @@ impl Engine<'_> {
                 warnings = concurrent_deletions(machine, self.reader).await;
             }
         }
-        let mut changed = Changed::of(&MACHINE, control_plane, updated);
+        let mut changed = Changed::new(&MACHINE, control_plane, updated);
         changed.warnings.extend(warnings);
         Ok(changed)
     }
 
-    /// Reads, decides and writes, and records an Event of a change that was written.
+    /// Reads, decides and writes. Records an Event if the change was written.
     async fn apply<S: ReadObject>(
         &self,
         verb: &Verb<'_>,
@@ -198,7 +199,7 @@ impl Engine<'_> {
             if write.is_some() && mode == WriteMode::Store {
                 let control_plane = references(snapshot).regarding.name;
                 self.terminal.on_interrupt(format!(
-                    "the change may be stored already; check with: kubectl kcp status {control_plane} -n {namespace}"
+                    "the change may already be stored; check with: kubectl kcp status {control_plane} -n {namespace}"
                 ));
             }
             Ok(Change { write, decision })
@@ -212,7 +213,7 @@ impl Engine<'_> {
         Ok(updated)
     }
 
-    /// What the admission rules know about a write that is decided now.
+    /// The context in which admission rules check the write.
     pub(crate) fn context<'v>(&'v self, view: &'v View) -> ReviewContext<'v> {
         ReviewContext {
             now: Timestamp::now(),
@@ -222,7 +223,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Reads as much of a control plane as a change of this scope needs.
+    /// Reads the facts that a change with this scope needs.
     pub(crate) async fn read(&self, name: &str, scope: ReadScope) -> Result<ChangeSnapshot, Error> {
         let namespace = &self.reader.connection.namespace;
         if scope != ReadScope::All {
@@ -234,7 +235,7 @@ impl Engine<'_> {
         read_everything(self.reader, namespace, name, LIMIT).await
     }
 
-    /// Writes an Event. The change is stored even if this fails.
+    /// Writes an Event. Only warns on failure, because the change is stored.
     async fn record(&self, event: &ChangeEvent, References { regarding, related }: &References) {
         let events = Events {
             connection: self.reader.connection,
@@ -256,7 +257,7 @@ impl Engine<'_> {
 }
 
 impl Changed {
-    /// A control plane that a verb leaves as it is.
+    /// The result of a verb that does not write the control plane.
     pub(crate) fn without_write(snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> Self {
         Self {
             kind: &KUBEADM_CONTROL_PLANE,
@@ -268,7 +269,7 @@ impl Changed {
         }
     }
 
-    fn of<S: ReadObject>(
+    fn new<S: ReadObject>(
         kind: &'static Kind,
         control_plane: Option<String>,
         updated: Updated<S, Decision>,
@@ -283,7 +284,7 @@ impl Changed {
         let outcome = match (decision, result) {
             (Decision::Unchanged(why), _) => ChangeOutcome::Unchanged(why),
             (Decision::Refused(mut refusal), _) => {
-                // They may be the reason.
+                // Other changes may be the reason for the result.
                 refusal.why.extend(other_changes);
                 ChangeOutcome::Refused(refusal)
             }

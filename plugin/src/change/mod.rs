@@ -1,6 +1,6 @@
-//! How every verb changes a control plane or a Machine.
+//! Changes a control plane or a Machine, for all verbs.
 //!
-//! - [`engine`]: reads, lets the verb decide, writes, and records an Event
+//! - [`engine`]: reads, calls the verb's decision, writes, and records an Event
 //! - [`report`]: prints the result
 
 pub mod arguments;

@@ -1,5 +1,5 @@
-//! Reports a change: as text for people, or as a document for scripts with the text on stderr. The document is the
-//! object, or why it was not written; `plugin/schema` has the schema of the latter.
+//! Reports a change: as text, or as a document with the text on stderr. The document is the changed object, or a
+//! [`ChangeRefused`].
 
 use anyhow::Context as _;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
@@ -18,14 +18,14 @@ use crate::{
 use kcp_client::Error;
 use kcp_control_plane::{change::decision::ObjectWrite, merge_patch};
 
-/// A change as it is printed.
+/// A change to print.
 struct ChangeReport<'c> {
     changed: &'c Changed,
     verb: &'c Verb<'c>,
     namespace: &'c str,
     dry_run: Option<DryRun>,
     is_configured: bool,
-    /// The object as the change leaves it; null if only text is printed.
+    /// The changed object; null if only text is printed.
     object: Value,
 }
 
@@ -36,7 +36,7 @@ enum Document<'c> {
     Refused(ChangeRefused<'c>),
 }
 
-/// Why a change was not written.
+/// A change that was not written, and why.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -45,17 +45,17 @@ pub(crate) struct ChangeRefused<'c> {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "ChangeRefused")))]
     kind: &'static str,
-    /// The object that is as it was.
+    /// The unchanged object.
     metadata: ObjectName,
     refused_by: &'c str,
-    /// A sentence each.
+    /// Reasons, one sentence each.
     reasons: &'c [String],
-    /// What to do about it; absent where nothing is known, or waiting is all.
+    /// What to do; absent if there is no advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-/// Why a change was not written, for text and document.
+/// Why a change was not written.
 struct Reason<'c> {
     by: &'c str,
     lines: &'c [String],
@@ -63,14 +63,14 @@ struct Reason<'c> {
 }
 
 impl Changed {
-    /// None if the object is as requested.
+    /// None if the object has the requested state.
     fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<Reason<'c>> {
         let (by, lines, hints) = match &self.outcome {
             ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
             ChangeOutcome::Refused(refusal) => (
                 refusal.by(is_configured),
                 &refusal.why,
-                refusal.hints(is_configured, verb.forced),
+                refusal.hints(is_configured, verb.force_effect),
             ),
             ChangeOutcome::Rejected(why) => ("the server", why, Vec::new()),
             ChangeOutcome::Conflict(fields) => ("another client", fields, Vec::new()),
@@ -87,7 +87,6 @@ impl Changed {
         }
     }
 
-    /// The text for people.
     pub(crate) fn text(&self, verb: &Verb<'_>, dry_run: Option<DryRun>, is_configured: bool) -> String {
         let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(verb.name));
         if let Some(Reason { by, lines, .. }) = self.reason(verb, is_configured) {
@@ -108,7 +107,7 @@ impl Changed {
         }
     }
 
-    /// The object as the change leaves it. `now` is the object after the write, if it was read.
+    /// The changed object. `now` is the object as read after the write, if it could be read.
     fn object_after(&self, now: Option<&str>) -> anyhow::Result<Value> {
         let mut object: Value = serde_json::from_str(now.unwrap_or(&self.object))?;
         if let (None, ChangeOutcome::Done { write, .. }) = (now, &self.outcome)
@@ -142,7 +141,7 @@ impl Report for ChangeReport<'_> {
         }
     }
 
-    /// Nothing if the object was not written.
+    /// Empty if the object was not written.
     fn names(&self) -> Vec<String> {
         match self.changed.reason(self.verb, self.is_configured) {
             None => vec![resource_name(self.changed.kind, self.verb.name)],
@@ -152,10 +151,10 @@ impl Report for ChangeReport<'_> {
 }
 
 impl Engine<'_> {
-    /// Reports a change, and its verdict.
+    /// Prints the report of a change and returns its verdict.
     ///
     /// # Errors
-    /// When stdout cannot be written to.
+    /// Writing to stdout fails.
     pub async fn report(&self, verb: &Verb<'_>, changed: &Changed) -> anyhow::Result<Verdict> {
         let is_configured = self.configuration.is_some();
         for warning in &changed.warnings {
@@ -186,7 +185,7 @@ impl Engine<'_> {
         Ok(changed.verdict())
     }
 
-    /// The object after the write; none if it is gone, or cannot be read.
+    /// Reads the object after the write; none if it is gone or cannot be read.
     async fn read_back(&self, name: &str, changed: &Changed) -> Option<String> {
         let connection = self.reader.connection;
         let resource = if changed.kind == &KUBEADM_CONTROL_PLANE {
@@ -199,22 +198,22 @@ impl Engine<'_> {
             Err(Error::NotFound { .. }) => None,
             Err(error) => {
                 self.terminal.warning(&format!(
-                    "the output is not the stored object, which cannot be read: {error}"
+                    "could not read the stored object, so the output shows the expected one: {error}"
                 ));
                 None
             }
         }
     }
 
-    /// Prints text for people: on stdout, or on stderr if a document goes to stdout.
+    /// Prints text to stdout, or to stderr if a document goes to stdout.
     ///
     /// # Errors
-    /// When stdout cannot be written to.
+    /// Writing to stdout fails.
     pub fn print_text(&self, text: &str) -> anyhow::Result<()> {
         if self.arguments.output.is_text() {
             return self.terminal.print(text).context("cannot write to stdout");
         }
-        // `note` escapes the text again, and would escape colours.
+        // Strip colours first, because `note` would escape them.
         for line in anstream::adapter::strip_str(text).to_string().lines() {
             self.terminal.note(line);
         }
@@ -222,7 +221,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whether two reads are of the same object, not of a later one with its name.
+/// Whether both are the same object, not a later one with the same name.
 fn is_same(before: &str, now: &str) -> bool {
     let uid = |text: &str| {
         let object: Value = serde_json::from_str(text).ok()?;
@@ -254,7 +253,7 @@ mod tests {
         name: "c1-cp",
         infinitive: "scale",
         not_done: "not scaled to 5",
-        forced: Some("use --force to write it"),
+        force_effect: Some("use --force to write it"),
     };
 
     fn changed(outcome: ChangeOutcome) -> Changed {

@@ -107,7 +107,7 @@ fn verb<'v>(name: &'v str, infinitive: &'static str) -> Verb<'v> {
         name,
         infinitive,
         not_done: "not done",
-        forced: None,
+        force_effect: None,
     }
 }
 
@@ -190,7 +190,7 @@ async fn warns_about_another_deletion_at_the_same_time() {
         changed.warnings,
         [
             "at 0",
-            "Machine m2 is being deleted too, which began after the check: etcd loses both members"
+            "Machine m2 is also being deleted, since after the check: etcd loses both members"
         ]
     );
     // A dry run deletes none.

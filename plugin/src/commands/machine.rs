@@ -1,4 +1,4 @@
-//! `kubectl kcp machine`: has one Machine replaced, remediated, or deleted before others.
+//! `kubectl kcp machine`: replaces or remediates one Machine, or marks it to be deleted first.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::{
     wait::Wait,
 };
 
-/// Have one Machine of a control plane replaced, remediated, or deleted before others.
+/// Replace or remediate one Machine of a control plane, or mark it to be deleted first.
 #[derive(Debug, Args)]
 #[command(subcommand_value_name = "replace|prefer-delete|remediate")]
 pub struct MachineArguments {
@@ -35,11 +35,11 @@ pub struct MachineArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
-    /// Delete a Machine so that its control plane creates another, if etcd keeps its quorum
+    /// Delete a Machine so that the control plane creates a new one, if etcd keeps its quorum
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
-    /// Mark a Machine as unhealthy, so that its machine health check has it replaced
+    /// Mark a Machine as unhealthy, so that its MachineHealthCheck starts a remediation
     Remediate(RemediateArguments),
 }
 
@@ -50,11 +50,11 @@ pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
 
-    /// Delete it although the controller could not create another now; never against etcd's quorum
+    /// Delete the Machine even if the controller cannot create a new one now; never against etcd's quorum
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until another Machine has replaced it, at most this long [default without a value: 15m]
+    /// Wait until a new Machine is ready, at most this long [default without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
@@ -80,12 +80,12 @@ pub struct RemediateArguments {
     #[command(flatten)]
     pub target: TargetArguments,
 
-    /// Mark it although the controller could not replace it now; never against etcd's quorum
+    /// Mark the Machine even if the controller cannot replace it now; never against etcd's quorum
     #[arg(long)]
     pub force: bool,
 }
 
-/// The Machine, and how the change is written.
+/// The Machine, and arguments for writing.
 #[derive(Debug, Args)]
 pub struct TargetArguments {
     /// Machine of a control plane, as NAME or machine/NAME
@@ -99,7 +99,7 @@ pub struct TargetArguments {
 /// Runs `machine`.
 ///
 /// # Errors
-/// When nothing could be decided, or the result not be printed.
+/// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
@@ -128,7 +128,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         name,
         infinitive: "replace",
         not_done: "not replaced",
-        forced: Some(replace::FORCE_HINT),
+        force_effect: Some(replace::FORCE_HINT),
     };
     let changed = engine.change_machine(&verb, false, |machine, now| {
         replace::decide(machine, arguments.force, now)
@@ -146,7 +146,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         timeout,
         before: None,
         on_interrupt: format!(
-            "the replacement continues; watch it with: kubectl kcp status {control_plane} -n {namespace} --watch"
+            "the replacement continues; watch with: kubectl kcp status {control_plane} -n {namespace} --watch"
         ),
         done: format!(
             "machine/{} is deleted, and the Machines of kubeadmcontrolplane/{} are ready\n",
@@ -159,17 +159,25 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
 
 async fn prefer_deletion(arguments: &PreferDeleteArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {
     let (preference, infinitive, not_done) = if arguments.clear {
-        let infinitive = "withdraw the preferred deletion of";
-        (Preference::Cleared, infinitive, "still preferred for deletion")
+        let infinitive = "unmark";
+        (
+            Preference::Cleared,
+            infinitive,
+            "still marked to be deleted first",
+        )
     } else {
-        let infinitive = "prefer the deletion of";
-        (Preference::Preferred, infinitive, "not preferred for deletion")
+        let infinitive = "mark";
+        (
+            Preference::Preferred,
+            infinitive,
+            "not marked to be deleted first",
+        )
     };
     let verb = Verb {
         name: &arguments.target.name,
         infinitive,
         not_done,
-        forced: None,
+        force_effect: None,
     };
     let field_manager = &arguments.target.write.field_manager;
     let changed = engine.change_machine(&verb, false, |machine, now| {
@@ -183,7 +191,7 @@ async fn remediate_machine(arguments: &RemediateArguments, engine: Engine<'_>) -
         name: &arguments.target.name,
         infinitive: "remediate",
         not_done: "not marked for remediation",
-        forced: Some(remediate::FORCE_HINT),
+        force_effect: Some(remediate::FORCE_HINT),
     };
     let field_manager = &arguments.target.write.field_manager;
     let changed = engine.change_machine(&verb, true, |machine, now| {

@@ -15,7 +15,7 @@ use crate::{
     arguments::parse_control_plane,
     change::{
         arguments::{ReviewArguments, WriteArguments},
-        engine::{Engine, FORCED, Verb},
+        engine::{Engine, FORCE_EFFECT, Verb},
     },
     session::Session,
     terminal::escape,
@@ -33,19 +33,19 @@ pub struct ScaleArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Number of Machines to have
+    /// Desired number of Machines
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub replicas: i64,
 
-    /// Scale only if the spec has this number now
+    /// Scale only if spec.replicas currently has this value
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub current_replicas: Option<i64>,
 
-    /// Scale although the preflight blocks the first step; never against the rules or etcd's quorum
+    /// Scale even if the preflight blocks the first step; never against admission rules or etcd's quorum
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until it is done, at most this long [default without a value: 15m]
+    /// Wait until scaling is complete, at most this long [default without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
@@ -60,7 +60,7 @@ pub struct ScaleArguments {
 /// Runs `scale`.
 ///
 /// # Errors
-/// When nothing could be decided, or the result not be printed.
+/// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let ScaleArguments { name, replicas, .. } = &arguments;
     let configuration = arguments.review.read()?;
@@ -81,7 +81,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         name,
         infinitive: "scale",
         not_done: &format!("not scaled to {replicas}"),
-        forced: Some(FORCED),
+        force_effect: Some(FORCE_EFFECT),
     };
     let options = ScaleOptions {
         replicas: *replicas,
@@ -101,7 +101,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         condition: WaitCondition::Replicas(*replicas),
         timeout,
         before,
-        // Another client may have scaled it again by the time the user runs this.
+        // --current-replicas, because another client may have scaled again when the user runs this.
         on_interrupt: format!(
             "scaling continues; wait for it with: kubectl kcp scale {name} -n {namespace} --replicas {replicas} \
              --current-replicas {replicas} --wait"
@@ -114,9 +114,9 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// The admission rules check whether the number makes sense.
+/// Only checks the type; admission rules check the value.
 pub(crate) fn parse_replicas(text: &str) -> Result<i64, String> {
-    // The API's type has 32 bits.
+    // The API uses 32-bit integers.
     match text.parse::<i32>() {
         Ok(replicas) if replicas >= 0 => Ok(replicas.into()),
         _ => Err(format!(

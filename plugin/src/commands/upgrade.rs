@@ -1,4 +1,4 @@
-//! `kubectl kcp upgrade`: shows what another Kubernetes version means, asks, and writes it.
+//! `kubectl kcp upgrade`: shows what a version change means, asks for confirmation, and writes it.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     arguments::parse_control_plane,
     change::{
         arguments::{ReviewArguments, WriteArguments},
-        engine::{ChangeOutcome, Changed, Engine, FORCED, Verb},
+        engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
     },
     commands::plan::screen,
     session::Session,
@@ -38,7 +38,7 @@ use crate::{
     wait::Wait,
 };
 
-/// Change the Kubernetes version of a control plane, after showing and confirming what that means.
+/// Change the Kubernetes version of a control plane, after a preview and a confirmation.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp upgrade edge --version v1.34.2
@@ -56,11 +56,11 @@ pub struct UpgradeArguments {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Upgrade although the preflight blocks the first step; never against the rules, quorum or workers
+    /// Upgrade even if the preflight blocks the first step; never against admission rules, etcd's quorum or workers
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until it is done, at most this long [default without a value: 1h]
+    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
@@ -75,7 +75,7 @@ pub struct UpgradeArguments {
 /// Runs `upgrade`.
 ///
 /// # Errors
-/// When nothing could be decided, or the result not be printed.
+/// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;
@@ -97,7 +97,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         return Ok(verdict);
     };
     let done = format!(
-        "kubeadmcontrolplane/{} is at {}, every Machine ready and up to date\n",
+        "kubeadmcontrolplane/{} is at {}, with all Machines ready and up to date\n",
         escape(name),
         escape(&version)
     );
@@ -107,14 +107,14 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         timeout,
         before,
         on_interrupt: format!(
-            "the upgrade continues; watch it with: kubectl kcp rollout status {name} -n {namespace} --watch"
+            "the upgrade continues; watch with: kubectl kcp rollout status {name} -n {namespace} --watch"
         ),
         done,
     };
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// Shows what the upgrade means, asks, and writes.
+/// Shows the preview, asks for confirmation, and writes.
 async fn upgrade(
     arguments: &UpgradeArguments,
     version: &str,
@@ -125,11 +125,11 @@ async fn upgrade(
         name,
         infinitive: "upgrade",
         not_done: &format!("not upgraded to {version}"),
-        forced: Some(FORCED),
+        force_effect: Some(FORCE_EFFECT),
     };
     let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
     let cluster = snapshot.control_plane().cluster();
-    let makers = read_workers(engine.reader, cluster, ReadLimit::each(LIMIT)).await;
+    let makers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let view = snapshot.view();
     let shown = decided(&snapshot, engine.context(&view), arguments, &makers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
@@ -147,7 +147,7 @@ async fn upgrade(
     let asks = write.dry_run.is_none() && !arguments.yes;
     if asks {
         if !Terminal::can_ask() {
-            let error = anyhow!("cannot upgrade {name}: there is no terminal to confirm it on");
+            let error = anyhow!("cannot upgrade {name}: no terminal to ask for confirmation");
             let hint = "confirm the upgrade shown above with --yes";
             engine.terminal.error(&error, Some(hint));
             return Ok(Verdict::Undecided);
@@ -157,7 +157,7 @@ async fn upgrade(
             snapshot.observed.control_plane.spec.version()
         );
         let answer = engine.terminal.confirm(&question).await;
-        if !answer.context("cannot read the answer")? {
+        if !answer.context("cannot read the confirmation")? {
             let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(Refusal::unconfirmed()));
             return engine.report(&verb, &changed).await;
         }
@@ -189,7 +189,7 @@ fn decided(
     Ok(decide(snapshot, options, context)?)
 }
 
-/// What the upgrade means: the plan, and what Kubernetes changes.
+/// The preview of an upgrade: the plan, and changes in the new Kubernetes version.
 fn preview(Upgrade { plan, assessment, .. }: &Upgrade, layout: Layout) -> String {
     let mut text = screen::screen(plan, layout);
     if !assessment.notices.is_empty() {

@@ -1,4 +1,4 @@
-//! `-o`: the output formats of all commands, in kubectl's words.
+//! `-o`: the output formats, with kubectl's names and error messages.
 
 use std::ffi::OsStr;
 
@@ -11,38 +11,38 @@ use crate::printer::{custom_columns::CustomColumns, jsonpath::Template};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OutputFormat {
-    /// Text for people: a table, or several with sentences between them.
+    /// Text with tables.
     #[default]
     Table,
-    /// The same text with more columns, and nothing shortened to the width of the terminal.
+    /// Text with more columns, which is not cut to the terminal's width.
     Wide,
     /// The document as JSON.
     Json,
     Yaml,
-    /// `RESOURCE.GROUP/NAME` of each object, a line each.
+    /// `RESOURCE.GROUP/NAME` of each object, one line each.
     Name,
-    /// What a template selects of the document.
+    /// The parts of the document that a template selects.
     JsonPath(Template),
-    /// The same as JSON arrays.
+    /// Like [`JsonPath`](Self::JsonPath), as JSON arrays.
     JsonPathAsJson(Template),
     /// A table of fields of the document, or of each item of a list.
     CustomColumns(CustomColumns),
-    /// A format that a single command has.
+    /// A format of one command only.
     Special(Special),
 }
 
-/// A format that a single command has.
+/// A format of one command only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// `lint`: GitHub Actions shows the findings beside the lines of a change.
+    /// `lint`: annotations for GitHub Actions.
     Github,
-    /// `pool lease`: variables for a shell.
+    /// `pool lease`: shell variables.
     Env,
     /// `pool lease`: the patched install-config.
     InstallConfig,
 }
 
-/// What the user writes after `-o`: `jsonpath=TEMPLATE` where a value follows.
+/// A format's name, or `jsonpath=TEMPLATE` if it takes a value.
 #[derive(Clone, Copy, Debug)]
 struct Word {
     text: &'static str,
@@ -66,8 +66,8 @@ impl Word {
 const COMMON: [Word; 7] = [
     Word::new("json", "The document as JSON"),
     Word::new("yaml", "The document as YAML"),
-    Word::new("name", "RESOURCE/NAME of each object, a line each"),
-    Word::new("wide", "Text with all columns, nothing shortened"),
+    Word::new("name", "RESOURCE/NAME of each object, one line each"),
+    Word::new("wide", "Text with all columns, not cut to the terminal's width"),
     Word::new("jsonpath=TEMPLATE", "Fields of the document: '{.metadata.name}'"),
     Word::new("jsonpath-as-json=TEMPLATE", "The same as JSON arrays"),
     Word::new(
@@ -76,21 +76,21 @@ const COMMON: [Word; 7] = [
     ),
 ];
 
-const TEXT: Word = Word::new("text", "Text for people: the default");
+const TEXT: Word = Word::new("text", "Human-readable text (default)");
 const GITHUB: Word = Word::new(
     "github",
     "Annotations on the lines of a change, for GitHub Actions",
 );
 const ENV: Word = Word::new(
     "env",
-    "Shell variables, a line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT",
+    "Shell variables, one line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT",
 );
 const INSTALL_CONFIG: Word = Word::new(
     "install-config",
-    "The patched install-config; it may hold secrets",
+    "The patched install-config, which may contain secrets",
 );
 
-/// The formats that a command accepts: those of all commands, and its own.
+/// The formats that a command accepts: the common ones and its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
     own: &'static [Word],
@@ -98,11 +98,11 @@ pub struct Formats {
 
 impl Formats {
     pub const COMMON: Self = Self { own: &[] };
-    /// What `rules` accepts.
+    /// The formats of `rules`.
     pub const RULES: Self = Self { own: &[TEXT] };
-    /// What `lint` accepts.
+    /// The formats of `lint`.
     pub const LINT: Self = Self { own: &[TEXT, GITHUB] };
-    /// What `pool lease` accepts.
+    /// The formats of `pool lease`.
     pub const LEASE: Self = Self {
         own: &[ENV, INSTALL_CONFIG],
     };
@@ -111,10 +111,10 @@ impl Formats {
         COMMON.iter().chain(self.own).copied()
     }
 
-    /// Reads what the user has written after `-o`.
+    /// Parses the value of `-o`.
     ///
     /// # Errors
-    /// A sentence as kubectl has it.
+    /// kubectl's error message.
     pub fn parse(self, text: &str) -> Result<OutputFormat, String> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, value),

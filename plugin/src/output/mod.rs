@@ -1,6 +1,6 @@
-//! The one way from a result to stdout: a report, printed in the format that the user has chosen.
+//! Prints reports to stdout in the format that the user has chosen.
 //!
-//! - [`format`]: the formats, in kubectl's words
+//! - [`format`]: the formats
 
 pub mod format;
 
@@ -15,10 +15,10 @@ use crate::{
     terminal::{Terminal, escape, escape_text, table::Layout},
 };
 
-/// The flags of every command that prints a result.
+/// Output flags.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
-    /// Output format [default: text for people]
+    /// Output format [default: text]
     #[arg(short, long, value_name = "FORMAT", value_parser = Formats::COMMON)]
     pub output: Option<OutputFormat>,
 
@@ -28,17 +28,17 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// The format; text for people unless the user has chosen another.
+    /// The output format; text by default.
     pub fn format(&self) -> OutputFormat {
         self.output.clone().unwrap_or_default()
     }
 
-    /// Whether stdout is for people; if not, remarks belong on stderr.
+    /// Whether stdout gets text. If not, remarks go to stderr.
     pub fn is_text(&self) -> bool {
         matches!(self.output, None | Some(OutputFormat::Table | OutputFormat::Wide))
     }
 
-    /// How tables are laid out on a terminal of this width; none for no terminal.
+    /// The layout for a terminal of this width; none for no terminal.
     pub fn layout(&self, width: Option<usize>) -> Layout {
         Layout {
             width,
@@ -48,20 +48,20 @@ impl OutputArguments {
     }
 }
 
-/// The result of a command.
+/// The printable result of a command.
 pub trait Report {
     fn table(&self, layout: Layout) -> String;
 
-    /// What `-o json` prints, with `apiVersion` and `kind`.
+    /// The output of `-o json`, with `apiVersion` and `kind`.
     fn document(&self) -> impl Serialize;
 
-    /// `RESOURCE.GROUP/NAME` of each object, as `kubectl get -o name` has it.
+    /// `RESOURCE.GROUP/NAME` of each object, as in `kubectl get -o name`.
     fn names(&self) -> Vec<String>;
 
-    /// The text of a format that a single command has; none for any other.
+    /// The text of a format of this command only; none for other formats.
     ///
     /// # Errors
-    /// When the text cannot be written.
+    /// The text cannot be created.
     fn special(&self, _format: Special) -> Option<anyhow::Result<String>> {
         None
     }
@@ -70,22 +70,22 @@ pub trait Report {
 /// Prints a report to stdout.
 ///
 /// # Errors
-/// When a template does not fit the document, or stdout cannot be written to.
+/// A template does not match the document, or writing to stdout fails.
 pub fn print(report: &impl Report, arguments: &OutputArguments, terminal: &Terminal) -> anyhow::Result<()> {
     let width = Terminal::size().map(|size| size.width);
     let format = arguments.format();
     let mut text = text(report, &format, arguments.layout(width))?;
-    // A template prints strings as they are: a script needs that, and a terminal must not obey them.
+    // Templates print raw strings for scripts; on a terminal, escape control characters.
     if width.is_some() && matches!(format, OutputFormat::JsonPath(_)) {
         text = escape_text(&text).into_owned();
     }
     terminal.print(&text).context("cannot write to stdout")
 }
 
-/// A report as it is printed.
+/// The text of a report in this format.
 ///
 /// # Errors
-/// When a template does not fit the document.
+/// A template does not match the document.
 pub fn text(report: &impl Report, format: &OutputFormat, layout: Layout) -> anyhow::Result<String> {
     Ok(match format {
         OutputFormat::Table | OutputFormat::Wide => report.table(layout),
@@ -97,7 +97,7 @@ pub fn text(report: &impl Report, format: &OutputFormat, layout: Layout) -> anyh
         OutputFormat::CustomColumns(columns) => columns.text(&value(report)?, !layout.no_headers)?,
         OutputFormat::Special(format) => report
             .special(*format)
-            .ok_or_else(|| anyhow!("this result has no such output format"))??,
+            .ok_or_else(|| anyhow!("the output format is not supported for this result"))??,
     })
 }
 

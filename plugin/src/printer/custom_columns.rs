@@ -1,4 +1,4 @@
-//! `-o custom-columns=HEADER:PATH,…`, as `kubectl get` has it.
+//! `-o custom-columns=HEADER:PATH,…`, as in `kubectl get`.
 
 use std::slice;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::terminal::{escape, width::width};
 
-/// What a column shows of an object without the field.
+/// Shown if an object does not have the field.
 const NONE: &str = "<none>";
 const GAP: usize = 3;
-/// Cells from one column to the next, at least.
+/// Minimum width of a column, in cells.
 const MIN_WIDTH: usize = 6;
 
 /// The columns that the user has asked for.
@@ -30,7 +30,7 @@ impl CustomColumns {
     /// Reads `HEADER:PATH,…`.
     ///
     /// # Errors
-    /// A sentence as kubectl has it.
+    /// kubectl's error message.
     pub fn parse(spec: &str) -> Result<Self, String> {
         if spec.is_empty() {
             return Err("custom-columns format specified but no custom columns given".to_owned());
@@ -44,7 +44,7 @@ impl CustomColumns {
     /// The table of a document: a row for each item of a list, or one row.
     ///
     /// # Errors
-    /// When a path does not fit the document.
+    /// A path does not match the document.
     pub fn text(&self, document: &Value, has_header: bool) -> Result<String, TemplateError> {
         let objects = match document.get("items") {
             Some(Value::Array(items)) => items.as_slice(),
@@ -107,7 +107,7 @@ fn template_source(path: &str) -> Option<String> {
     (!fields.is_empty() && !fields.contains(['{', '}'])).then(|| format!("{{.{fields}}}"))
 }
 
-/// Rows as Go's tabwriter aligns them for kubectl: the last cell has no blanks after it.
+/// Aligns rows like Go's tabwriter in kubectl, without blanks after the last cell.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |index: usize| {

@@ -1,7 +1,7 @@
-//! Documents as text: JSON, YAML, and kubectl's templates.
+//! Prints documents as JSON, YAML, or with kubectl's templates.
 //!
 //! - [`jsonpath`], [`custom_columns`]: kubectl's templates
-//! - [`value`]: values as text, as kubectl writes them
+//! - [`value`]: prints values like kubectl
 
 pub mod custom_columns;
 pub mod jsonpath;
@@ -10,20 +10,20 @@ mod value;
 use anyhow::Context as _;
 use serde::Serialize;
 
-/// A document as `-o json` prints it.
+/// The output of `-o json`.
 ///
 /// # Errors
-/// When the document cannot be written as JSON.
+/// The document cannot be serialized.
 pub fn json(document: &impl Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(document).context("cannot write JSON")?;
     text.push('\n');
     Ok(text)
 }
 
-/// A document as `-o yaml` prints it.
+/// The output of `-o yaml`.
 ///
 /// # Errors
-/// When the document cannot be written as YAML.
+/// The document cannot be serialized.
 pub fn yaml(document: &impl Serialize) -> anyhow::Result<String> {
     let mut text = serde_saphyr::to_string(document).context("cannot write YAML")?;
     if !text.ends_with('\n') {

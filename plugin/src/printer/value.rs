@@ -1,9 +1,9 @@
-//! Values as text, as kubectl writes them.
+//! Prints values like kubectl.
 
 use serde::Serialize as _;
 use serde_json::{Serializer, Value, ser::PrettyFormatter};
 
-/// A value as a jsonpath template prints it: objects and arrays as JSON.
+/// A value in a jsonpath template: objects and arrays are JSON.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -13,7 +13,7 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// A value as a custom column shows it: as Go prints it.
+/// A value in a custom column, in Go's default format.
 pub(super) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn json_array(values: &[&Value]) -> serde_json::Result<String> {
     Ok(escape_html(&text) + "\n")
 }
 
-/// Go has one float for all: without a fraction it prints none.
+/// Go prints floats without a fraction as integers.
 fn number_text(number: &serde_json::Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() => float.to_string(),
@@ -48,7 +48,7 @@ fn number_text(number: &serde_json::Number) -> String {
     }
 }
 
-/// Go's JSON encoder escapes these in strings, and they occur nowhere else in JSON.
+/// Go's JSON encoder escapes these characters, which occur only in strings.
 fn escape_html(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

@@ -10,17 +10,17 @@ impl Terminal {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks a yes-or-no question. Any answer but yes means no.
+    /// Asks a yes-or-no question. Anything except yes means no.
     ///
     /// # Errors
-    /// When no answer can be read.
+    /// stdin cannot be read.
     pub async fn confirm(&self, question: &str) -> io::Result<bool> {
         self.stop_spinning();
         let mut stderr = io::stderr().lock();
         write!(stderr, "{} [y/N] ", escape(question))?;
         stderr.flush()?;
         drop(stderr);
-        // On its own thread, so that Ctrl-C works while it waits.
+        // Use a thread, so that Ctrl-C works while waiting.
         let answer = tokio::task::spawn_blocking(|| {
             let mut answer = String::new();
             io::stdin().lock().read_line(&mut answer).map(|_| answer)

@@ -1,13 +1,13 @@
-//! Text from a cluster or a manifest, made harmless: it must not move the cursor, colour the screen or reorder a line.
+//! Escapes text from a cluster or a manifest, which could otherwise control the terminal.
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Replaces every control character, line breaks included, by its escape.
+/// Escapes every control character, including line breaks.
 pub fn escape(text: &str) -> Cow<'_, str> {
     escape_each(text, is_unsafe)
 }
 
-/// Replaces every control character but line breaks and tabs.
+/// Escapes every control character except line breaks and tabs.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
     escape_each(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
 }
@@ -28,12 +28,12 @@ fn escape_each(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// The lines of a text, each of them escaped.
+/// The escaped lines of a text.
 pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(escape)
 }
 
-/// A text with more lines below it, each of them indented and escaped.
+/// Appends lines to a text, indented and escaped.
 pub fn with_lines(mut text: String, lines: &[String]) -> String {
     for line in lines {
         // Writing to a String cannot fail.
@@ -42,7 +42,7 @@ pub fn with_lines(mut text: String, lines: &[String]) -> String {
     text
 }
 
-/// Control characters of both sets, and those that change the direction of writing (Unicode's bidirectional controls).
+/// Whether a character is a control character (C0, C1) or a Unicode bidirectional control.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,8 +1,8 @@
-//! A screen drawn over the one before it.
+//! Draws a screen over the previous one.
 
 use crate::terminal::width::cut;
 
-/// To the first line, without clearing: what stays the same does not flicker.
+/// Moves to the first line without clearing, to avoid flicker.
 const HOME: &str = "\u{1b}[H";
 const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
@@ -15,14 +15,14 @@ pub struct Size {
 }
 
 impl Size {
-    /// Lines of a frame: the last one of the terminal is the cursor's, or all would move up.
+    /// Lines available for a frame. The terminal's last line is for the cursor, to avoid scrolling.
     pub const fn lines(self) -> usize {
         self.height.saturating_sub(1)
     }
 }
 
-/// What to write to a terminal to show a text at its top, and nothing else. `is_first` is whether something else may
-/// stand there. Lines that do not fit are cut, and those at the end left out.
+/// The output that replaces the terminal's content by `text`. `is_first` clears the terminal. Lines are cut to the
+/// terminal's size.
 pub fn frame(text: &str, size: Size, is_first: bool) -> String {
     let mut bytes = String::new();
     if is_first {

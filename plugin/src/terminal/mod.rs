@@ -1,6 +1,6 @@
-//! How results and errors are shown: data on stdout, `error:` and `hint:` on stderr.
+//! Prints results on stdout, and `error:` and `hint:` on stderr.
 //!
-//! Text is always rendered with colour. The streams strip it if stdout or stderr does not take colour.
+//! Text always contains colours; the streams strip them if stdout or stderr does not support colours.
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -27,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::arguments::global::ColorWhen;
 use frame::frame;
 
-/// stdout and stderr. Clones are the same terminal.
+/// stdout and stderr. Clones share the same state.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     color: ColorChoice,
@@ -55,10 +55,11 @@ impl Terminal {
         }
     }
 
-    /// Writes a result to stdout, unescaped. A closed pipe is not an error: the verdict still counts.
+    /// Writes a result to stdout, unescaped. A closed pipe is not an error, so that the verdict still determines the
+    /// exit code.
     ///
     /// # Errors
-    /// When stdout cannot be written to, for example on a full disk.
+    /// Writing to stdout fails, for example because the disk is full.
     pub fn print(&self, text: &str) -> io::Result<()> {
         self.around_spinner(|| {
             let mut stdout = AutoStream::new(io::stdout(), self.color).lock();
@@ -69,7 +70,7 @@ impl Terminal {
     /// Writes a line to stdout.
     ///
     /// # Errors
-    /// When stdout cannot be written to.
+    /// Writing to stdout fails.
     pub fn line(&self, text: &str) -> io::Result<()> {
         self.print(&format!("{text}\n"))
     }
@@ -79,7 +80,7 @@ impl Terminal {
         let stdout = io::stdout();
         let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec::default();
-        // A closed pipe reports an error even before a write.
+        // For a closed pipe, poll reports an error even before a write.
         let is_left = rustix::event::poll(&mut stdout, Some(&now)).is_ok()
             && stdout
                 .iter()
@@ -110,12 +111,12 @@ impl Terminal {
         })
     }
 
-    /// Draws a screen over the previous one. `is_first` says that there is no previous one.
+    /// Draws a screen over the previous one. `is_first` means that there is none.
     ///
     /// # Errors
-    /// When stdout cannot be written to.
+    /// Writing to stdout fails.
     pub fn draw(&self, screen: &str, size: Size, is_first: bool) -> io::Result<()> {
-        // A stream that strips colours would also strip cursor movements.
+        // Bypass the stream, which would also strip cursor movements.
         let choice = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stdout()),
             choice => choice,
@@ -131,7 +132,7 @@ impl Terminal {
         })
     }
 
-    /// Writes an error with its causes, and a hint, to stderr: one line each.
+    /// Writes an error with its causes, and a hint, to stderr, one line each.
     pub fn error(&self, error: &anyhow::Error, hint: Option<&str>) {
         self.stderr(&format!(
             "{} {}",
@@ -147,7 +148,7 @@ impl Terminal {
         self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(text)));
     }
 
-    /// Writes a line to stderr that is not part of the result.
+    /// Writes a line to stderr.
     pub fn note(&self, text: &str) {
         self.stderr(&escape(text));
     }
@@ -158,12 +159,12 @@ impl Terminal {
 
     fn stderr(&self, line: &str) {
         self.around_spinner(|| {
-            // Without stderr there is no place to report this.
+            // An error on stderr cannot be reported anywhere.
             let _ = writeln!(AutoStream::new(io::stderr(), self.color).lock(), "{line}");
         });
     }
 
-    /// Shows a spinner if stderr is a terminal. Lines are printed above it.
+    /// Shows a spinner if stderr is a terminal. Other lines are printed above it.
     pub fn spin(&self, message: &str) {
         if !io::stderr().is_terminal() {
             return;
@@ -184,13 +185,13 @@ impl Terminal {
         }
     }
 
-    /// Sets what is printed if the user interrupts from now on: what continues, and how to watch it.
+    /// Sets the text to print if the user interrupts the command: what continues, and how to watch it.
     pub fn on_interrupt(&self, note: impl Into<String>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.on_interrupt = Some(note.into());
     }
 
-    /// Prints what [`Terminal::on_interrupt`] has set.
+    /// Prints the text that [`Terminal::on_interrupt`] has set.
     pub fn interrupted(&self) {
         self.stop_spinning();
         let note = {
@@ -214,7 +215,7 @@ impl Terminal {
     }
 }
 
-/// The local time of day, as lines of a watch begin.
+/// The local time of day, for lines of a watch.
 pub fn clock(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }

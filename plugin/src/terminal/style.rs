@@ -1,9 +1,9 @@
-//! The few colours we use. Nothing is said by colour alone.
+//! Colours. No information is conveyed by colour alone.
 
 use owo_colors::Style;
 
 pub const GOOD: Style = Style::new().green();
-/// Not as it should be.
+/// For faults.
 pub const BAD: Style = Style::new().red();
 pub const WARN: Style = Style::new().yellow();
 pub const HEADING: Style = Style::new().bold();

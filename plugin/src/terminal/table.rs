@@ -1,5 +1,5 @@
-//! kubectl-style tables: columns padded with blanks, no borders. Within a number of cells, columns move closer, then go,
-//! then are shortened.
+//! kubectl-style tables without borders. To fit the width, gaps shrink first, then columns are omitted, then names
+//! are shortened.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -13,31 +13,31 @@ use crate::terminal::{
 
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
-/// Cells that are left of a name at least.
+/// Minimum width of a shortened name, in cells.
 const SHORTEST_NAME: usize = 9;
-/// Blanks before a cell that goes on below.
+/// Indentation of continuation lines, in cells.
 const HANG: usize = 2;
-/// Cells that the rest of a line has at least.
+/// Minimum width of a cell that wraps, in cells.
 const SHORTEST_REST: usize = 20;
 
-/// Room and detail of tables and the text around them.
+/// Width and detail of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Cells in a line of the terminal; none when stdout is something else.
+    /// The terminal's width in cells; none if stdout is not a terminal.
     pub width: Option<usize>,
-    /// Whether tables have all their columns, and lines are as long as they are.
+    /// Whether to show all columns and not to cut lines.
     pub is_wide: bool,
-    /// Whether tables go without their header lines.
+    /// Whether to omit the header lines of tables.
     pub no_headers: bool,
 }
 
 impl Layout {
-    /// Cells that a line may take; none for no limit.
+    /// The maximum width of a line in cells; none for no limit.
     pub const fn limit(self) -> Option<usize> {
         if self.is_wide { None } else { self.width }
     }
 
-    /// A text from a cluster in lines that fit beside so many cells.
+    /// Escapes a text and wraps it, leaving `beside` cells of each line free.
     pub fn lines(self, text: &str, beside: usize) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
@@ -50,7 +50,7 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
-    /// The highest goes first; none stays.
+    /// Order of omission, highest first; none to always show the column.
     expendable: Option<u8>,
     is_name: bool,
     is_wide: bool,
@@ -58,7 +58,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column that is left out only when it is blank throughout.
+    /// A column that is omitted only if all its cells are blank.
     pub const fn new(title: &'static str) -> Self {
         Self {
             title,
@@ -69,19 +69,19 @@ impl Column {
         }
     }
 
-    /// The same column; it may go for want of room, the one with the highest number first.
+    /// Lets the column be omitted if the table is too wide, highest order first.
     pub const fn expendable(mut self, order: u8) -> Self {
         self.expendable = Some(order);
         self
     }
 
-    /// The same column; its cells may be shortened for want of room.
+    /// Lets the column's cells be shortened if the table is too wide.
     pub const fn name(mut self) -> Self {
         self.is_name = true;
         self
     }
 
-    /// The same column, for wide tables only.
+    /// Shows the column only in wide output.
     pub const fn wide(mut self) -> Self {
         self.is_wide = true;
         self
@@ -98,9 +98,9 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Column,
-    /// To the end of the line, and on below.
+    /// Up to the end of the line, wrapped.
     Rest,
-    /// To the end of the line, and no further.
+    /// Up to the end of the line, cut there.
     RestOfLine,
 }
 
@@ -113,13 +113,13 @@ impl Cell {
         }
     }
 
-    /// The same cell, as the last of its row: it goes on to the end of the line, and below where it does not fit.
+    /// Makes this the last cell of its row, which extends to the end of the line and wraps.
     pub fn rest(mut self) -> Self {
         self.extent = Extent::Rest;
         self
     }
 
-    /// The same cell, as the last of its row: it goes on to the end of the line, and is cut there.
+    /// Makes this the last cell of its row, which extends to the end of the line and is cut there.
     pub fn rest_of_line(mut self) -> Self {
         self.extent = Extent::RestOfLine;
         self
@@ -132,7 +132,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A table, row by row. A row shorter than the header leaves its last columns blank.
+/// A table. Missing cells at the end of a row are blank.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -148,16 +148,16 @@ struct Shown {
 }
 
 impl Table {
-    /// A table with a header; no column goes.
+    /// A table whose columns are never omitted.
     pub fn new(header: &[&'static str]) -> Self {
         let columns = header.iter().map(|title| Column {
             stays_blank: true,
             ..Column::new(title)
         });
-        Self::of(columns)
+        Self::with_columns(columns)
     }
 
-    pub fn of(columns: impl IntoIterator<Item = Column>) -> Self {
+    pub fn with_columns(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
@@ -165,7 +165,7 @@ impl Table {
         }
     }
 
-    /// The same table, moved to the right by a number of blanks.
+    /// Indents the table.
     pub fn indented(mut self, blanks: usize) -> Self {
         self.indent = blanks;
         self
@@ -175,7 +175,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as text, a line break after every row.
+    /// The table as text, one line for each row.
     pub fn render(&self, layout: Layout) -> String {
         let limit = layout.limit();
         let mut shown = self.shown(layout);
@@ -230,7 +230,7 @@ fn total(shown: &[Shown], gap: usize) -> usize {
     widths + gap * shown.len().saturating_sub(1)
 }
 
-/// Makes columns fit as far as they can, and says how far apart they are.
+/// Fits columns into the width as far as possible, and returns the gap between them.
 fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
     if total(shown, GAP) <= room {
         return GAP;
@@ -254,7 +254,7 @@ fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
 fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<String> {
     let mut line = String::new();
     let mut below = Vec::new();
-    // Blanks owed to the columns so far; paid by the next cell, so that no line ends in blanks.
+    // Pending padding, which the next cell writes, so that no line ends in blanks.
     let mut pending = 0;
     let mut start = 0;
     for column in shown {
@@ -332,7 +332,7 @@ c             True
     }
 
     fn machines() -> Table {
-        let mut table = Table::of([
+        let mut table = Table::with_columns([
             Column::new("MACHINE").name(),
             Column::new("READY"),
             Column::new("DOMAIN"),
@@ -410,7 +410,7 @@ edge-b                     not since the node went away
 
     #[test]
     fn the_rest_of_a_line_may_be_cut() {
-        let mut table = Table::of([Column::new("NAME"), Column::new("WHAT")]);
+        let mut table = Table::with_columns([Column::new("NAME"), Column::new("WHAT")]);
         let what = "etcd has no quorum, and more besides";
         table.row([Cell::from("a"), Cell::from(what).rest_of_line()]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! How wide text is on a terminal, and how it is made to fit. Texts are escaped already.
+//! Measures, shortens and wraps text for a terminal. Expects escaped text.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,12 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 const ELLIPSIS: char = '…';
 
-/// Cells that a text takes. It has no styles in it.
+/// The width of a text without styles, in cells.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A name within a number of cells. Its middle goes: generated names differ at their end, and host names in their first
-/// part.
+/// Shortens a name in the middle, because generated names differ at the end and host names at the start.
 pub fn shorten(name: &str, limit: usize) -> Cow<'_, str> {
     if width(name) <= limit {
         return Cow::Borrowed(name);
@@ -36,12 +35,12 @@ fn take(characters: impl Iterator<Item = char>, limit: usize) -> String {
         .collect()
 }
 
-/// A text in lines of a number of cells, broken at blanks; a word that is wider is broken too.
+/// Wraps a text at blanks. Words that are wider than a line are broken.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     wrap_words(text.split(' '), limit, true)
 }
 
-/// A hint in such lines. A command in it is for pasting: it stays whole, on a line of its own if need be.
+/// Wraps a hint like [`wrap`], but never breaks a command, so that users can paste it.
 pub fn wrap_hint(text: &str, limit: usize) -> Vec<String> {
     let (words, command) = match text.find("kubectl ") {
         Some(start) => text.split_at_checked(start).unwrap_or((text, "")),
@@ -77,7 +76,7 @@ fn wrap_words<'t>(words: impl Iterator<Item = &'t str>, limit: usize, breaks_wor
     lines
 }
 
-/// A line of a screen within a number of cells. Its styles stay whole, and end with it.
+/// Cuts a styled line to a width, without breaking its styles.
 pub fn cut(line: &str, limit: usize) -> Cow<'_, str> {
     if width(&anstream::adapter::strip_str(line).to_string()) <= limit {
         return Cow::Borrowed(line);

@@ -1,4 +1,4 @@
-//! How a wait ended.
+//! The end of a wait.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -22,9 +22,9 @@ pub struct Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndingKind {
     Met,
-    /// The condition cannot be met, and why.
+    /// Why the condition cannot be met.
     Impossible(String),
-    /// These blockers have lasted too long.
+    /// What has blocked the change for too long.
     Stuck(Vec<StuckBlocker>),
     TimedOut(Duration),
 }
@@ -37,7 +37,7 @@ impl Ending {
         }
     }
 
-    /// The text for people; empty if the condition is met.
+    /// The text to print; empty if the condition is met.
     pub fn text(&self, condition: &WaitCondition, now: Timestamp) -> String {
         let waiting = || match condition.progress(&self.snapshot, None, now) {
             WaitProgress::WaitingFor(what) => what,

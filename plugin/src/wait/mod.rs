@@ -1,7 +1,7 @@
 //! Waits until a change of a control plane is complete.
 //!
-//! - [`progress`]: what changed since the last poll
-//! - [`ending`]: how the wait ended
+//! - [`progress`]: changes since the last poll
+//! - [`ending`]: the end of a wait
 
 pub mod ending;
 pub mod progress;
@@ -25,38 +25,38 @@ use kcp_control_plane::{
     wait::{WaitCondition, WaitProgress},
 };
 
-/// Between two polls. A watch would be faster, but a change of a control plane takes minutes, and polling survives an API
-/// server that restarts, as that of a self-hosted management cluster does.
+/// Time between polls. Changes take minutes, and polling, unlike a watch, survives a restart of the API server of a
+/// self-hosted management cluster.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ten years, for a wait without limit.
+/// Ten years, for a wait without a time limit.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Lines,
-    /// Not at all: stdout is for a document.
+    /// Print nothing, because stdout is for a document.
     Nothing,
 }
 
-/// What `--wait` waits for, and what it prints.
+/// The condition and the texts of `--wait`.
 pub struct Wait<'w> {
     pub name: &'w str,
     pub condition: WaitCondition,
     pub timeout: Duration,
-    /// How the control plane was before the change. Read before the write, so that no new Machine is missed.
+    /// The control plane before the change, read before the write so that no new Machine is missed.
     pub before: Option<Snapshot>,
-    /// Printed if the user interrupts the wait.
+    /// The text to print if the user interrupts the wait.
     pub on_interrupt: String,
-    /// Printed if the condition is met.
+    /// The text to print if the condition is met.
     pub done: String,
 }
 
 impl Wait<'_> {
-    /// Waits, and prints how it ended.
+    /// Waits, and prints the result.
     ///
     /// # Errors
-    /// As [`poll_until`].
+    /// Same as [`poll_until`].
     pub async fn run(self, reader: &Reader<'_>, terminal: &Terminal) -> anyhow::Result<Verdict> {
         terminal.on_interrupt(self.on_interrupt);
         let timeout = (!self.timeout.is_zero()).then_some(self.timeout);
@@ -81,11 +81,11 @@ impl Wait<'_> {
     }
 }
 
-/// Polls a control plane until a condition is met or cannot be met, the change is stuck, or `timeout` (none: no limit) has
-/// passed. `before` is how it was before the change.
+/// Polls a control plane until a condition is met or cannot be met, the change is stuck, or `timeout` (none for no
+/// limit) has passed. `before` is the control plane before the change.
 ///
 /// # Errors
-/// When the control plane cannot be read. A server that is unreachable for a while is polled on.
+/// The control plane cannot be read. Transient errors are retried.
 pub async fn poll_until(
     reader: &Reader<'_>,
     name: &str,
@@ -123,7 +123,7 @@ pub async fn poll_until(
                 }
                 last = Some(snapshot);
             }
-            Ok(Err(error)) if error.may_pass() => {
+            Ok(Err(error)) if error.is_transient() => {
                 if unreachable.is_none() {
                     terminal.note(&format!("{error}; retrying"));
                 }

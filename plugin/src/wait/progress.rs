@@ -1,9 +1,9 @@
-//! What changed since the last poll, a line each.
+//! Changes since the last poll, one line each.
 
 use kcp_api::{Machine, Object as _};
 use kcp_control_plane::snapshot::Snapshot;
 
-/// The changes from one poll to the next; for the first poll, the counts.
+/// The changes between two polls; for the first poll, the counts.
 pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
     let counts = counts(after);
     let Some(before) = before else {
@@ -64,7 +64,7 @@ fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
         if before.is_none_or(|before| before.deletion_timestamp().is_none()) {
             events.push(format!("Machine {name} is being deleted"));
         }
-        // Of course it is no longer ready.
+        // Deletion implies that the Machine is no longer ready.
         return events;
     }
     match (before.and_then(Machine::ready), after.ready()) {

@@ -45,7 +45,7 @@ impl Access {
         let name = format!("{NAMESPACE}/{NAME}-kubeconfig");
         let authority = secret(client, "etcd", "tls.crt").await?;
         let key = secret(client, "etcd", "tls.key").await?;
-        let certificate = ClientCertificate::minted(&authority, &key, SystemTime::now())?;
+        let certificate = ClientCertificate::issue(&authority, &key, SystemTime::now())?;
         Ok(Self {
             client: workload::client(&name, "value", &kubeconfig, TIMEOUTS.call).await?,
             tls: Tls::new(Trust::new(&authority)?, certificate),
@@ -78,14 +78,14 @@ pub(super) async fn reaches(
 
     workload.inflict(Fault::Freeze, victim).await?;
     let frozen = refusal(&access, victim, FROZEN).await?;
-    ensure!(frozen == "TLS handshake: no answer within 2 s", "{frozen}");
+    ensure!(frozen == "TLS handshake: no response within 2 s", "{frozen}");
     access.open(other).await?.status().await?;
     workload.inflict(Fault::Thaw, victim).await?;
     access.open(victim).await?.status().await?;
 
     workload.inflict(Fault::Kill, victim).await?;
     let killed = refusal(&access, victim, TIMEOUTS).await?;
-    let kubelet = "no TLS connection: the connection was closed: error forwarding port 2379 to pod ";
+    let kubelet = "TLS handshake failed: the connection was closed: error forwarding port 2379 to pod ";
     ensure!(
         killed.starts_with(kubelet) && killed.ends_with(":2379: connect: connection refused"),
         "{killed}"

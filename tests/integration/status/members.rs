@@ -54,7 +54,7 @@ pub(super) async fn are_reported(
             // A frozen member still accepts connections.
             is_silent(
                 &result,
-                "etcd member does not respond: TLS handshake: no answer within ",
+                "etcd member does not respond: TLS handshake: no response within ",
             )?;
         }
         workload.inflict(back, second).await?;

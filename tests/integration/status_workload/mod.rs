@@ -97,10 +97,10 @@ impl Observer {
             ..ConnectionFlags::default()
         };
         let connection = Connection::open(&flags, None).await?;
-        let limit = reads::limit_of_one(TIMEOUT);
+        let limit = reads::limit_per_control_plane(TIMEOUT);
         let reader = reads::discover(&connection, limit).await?;
         let snapshot = reads::management(&reader, NAMESPACE, NAME, limit).await?;
-        let target = Target::of(&snapshot.control_plane).context("it has no Cluster")?;
+        let target = Target::new(&snapshot.control_plane).context("it has no Cluster")?;
         let machines = snapshot.machines.iter();
         Ok(Self {
             machines: machines
@@ -280,7 +280,7 @@ impl Observer {
             kubeconfig("https://127.0.0.1:1").replace("user: {}", "user: {tokenFile: /etc/hostname}");
         let unusable = |cluster: &str, fault: &str| {
             format!(
-                "key value of Secret {NAMESPACE}/{cluster}-kubeconfig is no kubeconfig that can be used: {fault}"
+                "key value of Secret {NAMESPACE}/{cluster}-kubeconfig is not a usable kubeconfig: {fault}"
             )
         };
         let cases: [(&str, &str, &[u8], String); 4] = [
@@ -289,7 +289,7 @@ impl Observer {
                 "garbage",
                 "value",
                 b"\xff{]",
-                unusable("garbage", "it cannot be read"),
+                unusable("garbage", "not a valid kubeconfig"),
             ),
             (
                 "outside",
@@ -297,8 +297,8 @@ impl Observer {
                 outside.as_bytes(),
                 unusable(
                     "outside",
-                    "it names a file with a token, which is not followed: it must hold its certificates, keys and tokens \
-                     itself",
+                    "it refers to a token file, which is not allowed; embed certificates, keys and tokens in the \
+                     kubeconfig",
                 ),
             ),
             (
@@ -314,7 +314,7 @@ impl Observer {
             self.create_secret(cluster, "apiserver-etcd-client", &[]).await?;
             self.says(cluster, TIMEOUT, &message).await?;
         }
-        let missing = format!("it is not there, in namespace {NAMESPACE}");
+        let missing = format!("not found in namespace {NAMESPACE}");
         self.says("missing", TIMEOUT, &missing).await
     }
 
@@ -325,19 +325,19 @@ impl Observer {
                 "failing",
                 Behavior::Fails,
                 TIMEOUT,
-                format!("{lists}the server answers 500: <html> <h1>Bad gateway</h1> </html>"),
+                format!("{lists}the server responded with 500: <html> <h1>Bad gateway</h1> </html>"),
             ),
             (
                 "hanging",
                 Behavior::Hangs,
                 SHORT_TIMEOUT,
-                format!("{lists}no answer from http://127.0.0.1:"),
+                format!("{lists}no response from http://127.0.0.1:"),
             ),
             (
                 "flooding",
                 Behavior::Floods,
                 TIMEOUT,
-                format!("{lists}no answer from http://127.0.0.1:"),
+                format!("{lists}no response from http://127.0.0.1:"),
             ),
         ] {
             let server = BrokenServer::start(behavior).await?;
@@ -349,7 +349,7 @@ impl Observer {
                 let (workload, _, _) = self.read_as(cluster, TIMEOUT).await?;
                 let failure = workload.failure().context("it did not fail")?;
                 ensure!(
-                    failure.message.ends_with(": the answer is larger than 32 MiB"),
+                    failure.message.ends_with(": the response is larger than 32 MiB"),
                     "{failure:?}"
                 );
             }
@@ -397,9 +397,9 @@ impl Observer {
             machine: Some(machine.clone()),
             response: Err(Failure {
                 object: format!("etcd member {machine}"),
-                message: "no TLS connection: the member's certificate was not issued by the given authority"
+                message: "TLS handshake failed: the member's certificate was not issued by etcd's CA"
                     .to_owned(),
-                hint: Some("does Secret stranger-etcd belong to this cluster?".to_owned()),
+                hint: Some("check that Secret stranger-etcd belongs to this cluster".to_owned()),
                 forbidden: None,
             }),
         };
@@ -472,7 +472,7 @@ fn answers_unless(asked: &QueriedMember, frozen: &str) -> Result<()> {
     match &asked.response {
         Err(failure) if asked.name == frozen => {
             ensure!(
-                failure.message.starts_with("TLS handshake: no answer within ") && failure.hint.is_some(),
+                failure.message.starts_with("TLS handshake: no response within ") && failure.hint.is_some(),
                 "{failure:?}"
             );
         }

@@ -1,5 +1,4 @@
-//! The conditions of Hive's objects, each with all of its fields: a merge patch replaces the whole list, and must not drop
-//! fields that we do not know.
+//! The conditions of Hive's objects with unknown fields, because a merge patch replaces the whole list.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -25,7 +24,7 @@ impl<'de> Deserialize<'de> for Conditions {
 }
 
 impl Conditions {
-    /// `True`, `False` or `Unknown`; none where there is no such condition.
+    /// `True`, `False` or `Unknown`; none if the condition is absent.
     pub fn status(&self, type_: &str) -> Option<&str> {
         self.field(type_, "status")
     }
@@ -38,7 +37,7 @@ impl Conditions {
         self.field(type_, "message")
     }
 
-    /// Since when the condition has its status.
+    /// When the condition's status last changed.
     pub fn last_transition_time(&self, type_: &str) -> Option<Timestamp> {
         self.field(type_, "lastTransitionTime")?.parse().ok()
     }
@@ -47,14 +46,14 @@ impl Conditions {
         self.find(type_).is_some()
     }
 
-    /// Whether a condition has the desired status, reason and message already.
+    /// Whether the condition already has the desired status, reason and message.
     pub fn matches(&self, desired: Desired<'_>) -> bool {
         self.status(desired.type_) == Some(desired.status)
             && self.reason(desired.type_) == Some(desired.reason)
             && self.message(desired.type_).unwrap_or_default() == desired.message
     }
 
-    /// All conditions, this one as desired. `lastTransitionTime` changes with the status alone.
+    /// Returns all conditions with this one set. Updates `lastTransitionTime` only if the status changes.
     pub fn with(&self, desired: Desired<'_>, now: Timestamp) -> Self {
         let mut conditions = self.0.clone();
         if !self.has(desired.type_) {
@@ -80,7 +79,7 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// All conditions but this one.
+    /// Returns all conditions except this one.
     pub fn without(&self, type_: &str) -> Self {
         let mut conditions = self.0.clone();
         conditions.retain(|condition| !is_of_type(condition, type_));
@@ -100,7 +99,7 @@ impl Conditions {
     }
 }
 
-/// Kubernetes' times of conditions have no fractions of a second.
+/// Kubernetes writes condition times without fractions of a second.
 fn whole_seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second())
         .unwrap_or(time)

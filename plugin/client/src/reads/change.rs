@@ -1,4 +1,4 @@
-//! Reads what a change of a control plane is checked against.
+//! Reads the facts that a change of a control plane is checked against.
 
 use std::{
     future::ready,
@@ -15,19 +15,19 @@ use crate::{
     Error, ReadLimit,
     reader::Reader,
     reads::{
-        Excluded, MachineByNode, Target, limit_of_one,
+        Excluded, MachineByNode, Target, limit_per_control_plane,
         planned::{self, Fetched, Reads, fetch},
         workload_and_etcd,
     },
 };
 
-/// How long all reads of a change may take together.
+/// Time limit for all reads of a change together.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Reads everything, within `limit` in all.
+/// Reads all facts. `limit` applies to all reads together.
 ///
 /// # Errors
-/// When the control plane or its Machines cannot be read.
+/// The control plane or its Machines cannot be read.
 pub async fn read_everything(
     reader: &Reader<'_>,
     namespace: &str,
@@ -38,7 +38,7 @@ pub async fn read_everything(
     Ok(snapshot)
 }
 
-/// As [`read_everything`]; fails if a part cannot be read.
+/// Like [`read_everything`], but fails if any part cannot be read.
 ///
 /// # Errors
 /// The first part that cannot be read.
@@ -62,14 +62,14 @@ async fn read_parts(
     limit: Duration,
 ) -> Result<(ChangeSnapshot, Vec<planned::Unread>), Error> {
     let end = Instant::now() + limit;
-    let mut fetched = Box::pin(fetch(reader, namespace, name, limit_of_one(limit))).await?;
+    let mut fetched = Box::pin(fetch(reader, namespace, name, limit_per_control_plane(limit))).await?;
     let Snapshot {
         control_plane,
         machines,
         ..
     } = &fetched.observed;
-    let Some(target) = Target::of(control_plane) else {
-        return Ok(of(fetched, Reading::NotYet, &Reading::NotYet));
+    let Some(target) = Target::new(control_plane) else {
+        return Ok(change_snapshot(fetched, Reading::NotYet, &Reading::NotYet));
     };
     let machines: MachineByNode = machines
         .iter()
@@ -78,17 +78,17 @@ async fn read_parts(
     let nothing = Excluded::default();
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let (workload, _, etcd) = Box::pin(beyond).await;
-    // Read again: asking etcd takes seconds, in which the controller writes, and our write requires the version that was
-    // checked.
+    // Read the control plane again: querying etcd takes seconds, in which the controller may change it, and the write
+    // requires the resource version that was checked.
     let reads = Reads {
         reader,
         namespace,
-        limit: ReadLimit::each(limit),
+        limit: ReadLimit::per_read(limit),
     };
     let (object, control_plane) = reads.control_plane(name).await?;
     let at_first = std::mem::replace(&mut fetched.object, object);
     fetched.observed.control_plane = control_plane;
-    let (snapshot, unread) = of(fetched, workload, &etcd);
+    let (snapshot, unread) = change_snapshot(fetched, workload, &etcd);
     Ok((
         ChangeSnapshot {
             object_at_start: at_first,
@@ -98,10 +98,10 @@ async fn read_parts(
     ))
 }
 
-/// Reads a control plane and its Cluster only, each within `limit`.
+/// Reads only a control plane and its Cluster. `limit` applies to each read.
 ///
 /// # Errors
-/// When the control plane cannot be read.
+/// The control plane cannot be read.
 pub async fn read_control_plane_alone(
     reader: &Reader<'_>,
     namespace: &str,
@@ -111,7 +111,7 @@ pub async fn read_control_plane_alone(
     let reads = Reads {
         reader,
         namespace,
-        limit: ReadLimit::each(limit),
+        limit: ReadLimit::per_read(limit),
     };
     let (object, control_plane) = reads.control_plane(name).await?;
     let mut observed = Snapshot::from(control_plane);
@@ -119,7 +119,7 @@ pub async fn read_control_plane_alone(
     if let Some(cluster) = observed.control_plane.cluster().map(str::to_owned) {
         match reads.cluster(&cluster).await {
             Ok(cluster) => observed.cluster = Reading::Read(cluster),
-            Err(error) => unread.push(plain(&planned::Unread {
+            Err(error) => unread.push(unread_part(&planned::Unread {
                 part: Part::Cluster,
                 kind: CLUSTER.kind.to_owned(),
                 error,
@@ -136,7 +136,7 @@ pub async fn read_control_plane_alone(
     })
 }
 
-fn of(
+fn change_snapshot(
     mut fetched: Fetched,
     workload: Reading<Workload>,
     etcd: &Reading<EtcdSurvey>,
@@ -148,9 +148,9 @@ fn of(
             Reading::Read(survey) => {
                 fetched.observed.etcd_members = survey.members(Unqueried::Unhealthy);
                 if fetched.observed.etcd_members == EtcdMembers::Unread && survey.api_server_lacks_etcd {
-                    fetched.observed.etcd_members = without_quorum(&fetched.observed);
+                    fetched.observed.etcd_members = lost_members(&fetched.observed);
                 } else if fetched.observed.etcd_members == EtcdMembers::Unread {
-                    etcd_failure = Some(no_answer(survey));
+                    etcd_failure = Some(no_response(survey));
                 }
             }
             Reading::OutOfReach(failure) | Reading::Failed(failure) => {
@@ -170,13 +170,13 @@ fn of(
         object,
         observed,
         machines_read: true,
-        unread: unread.iter().map(plain).collect(),
+        unread: unread.iter().map(unread_part).collect(),
         etcd_failure,
     };
     (snapshot, unread)
 }
 
-fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> UnreadPart {
+fn unread_part(planned::Unread { part, kind, error }: &planned::Unread) -> UnreadPart {
     UnreadPart {
         part: *part,
         kind: kind.clone(),
@@ -185,21 +185,21 @@ fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> UnreadPart 
     }
 }
 
-/// No member answers, and the API server cannot reach etcd either: the members of all Machines are lost.
-fn without_quorum(observed: &Snapshot) -> EtcdMembers {
+/// For the case that no member responds and the API server reports an etcd failure: all members count as lost.
+fn lost_members(observed: &Snapshot) -> EtcdMembers {
     let nodes = observed
         .machines
         .iter()
         .filter_map(|machine| machine.status.node_name.clone());
     let members = nodes.map(|name| EtcdMember {
         name,
-        fault: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
+        fault: Some("no response, and the API server cannot reach etcd either".to_owned()),
         ..EtcdMember::default()
     });
     EtcdMembers::Read(members.collect())
 }
 
-fn no_answer(survey: &EtcdSurvey) -> Failure {
+fn no_response(survey: &EtcdSurvey) -> Failure {
     let failures = || {
         survey
             .queried
@@ -216,7 +216,7 @@ fn no_answer(survey: &EtcdSurvey) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{of, read_everything};
+    use super::{change_snapshot, read_everything};
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -292,8 +292,8 @@ mod tests {
         assert_eq!(
             snapshot.warnings(),
             [
-                "etcd's members were not read: etcd: its members are reached through the workload cluster: \
-              Secret/c1-kubeconfig: it is not there, in namespace default; using the conditions of Machines instead"
+                "etcd's members were not read: etcd: etcd members are reached through the workload cluster: \
+                 Secret/c1-kubeconfig: not found in namespace default; using the conditions of Machines instead"
             ]
         );
         // There is no Cluster: the rules know.
@@ -308,7 +308,7 @@ mod tests {
             observed: plan::observed(),
             unread: Vec::new(),
         };
-        let of = |api_server_lacks_etcd| {
+        let silent_members = |api_server_lacks_etcd| {
             let survey = EtcdSurvey {
                 stacked: true,
                 queried: Vec::new(),
@@ -316,13 +316,13 @@ mod tests {
                 used_ca_key: true,
                 api_server_lacks_etcd,
             };
-            let (snapshot, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
+            let (snapshot, _) = change_snapshot(fetched(), Reading::NotYet, &Reading::Read(survey));
             let silent = ["node-m1", "node-m2", "node-m3"]
                 .map(|node| snapshot.observed.etcd_members.fault(node).is_some());
             (silent, snapshot.etcd_failure.is_some())
         };
-        assert_eq!(of(true), ([true; 3], false));
-        assert_eq!(of(false), ([false; 3], true));
+        assert_eq!(silent_members(true), ([true; 3], false));
+        assert_eq!(silent_members(false), ([false; 3], true));
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
             observed: plan::observed(),
             unread: Vec::new(),
         };
-        let (snapshot, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
+        let (snapshot, _) = change_snapshot(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
             snapshot.observed.etcd_members.fault("node-m2"),
             Some("not queried, because no control plane node has the member's name")

@@ -1,7 +1,7 @@
-//! Asks etcd's members, each by itself.
+//! Queries etcd's members, each separately.
 //!
-//! A question travels: [`members`] (whom to ask, and on which way) -> [`access`] (whom to trust, as whom to come) -> this
-//! file -> [`failure`] (what an error means to somebody who reads a report).
+//! A query passes through [`members`] (which members to query, and how to reach them) -> [`access`] (CA and client
+//! certificate) -> this file -> [`failure`] (errors with hints).
 
 pub mod access;
 pub mod failure;
@@ -14,8 +14,8 @@ use kcp_etcd::{Connection, Error, Report, Step, Timeouts};
 
 pub use crate::reads::etcd::{
     access::Access,
-    failure::Failures,
-    members::{Question, external, stacked},
+    failure::FailureContext,
+    members::{MemberQuery, external, stacked},
 };
 use crate::workload::certificate_end;
 use kcp_control_plane::snapshot::{
@@ -23,37 +23,38 @@ use kcp_control_plane::snapshot::{
     etcd::{Alarms, MemberResponse, QueriedMember},
 };
 
-/// Asks everybody at the same time. External members none of which can be reached are out of reach.
+/// Queries all members at the same time. Returns [`Reading::OutOfReach`] if etcd is external and no member is
+/// reachable.
 pub async fn survey(
-    questions: Vec<Question>,
+    queries: Vec<MemberQuery>,
     access: &Access,
-    failures: &Failures,
+    failures: &FailureContext,
     timeouts: Timeouts,
 ) -> Reading<EtcdSurvey> {
-    let endpoints: Vec<_> = questions
+    let endpoints: Vec<_> = queries
         .iter()
-        .filter_map(|question| question.endpoint.as_ref().ok().cloned())
+        .filter_map(|query| query.endpoint.as_ref().ok().cloned())
         .collect();
     let reports = kcp_etcd::survey(&endpoints, &access.tls, timeouts).await;
     if !failures.stacked && !reports.is_empty() && reports.iter().all(is_unreachable) {
-        let mut asked = questions.into_iter().filter(|question| question.endpoint.is_ok());
+        let mut asked = queries.into_iter().filter(|query| query.endpoint.is_ok());
         let first = asked.next().zip(reports.into_iter().next());
-        if let Some((question, Err(error))) = first {
-            return Reading::OutOfReach(failures.of(&question.name, error));
+        if let Some((query, Err(error))) = first {
+            return Reading::OutOfReach(failures.describe(&query.name, error));
         }
-        return Reading::OutOfReach(failure::of_all("no member can be reached"));
+        return Reading::OutOfReach(failure::of_etcd("no member can be reached"));
     }
     let alarms = alarms(reports.iter().flatten()).await;
     let mut reports = reports.into_iter();
-    let asked = questions.into_iter().filter_map(|question| {
-        let answer = match question.endpoint {
+    let asked = queries.into_iter().filter_map(|query| {
+        let response = match query.endpoint {
             Ok(_) => reports
                 .next()?
-                .map_err(|error| failures.of(&question.name, error)),
-            Err(failure) => return Some(asked(question.name, question.machine, Err(failure))),
+                .map_err(|error| failures.describe(&query.name, error)),
+            Err(failure) => return Some(member(query.name, query.machine, Err(failure))),
         };
-        let answer = answer.map(|report| told(report, &question.name, failures));
-        Some(asked(question.name, question.machine, answer))
+        let response = response.map(|report| member_response(report, &query.name, failures));
+        Some(member(query.name, query.machine, response))
     });
     Reading::Read(EtcdSurvey {
         stacked: failures.stacked,
@@ -64,11 +65,7 @@ pub async fn survey(
     })
 }
 
-const fn asked(
-    name: String,
-    machine: Option<String>,
-    response: Result<MemberResponse, Failure>,
-) -> QueriedMember {
+const fn member(name: String, machine: Option<String>, response: Result<MemberResponse, Failure>) -> QueriedMember {
     QueriedMember {
         name,
         machine,
@@ -76,11 +73,11 @@ const fn asked(
     }
 }
 
-fn told(report: Report, name: &str, failures: &Failures) -> MemberResponse {
+fn member_response(report: Report, name: &str, failures: &FailureContext) -> MemberResponse {
     let server = report.connection.server();
     MemberResponse {
-        status: report.status.map_err(|error| failures.of(name, error)),
-        members: report.members.map_err(|error| failures.of(name, error)),
+        status: report.status.map_err(|error| failures.describe(name, error)),
+        members: report.members.map_err(|error| failures.describe(name, error)),
         has_matching_name: server.names_member,
         certificate_expires: server.certificate_not_after.map(certificate_end),
     }
@@ -93,22 +90,25 @@ const fn is_unreachable(report: &Result<Report, Error>) -> bool {
     )
 }
 
-/// Alarms by agreement: of each etcd cluster that members belong to (there should be one), from whichever of those who
-/// know a leader answers first. One who learned of the leader before it was lost does not answer.
+/// Reads alarms by consensus: from the first member with a leader that responds, for each etcd cluster (normally
+/// one). A member whose leader is lost does not respond.
 async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
-    let mut led: BTreeMap<u64, Vec<&Connection>> = BTreeMap::new();
+    let mut with_leader: BTreeMap<u64, Vec<&Connection>> = BTreeMap::new();
     for report in reports {
         if let Ok(status) = &report.status
             && status.leader.is_some()
             && !status.is_learner
         {
-            led.entry(status.cluster_id).or_default().push(&report.connection);
+            with_leader
+                .entry(status.cluster_id)
+                .or_default()
+                .push(&report.connection);
         }
     }
-    if led.is_empty() {
+    if with_leader.is_empty() {
         return Alarms::FromStatus;
     }
-    let clusters = led.into_values().map(|connections| {
+    let clusters = with_leader.into_values().map(|connections| {
         select_ok(
             connections
                 .into_iter()
@@ -119,7 +119,7 @@ async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
     for alarms in join_all(clusters).await {
         match alarms {
             Ok((alarms, _)) => listed.extend(alarms),
-            Err(error) => return Alarms::Failed(failure::of_all(&error.to_string())),
+            Err(error) => return Alarms::Failed(failure::of_etcd(&error.to_string())),
         }
     }
     Alarms::Listed(listed)
@@ -131,7 +131,7 @@ mod tests {
 
     use kcp_etcd::{ClientCertificate, Dial, Dialing, Endpoint, Tls, Trust};
 
-    use super::{Access, Failures, Question, Reading, external, survey};
+    use super::{Access, FailureContext, MemberQuery, Reading, external, survey};
     use crate::reads::time_limits;
 
     const CERTIFICATE: &[u8] = include_bytes!("../../../etcd/tests/keys/rsa-pkcs1.crt");
@@ -147,24 +147,27 @@ mod tests {
 
     #[tokio::test]
     async fn the_member_that_is_out_of_reach_is_named() {
-        let mut questions = external(&["http://10.0.0.1:2379".to_owned()]);
-        questions.push(Question {
+        let mut queries = external(&["http://10.0.0.1:2379".to_owned()]);
+        queries.push(MemberQuery {
             name: "10.0.0.2:2379".to_owned(),
             machine: None,
             endpoint: Ok(Endpoint::new(Refusing, ["10.0.0.2"])),
         });
         let trust = Trust::new(CERTIFICATE).expect("an authority");
         let access = Access {
-            tls: Tls::new(trust, ClientCertificate::given(CERTIFICATE, KEY).expect("a pair")),
+            tls: Tls::new(
+                trust,
+                ClientCertificate::from_pem(CERTIFICATE, KEY).expect("a pair"),
+            ),
             used_ca_key: false,
         };
-        let failures = Failures {
+        let failures = FailureContext {
             stacked: false,
             authority: "edge-etcd".to_owned(),
             server: String::new(),
         };
         let timeouts = time_limits::for_etcd(Duration::from_secs(10));
-        let survey = survey(questions, &access, &failures, timeouts).await;
+        let survey = survey(queries, &access, &failures, timeouts).await;
         let Reading::OutOfReach(failure) = survey else {
             panic!("nobody can be reached: {survey:?}");
         };

@@ -1,4 +1,4 @@
-//! A server with one control plane: what it answers to each path.
+//! Responses of a fake server with one control plane.
 
 #![allow(
     clippy::expect_used,
@@ -42,7 +42,7 @@ fn machine(name: &str, change: Value) -> Value {
     machine
 }
 
-/// What a server has at a path, none where nothing is.
+/// The object at a path, if any.
 fn object(path: &str) -> Option<Value> {
     let kind = path.rsplit_once("/namespaces/d/").map_or("", |(_, kind)| kind);
     Some(match kind {
@@ -86,12 +86,12 @@ fn object(path: &str) -> Option<Value> {
     })
 }
 
-/// What a server answers that has one control plane.
+/// The response to a request for this path.
 pub fn answer(path: &str) -> (u16, Value) {
     object(path).map_or_else(not_found, |object| (200, object))
 }
 
-/// The API's words for an object that is not there.
+/// The API server's response for a missing object.
 fn not_found() -> (u16, Value) {
     let (code, mut status) = failure(404, "NotFound", "not found");
     status["details"] = json!({"name": "any"});

@@ -1,11 +1,11 @@
-//! What an error means to somebody who reads a report: which object, which permission.
+//! Describes errors of reads for a report: the object, and a missing permission.
 
 use kcp_api::Kind;
 use kcp_control_plane::snapshot::{Failure, Forbidden};
 
 use crate::Error;
 
-/// `Kind`, or `Kind/name`: what was asked for.
+/// The object that was read: `Kind` or `Kind/name`.
 pub fn object(kind: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{kind}/{name}"),
@@ -13,8 +13,8 @@ pub fn object(kind: &str, name: Option<&str>) -> String {
     }
 }
 
-/// The failure to read an object of the management cluster.
-pub fn of(object: String, error: &Error) -> Failure {
+/// A failure to read an object of the management cluster.
+pub fn from_error(object: String, error: &Error) -> Failure {
     Failure {
         object,
         message: one_line(&error.to_string()),
@@ -31,14 +31,14 @@ pub fn of(object: String, error: &Error) -> Failure {
     }
 }
 
-pub fn of_all(kind: &Kind, error: &Error) -> Failure {
-    of(object(kind.kind, None), error)
+pub fn of_kind(kind: &Kind, error: &Error) -> Failure {
+    from_error(object(kind.kind, None), error)
 }
 
-/// The longest message that is kept, in characters: what answers may say anything.
-pub const LONGEST_MESSAGE: usize = 300;
+/// Maximum length of a message in characters, because the server is not trusted.
+pub const MAX_MESSAGE_CHARS: usize = 300;
 
-/// A server's words may have several lines, and be without end.
+/// Puts a server's message on one line and limits its length.
 pub fn one_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -46,7 +46,7 @@ pub fn one_line(text: &str) -> String {
             line.push(' ');
         }
         line.push_str(word);
-        if let Some((end, _)) = line.char_indices().nth(LONGEST_MESSAGE) {
+        if let Some((end, _)) = line.char_indices().nth(MAX_MESSAGE_CHARS) {
             line.truncate(end);
             line.push('…');
             return line;
@@ -59,7 +59,7 @@ pub fn one_line(text: &str) -> String {
 mod tests {
     use kcp_api::kind::MACHINE;
 
-    use super::{Failure, Forbidden, LONGEST_MESSAGE, of, of_all, one_line};
+    use super::{Failure, Forbidden, MAX_MESSAGE_CHARS, from_error, of_kind, one_line};
     use crate::{Action, Error};
 
     fn list() -> Action {
@@ -69,11 +69,11 @@ mod tests {
     #[test]
     fn a_message_is_one_line_of_bounded_length() {
         assert_eq!(one_line(" a\n  b\tc "), "a b c");
-        let fits = "é".repeat(LONGEST_MESSAGE);
+        let fits = "é".repeat(MAX_MESSAGE_CHARS);
         assert_eq!(one_line(&fits), fits);
         for endless in ["é".repeat(1_000), "é ".repeat(1_000)] {
             let shown = one_line(&endless);
-            assert_eq!(shown.chars().count(), LONGEST_MESSAGE + 1);
+            assert_eq!(shown.chars().count(), MAX_MESSAGE_CHARS + 1);
             assert!(shown.ends_with('…'), "{shown}");
         }
     }
@@ -85,7 +85,7 @@ mod tests {
             user: Some("bob".to_owned()),
         };
         assert_eq!(
-            of_all(&MACHINE, &error),
+            of_kind(&MACHINE, &error),
             Failure {
                 object: "Machine".to_owned(),
                 message: "cannot list machines in namespace \"d\": forbidden for user \"bob\"".to_owned(),
@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn a_message_of_several_lines_fits_on_one() {
-        let error = Error::Answer {
+        let error = Error::Response {
             action: list(),
             code: 500,
             message: "conversion failed:\n  no such host".to_owned(),
         };
-        let failure = of("Machine".to_owned(), &error);
+        let failure = from_error("Machine".to_owned(), &error);
         assert_eq!(
             failure.message,
-            "cannot list machines in all namespaces: the server answers 500: conversion failed: no such host"
+            "cannot list machines in all namespaces: the server responded with 500: conversion failed: no such host"
         );
         assert_eq!(failure.forbidden, None);
     }

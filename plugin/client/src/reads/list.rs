@@ -1,5 +1,5 @@
-//! The management cluster, about all control planes of a namespace, or of all. Four kinds are read, and of each object
-//! only what is looked at is kept, so that a thousand control planes are nothing to fear.
+//! Reads all control planes of one or all namespaces from the management cluster. Only needed fields are kept, so
+//! that a thousand control planes take little memory.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use kcp_api::{
 use kube::{Api, core::ApiResource};
 use serde::de::DeserializeOwned;
 
-use crate::reads::{failure, management::linked};
+use crate::reads::{failure, management::add_cluster_facts};
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 use kcp_control_plane::snapshot::{Failure, Reading, Snapshot};
 
-/// Reads the control planes of a namespace, or of all, by namespace and name: those with the labels of a selector, or
-/// all of them.
+/// Reads control planes with their Machines, Clusters and `MachineHealthChecks`, sorted by namespace and name.
+/// `namespace` is none for all namespaces; `selector` is a label selector.
 ///
 /// # Errors
-/// When the control planes themselves cannot be read.
+/// The control planes cannot be read.
 pub async fn list(
     reader: &Reader<'_>,
     namespace: Option<&str>,
@@ -40,7 +40,7 @@ pub async fn list(
         Box::pin(lists.all(Ok(reader.clusters.clone()), None)),
         Box::pin(lists.all(health_checks, None))
     );
-    let mut context = ReviewContext {
+    let mut context = RelatedObjects {
         machines: by_cluster(&MACHINE, machines, |machine: &Machine| {
             Some((machine.namespace().to_owned(), machine.spec.cluster_name.clone()?))
         }),
@@ -70,15 +70,14 @@ pub async fn list(
     };
     Ok(control_planes
         .into_iter()
-        .map(|control_plane| context.around(control_plane, missing))
+        .map(|control_plane| context.add_to(control_plane, missing))
         .collect())
 }
 
-/// Tells an empty namespace from one that does not exist. Whether it exists is unknown to a user who may not read it: that
-/// is no error.
+/// Checks that a namespace exists. Succeeds if the user is not allowed to read the namespace.
 ///
 /// # Errors
-/// When the namespace does not exist.
+/// The namespace does not exist.
 pub async fn namespace_exists(
     connection: &Connection,
     namespace: &str,
@@ -116,11 +115,11 @@ impl Lists<'_> {
 
 type Key = (String, String);
 
-/// Objects by the Cluster that they belong to.
+/// Groups objects by their Cluster.
 type ByCluster<T> = Result<BTreeMap<Key, Vec<T>>, Box<Failure>>;
 
 fn by_cluster<T>(kind: &Kind, read: Result<Vec<T>, Error>, key: impl Fn(&T) -> Option<Key>) -> ByCluster<T> {
-    let objects = read.map_err(|error| Box::new(failure::of_all(kind, &error)))?;
+    let objects = read.map_err(|error| Box::new(failure::of_kind(kind, &error)))?;
     let mut by_cluster: BTreeMap<Key, Vec<T>> = BTreeMap::new();
     for object in objects {
         if let Some(key) = key(&object) {
@@ -130,16 +129,16 @@ fn by_cluster<T>(kind: &Kind, read: Result<Vec<T>, Error>, key: impl Fn(&T) -> O
     Ok(by_cluster)
 }
 
-/// What there is beside control planes.
-struct ReviewContext {
+/// Objects that belong to the listed control planes.
+struct RelatedObjects {
     machines: ByCluster<Machine>,
     clusters: ByCluster<Cluster>,
     health_checks: ByCluster<MachineHealthCheck>,
 }
 
-impl ReviewContext {
-    /// Gives a control plane what is its own. `missing` makes the error for a Cluster that is not there.
-    fn around(&mut self, mut snapshot: Snapshot, missing: impl Fn(&Key) -> Error) -> Snapshot {
+impl RelatedObjects {
+    /// Adds a control plane's related objects to its snapshot. `missing` creates the error for a missing Cluster.
+    fn add_to(&mut self, mut snapshot: Snapshot, missing: impl Fn(&Key) -> Error) -> Snapshot {
         let itself = &snapshot.control_plane;
         let Some(cluster) = itself.cluster().map(str::to_owned) else {
             return snapshot;
@@ -161,7 +160,7 @@ impl ReviewContext {
                 cluster.cloned().map_or_else(
                     || {
                         let object = failure::object(CLUSTER.kind, Some(&key.1));
-                        Reading::Failed(failure::of(object, &missing(&key)))
+                        Reading::Failed(failure::from_error(object, &missing(&key)))
                     },
                     Reading::Read,
                 )
@@ -172,7 +171,7 @@ impl ReviewContext {
             Ok(all) => Reading::Read(all.get(&key).map(Vec::as_slice).unwrap_or_default()),
             Err(failure) => Reading::Failed((**failure).clone()),
         };
-        linked(snapshot, health_checks)
+        add_cluster_facts(snapshot, health_checks)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads what a change of a Machine is checked against.
+//! Reads the facts that a change of a Machine is checked against.
 
 use kcp_api::{
     KubeadmControlPlane, Machine, MachineHealthCheck, Object as _, PartialObjectMetadata, decode,
@@ -18,12 +18,12 @@ use kcp_control_plane::snapshot::{
     management::selects,
 };
 
-const NAMES: usize = 10;
+const MAX_HINT_NAMES: usize = 10;
 
 #[derive(Debug)]
 pub enum FoundMachine {
     OfControlPlane(Box<MachineSnapshot>),
-    /// Not a Machine of a `KubeadmControlPlane`.
+    /// The Machine does not belong to a `KubeadmControlPlane`.
     Other {
         object: String,
         why: String,
@@ -58,7 +58,7 @@ pub enum ReadMachineError {
 #[error("{cause}")]
 pub struct NoSuchMachine {
     cause: Error,
-    /// Names of Machines of control planes, the most similar first.
+    /// Names of control plane Machines, most similar first.
     known: Vec<String>,
     namespace: String,
 }
@@ -83,8 +83,8 @@ impl NoSuchMachine {
 
     pub fn hint(&self) -> String {
         let Self { known, namespace, .. } = self;
-        let shown: Vec<&str> = known.iter().take(NAMES).map(String::as_str).collect();
-        let more = match known.len().saturating_sub(NAMES) {
+        let shown: Vec<&str> = known.iter().take(MAX_HINT_NAMES).map(String::as_str).collect();
+        let more = match known.len().saturating_sub(MAX_HINT_NAMES) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
@@ -97,10 +97,10 @@ impl NoSuchMachine {
     }
 }
 
-/// Reads a Machine, its control plane and everything around them.
+/// Reads a Machine, its control plane and all related facts.
 ///
 /// # Errors
-/// [`NoSuchMachine`], and when it, its control plane or the Machines of that cannot be read.
+/// [`NoSuchMachine`], or the Machine, its control plane or the control plane's Machines cannot be read.
 pub async fn read_machine(
     reader: &Reader<'_>,
     name: &str,
@@ -116,7 +116,7 @@ pub async fn read_machine(
         Err(error) => return Err(error.into()),
     };
     let object_at_start = text.clone();
-    let object = decoded(reader, name, &text)?;
+    let object = decode_machine(reader, name, &text)?;
     let control_plane = match object.control_plane() {
         Ok(control_plane) => control_plane,
         Err(why) => return Ok(FoundMachine::Other { object: text, why }),
@@ -128,9 +128,9 @@ pub async fn read_machine(
     } else {
         Vec::new()
     };
-    // All Machines once more, at the same time: asking etcd takes seconds, and another Machine may be deleted now.
-    let text = latest(reader, &mut context, name).await?;
-    let object = decoded(reader, name, &text)?;
+    // Read all Machines again: querying etcd takes seconds, in which another Machine may have been deleted.
+    let text = refresh_machines(reader, &mut context, name).await?;
+    let object = decode_machine(reader, name, &text)?;
     let machine = MachineSnapshot {
         object,
         object_at_start,
@@ -145,13 +145,13 @@ pub async fn read_machine(
     Ok(FoundMachine::Other { object: text, why })
 }
 
-/// Warnings about other Machines whose deletion began after the check, a line each. Reads the Machines.
+/// Reads the Machines again, and returns a warning for each other Machine whose deletion began after the check.
 pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
-    let machines = match listed(reader, &deleted.observed().control_plane).await {
+    let machines = match list_machines(reader, &deleted.observed().control_plane).await {
         Ok(machines) => machines.into_iter().map(|(_, machine)| machine),
         Err(error) => {
             return vec![format!(
-                "cannot tell whether another Machine is being deleted too: {error}"
+                "could not check whether another Machine is being deleted at the same time: {error}"
             )];
         }
     };
@@ -165,7 +165,7 @@ pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>
         .filter(|machine| machine.deletion_timestamp().is_some() && !had_begun(machine.name()))
         .map(|machine| {
             format!(
-                "Machine {} is being deleted too, which began after the check: etcd loses both members",
+                "Machine {} is also being deleted, since after the check: etcd loses both members",
                 machine.name()
             )
         })
@@ -176,7 +176,7 @@ fn action(reader: &Reader<'_>, verb: &'static str) -> Action {
     Action::new(verb, &reader.machines).in_namespace(&reader.connection.namespace)
 }
 
-fn decoded(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject, Error> {
+fn decode_machine(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject, Error> {
     MachineObject::decode(text).map_err(|source| Error::malformed(action(reader, "get").named(name), source))
 }
 
@@ -187,14 +187,14 @@ async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuc
         .connection
         .list_metadata(&reader.machines, Some(namespace), of_control_planes)
         .await;
-    // The names are only for the hint.
+    // Ignore errors: the names are only for the hint.
     let names = listed.unwrap_or_default().into_iter();
     let names = names.map(|object| object.name().to_owned());
     NoSuchMachine::new(error, names.collect(), name, namespace)
 }
 
-/// The control plane Machines of a Cluster, each with its JSON.
-async fn listed(
+/// Lists the control plane Machines of a Cluster with their JSON.
+async fn list_machines(
     reader: &Reader<'_>,
     control_plane: &KubeadmControlPlane,
 ) -> Result<Vec<(Box<RawValue>, Machine)>, Error> {
@@ -214,23 +214,27 @@ async fn listed(
         .map_err(|source| Error::malformed(action(reader, "list"), source))
 }
 
-/// Reads the Machines of a control plane again; the JSON of one of them.
-async fn latest(reader: &Reader<'_>, context: &mut ChangeSnapshot, name: &str) -> Result<String, Error> {
+/// Reads the Machines of a control plane again. Returns the JSON of the Machine `name`.
+async fn refresh_machines(
+    reader: &Reader<'_>,
+    context: &mut ChangeSnapshot,
+    name: &str,
+) -> Result<String, Error> {
     let control_plane = &context.observed.control_plane;
-    let machines = listed(reader, control_plane).await?;
+    let machines = list_machines(reader, control_plane).await?;
     let mut texts = machines.iter();
     let text = texts.find(|(_, machine)| machine.name() == name);
     let text = text.map(|(text, _)| text.get().to_owned());
     let own = machines.into_iter().map(|(_, machine)| machine);
     let own: Vec<Machine> = own.filter(|machine| control_plane.has(machine)).collect();
-    replace(&mut context.observed.machines, own.into_iter());
+    update_machines(&mut context.observed.machines, own.into_iter());
     text.ok_or_else(|| Error::NotFound {
         action: action(reader, "get").named(name),
     })
 }
 
-/// Replaces Machines by newer ones and keeps the templates that were read for them.
-fn replace(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
+/// Replaces Machines by newer versions, but keeps their infrastructure and bootstrap objects.
+fn update_machines(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
     let before = std::mem::take(machines);
     machines.extend(now.map(|machine| {
         let known = before.iter().find(|known| known.name() == machine.name());
@@ -250,7 +254,7 @@ fn replace(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
     machines.sort_by(|a, b| a.name().cmp(b.name()));
 }
 
-/// The `MachineHealthChecks` of a Cluster that select a Machine.
+/// Lists the `MachineHealthChecks` that select a Machine.
 async fn health_checks(
     reader: &Reader<'_>,
     object: &MachineObject,
@@ -274,7 +278,7 @@ mod tests {
         plan::{machine, template},
     };
 
-    use super::{NoSuchMachine, replace};
+    use super::{NoSuchMachine, update_machines};
     use crate::{Action, Error};
 
     fn hint(known: &[String]) -> String {
@@ -315,7 +319,7 @@ mod tests {
             machine.infrastructure = Infrastructure::Missing;
             annotate(&mut machine.metadata, annotation::DELETE_MACHINE, "");
         }
-        replace(&mut machines, now.into_iter());
+        update_machines(&mut machines, now.into_iter());
         let found: Vec<_> = machines
             .into_iter()
             .map(|machine| {

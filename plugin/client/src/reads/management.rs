@@ -1,4 +1,4 @@
-//! The management cluster, about one control plane.
+//! Reads the facts about one control plane from the management cluster.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ use crate::{
 };
 use kcp_control_plane::snapshot::{Deletion, Failure, HealthCheck, Reading, Snapshot, change::Part};
 
-/// What the names of a Cluster's Secrets end in, after its own name and a hyphen.
-const SECRETS: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "apiserver-etcd-client"];
+/// Suffixes of the names of a Cluster's Secrets, after the Cluster's name and a hyphen.
+const SECRET_SUFFIXES: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "apiserver-etcd-client"];
 
-/// The control plane that a Cluster refers to.
+/// The name of the control plane that a Cluster refers to.
 ///
 /// # Errors
-/// When the Cluster is not there or cannot be read, or refers to no `KubeadmControlPlane`.
+/// The Cluster cannot be read, or does not refer to a `KubeadmControlPlane`.
 pub async fn control_plane_of(
     reader: &Reader<'_>,
     namespace: &str,
@@ -40,7 +40,7 @@ pub async fn control_plane_of(
         .get::<Cluster>(&reader.clusters, namespace, cluster);
     let read = reader
         .connection
-        .within(limit.for_the_first(), &action, read)
+        .within(limit.for_first_read(), &action, read)
         .await?;
     match (read.control_plane(), &read.spec.control_plane_ref) {
         (Some(name), _) if !name.is_empty() => Ok(name.to_owned()),
@@ -55,10 +55,10 @@ pub async fn control_plane_of(
     }
 }
 
-/// Reads what the management cluster says about a control plane.
+/// Reads a control plane and its related objects in the management cluster.
 ///
 /// # Errors
-/// When the control plane itself is not there or cannot be read.
+/// The control plane does not exist or cannot be read.
 pub async fn management(
     reader: &Reader<'_>,
     namespace: &str,
@@ -71,11 +71,11 @@ pub async fn management(
         limit,
     };
     let (object, control_plane) = reads.control_plane(name).await?;
-    Ok(around(&reads, object, control_plane, |_| ()).await)
+    Ok(read_related(&reads, object, control_plane, |_| ()).await)
 }
 
-/// Reads what surrounds a control plane. `machines_known` is told the Machines as soon as they are listed.
-pub async fn around(
+/// Reads the related objects of a control plane. Calls `machines_known` as soon as the Machines are listed.
+pub async fn read_related(
     reads: &Reads<'_>,
     object: String,
     control_plane: KubeadmControlPlane,
@@ -92,36 +92,36 @@ pub async fn around(
         Box::pin(health_checks(reads)),
         Box::pin(secrets(reads, &cluster))
     );
-    let mut snapshot = assembled(fetched, health_checks.as_deref());
-    secrets.put_into(&mut snapshot, &format!("{cluster}-kubeconfig"));
+    let mut snapshot = assemble(fetched, health_checks.as_deref());
+    secrets.add_to(&mut snapshot, &format!("{cluster}-kubeconfig"));
     snapshot
 }
 
-/// What was read of one control plane, its Secrets left out.
-fn assembled(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Snapshot {
+/// Combines all facts about one control plane except its Secrets.
+fn assemble(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Snapshot {
     let mut snapshot = fetched.observed;
     for Unread { part, kind, error } in fetched.unread {
         match part {
             Part::Cluster => {
                 let object = failure::object(&kind, snapshot.control_plane.cluster());
-                snapshot.cluster = Reading::Failed(failure::of(object, &error));
+                snapshot.cluster = Reading::Failed(failure::from_error(object, &error));
             }
             Part::Machines | Part::Bootstrap | Part::Infrastructure => {
-                let unread = failure::of(failure::object(&kind, None), &error);
+                let unread = failure::from_error(failure::object(&kind, None), &error);
                 snapshot.unread.push(unread);
             }
         }
     }
     let health_checks = match health_checks {
         Ok(all) => Reading::Read(all),
-        Err(error) => Reading::Failed(failure::of_all(&MACHINE_HEALTH_CHECK, error)),
+        Err(error) => Reading::Failed(failure::of_kind(&MACHINE_HEALTH_CHECK, error)),
     };
-    linked(snapshot, health_checks)
+    add_cluster_facts(snapshot, health_checks)
 }
 
-/// Adds what is known of a control plane that is linked to a Cluster; of all `MachineHealthChecks` of its namespace those
-/// that are about it.
-pub fn linked(mut snapshot: Snapshot, health_checks: Reading<&[MachineHealthCheck]>) -> Snapshot {
+/// Adds facts that need a Cluster: whether Secrets exist, and the `MachineHealthChecks` that select the control
+/// plane's Machines.
+pub fn add_cluster_facts(mut snapshot: Snapshot, health_checks: Reading<&[MachineHealthCheck]>) -> Snapshot {
     let machines = &snapshot.machines;
     let cluster_name = snapshot.control_plane.cluster();
     snapshot.health_checks = health_checks.map(|all| {
@@ -147,57 +147,57 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
     connection.within(reads.limit, &action, read).await
 }
 
-/// A Cluster's Secrets, as far as could be told.
+/// Which of a Cluster's Secrets exist.
 #[derive(Default)]
 struct Secrets {
-    there: BTreeSet<String>,
+    existing: BTreeSet<String>,
     absent: BTreeSet<String>,
     unread: Vec<Failure>,
 }
 
 impl Secrets {
-    fn put_into(self, snapshot: &mut Snapshot, kubeconfig: &str) {
-        snapshot.has_kubeconfig = if self.there.contains(kubeconfig) {
+    fn add_to(self, snapshot: &mut Snapshot, kubeconfig: &str) {
+        snapshot.has_kubeconfig = if self.existing.contains(kubeconfig) {
             Some(true)
         } else {
             self.absent.contains(kubeconfig).then_some(false)
         };
-        let is_unread = self.there.is_empty() && self.absent.is_empty();
+        let is_unread = self.existing.is_empty() && self.absent.is_empty();
         let mut unread = self.unread.into_iter();
         snapshot.secrets = match unread.next() {
             Some(first) if is_unread => Reading::Failed(first),
             first => {
                 snapshot.unread.extend(first);
-                Reading::Read(self.there)
+                Reading::Read(self.existing)
             }
         };
         snapshot.unread.extend(unread.filter(|_| !is_unread));
     }
 }
 
-/// Which of a Cluster's Secrets are there. Their content is not sent.
+/// Checks which of a Cluster's Secrets exist. Reads only metadata.
 async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
-    let names = SECRETS.map(|suffix| format!("{cluster}-{suffix}"));
-    let read = join_all(names.iter().map(|name| is_there(reads, name))).await;
+    let names = SECRET_SUFFIXES.map(|suffix| format!("{cluster}-{suffix}"));
+    let read = join_all(names.iter().map(|name| secret_exists(reads, name))).await;
     let mut secrets = Secrets::default();
-    for (name, is_there) in names.into_iter().zip(read) {
-        match is_there {
+    for (name, secret_exists) in names.into_iter().zip(read) {
+        match secret_exists {
             Ok(true) => {
-                secrets.there.insert(name);
+                secrets.existing.insert(name);
             }
             Ok(false) => {
                 secrets.absent.insert(name);
             }
             Err(error) => {
                 let object = failure::object(SECRET.kind, Some(&name));
-                secrets.unread.push(failure::of(object, &error));
+                secrets.unread.push(failure::from_error(object, &error));
             }
         }
     }
     secrets
 }
 
-async fn is_there(reads: &Reads<'_>, secret: &str) -> Result<bool, Error> {
+async fn secret_exists(reads: &Reads<'_>, secret: &str) -> Result<bool, Error> {
     let resource = SECRET.at("v1");
     let action = Action::new("get", &resource)
         .in_namespace(reads.namespace)

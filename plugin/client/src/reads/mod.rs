@@ -1,12 +1,13 @@
-//! Reads what `status` decides about. Each part is read by itself and may fail by itself: what could not be read is a
-//! part of what was seen.
+//! Reads the facts that commands decide about. Each part is read separately; a part that cannot be read is recorded
+//! with its error.
 //!
-//! - [`observe`]: one control plane, from all sources at the same time
-//! - [`management`]: the management cluster about one control plane
-//! - [`list`]: about all of a namespace, or of all namespaces
-//! - [`workload_and_etcd`]: the workload cluster ([`workload`]), and [`etcd`] through it, by way of Secrets ([`secret`])
-//! - [`time_limits`]: how the time that a command has is shared out
-//! - [`failure`]: what an error means to somebody who reads a report
+//! - [`observe`]: reads one control plane from all sources at the same time
+//! - [`management`]: reads one control plane from the management cluster
+//! - [`list`]: reads all control planes of one or all namespaces from the management cluster
+//! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
+//!   from Secrets ([`secret`])
+//! - [`time_limits`]: divides a command's time among its reads
+//! - [`failure`]: describes errors for a report
 
 pub mod change;
 pub mod etcd;
@@ -34,35 +35,34 @@ pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 
-/// What is left out where no control plane is named, as [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) has
-/// it: the Secrets, the workload cluster and etcd.
+/// Why a list does not read Secrets, the workload cluster and etcd: for
+/// [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded).
 pub const WITHOUT_NAME: &str = "no NAME";
 
-/// How long a command may take that says nothing.
+/// The default of `--timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most that one read of one control plane may take of a command's time, in percent: one that does not end leaves
-/// time for the workload cluster and etcd.
+/// Maximum percentage of a command's time for one read, so that a read that hangs leaves time for the workload
+/// cluster and etcd.
 const SHARE_OF_ONE_READ: u32 = 30;
 
-/// How long the reads of one control plane may take, in a command that may take `timeout` from now on.
-pub fn limit_of_one(timeout: Duration) -> ReadLimit {
-    ReadLimit::each(timeout * SHARE_OF_ONE_READ / 100).until(Instant::now() + timeout)
+/// The time limit for reads of one control plane, for a command that may run for `timeout` from now.
+pub fn limit_per_control_plane(timeout: Duration) -> ReadLimit {
+    ReadLimit::per_read(timeout * SHARE_OF_ONE_READ / 100).until(Instant::now() + timeout)
 }
 
-/// How long the reads of a list may take, in a command that may take `timeout` from now on. Nothing waits for a list but
-/// its own end.
-pub fn limit_of_list(timeout: Duration) -> ReadLimit {
-    ReadLimit::each(timeout).until(Instant::now() + timeout)
+/// The time limit for lists, for a command that may run for `timeout` from now. No other read waits for a list.
+pub fn list_limit(timeout: Duration) -> ReadLimit {
+    ReadLimit::per_read(timeout).until(Instant::now() + timeout)
 }
 
-/// Asks which versions to use.
+/// Finds out which API versions the cluster serves.
 ///
 /// # Errors
-/// When the cluster does not answer in time, or does not have Cluster API.
+/// The cluster does not respond in time, or Cluster API is not installed.
 pub async fn discover(connection: &Connection, limit: ReadLimit) -> Result<Reader<'_>, Error> {
     let action = Action::path("get", "/apis");
     connection
-        .within(limit.for_the_first(), &action, Reader::discover(connection))
+        .within(limit.for_first_read(), &action, Reader::discover(connection))
         .await
 }

@@ -1,6 +1,5 @@
-//! One control plane, from all sources at the same time. All of them need the control plane itself, which names its
-//! Cluster, and so the Secrets that lead further. Beyond that only the question to etcd's members waits, for the nodes
-//! and the Machines that they run on.
+//! Reads one control plane from all sources at the same time. All sources need the control plane, which names the
+//! Cluster and thereby the Secrets. etcd is queried when nodes and Machines are known.
 
 use std::time::Instant;
 
@@ -8,16 +7,16 @@ use kcp_api::{Machine, Object as _, kind::KUBEADM_CONTROL_PLANE};
 use tokio::sync::oneshot;
 
 use crate::reads::{
-    Excluded, MachineByNode, Target, failure, limit_of_one, management::around, time_limits::until,
-    workload_and_etcd,
+    Excluded, MachineByNode, Target, failure, limit_per_control_plane, management::read_related,
+    time_limits::until, workload_and_etcd,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
 use kcp_control_plane::snapshot::{Reading, Snapshot, Unqueried};
 
-/// Reads a control plane and what surrounds it, until `end` at the latest.
+/// Reads a control plane and all related facts, until `end` at the latest.
 ///
 /// # Errors
-/// When the control plane itself is not there or cannot be read.
+/// The control plane does not exist or cannot be read.
 pub async fn observe(
     reader: &Reader<'_>,
     namespace: &str,
@@ -28,14 +27,14 @@ pub async fn observe(
     let reads = Reads {
         reader,
         namespace,
-        limit: limit_of_one(until(end)),
+        limit: limit_per_control_plane(until(end)),
     };
     let (object, control_plane) = reads.control_plane(name).await?;
-    let target = Target::of(&control_plane);
+    let target = Target::new(&control_plane);
     let (machines_known, machines) = oneshot::channel();
-    // Whoever does not listen asks no members.
+    // Sending fails only if no member is to be queried.
     let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
-    // None are told where they cannot be read.
+    // The sender is dropped if Machines cannot be read.
     let machines = async { machines.await.unwrap_or_default() };
     let beyond = async {
         match &target {
@@ -44,7 +43,7 @@ pub async fn observe(
         }
     };
     let (mut snapshot, (workload, endpoint_certificate, etcd)) = tokio::join!(
-        Box::pin(around(&reads, object, control_plane, tell)),
+        Box::pin(read_related(&reads, object, control_plane, tell)),
         Box::pin(beyond)
     );
     if let Some(survey) = etcd.read() {
@@ -65,10 +64,10 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
         .collect()
 }
 
-/// A control plane that was listed, and then could not be read: nothing of what is beyond it was asked.
+/// A control plane that was listed but then could not be read: all other sources failed, too.
 pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
-    let failure = failure::of(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
+    let failure = failure::from_error(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
     listed.unread.push(failure.clone());
     Snapshot {
         workload: Reading::Failed(failure.clone()),

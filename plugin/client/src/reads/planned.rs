@@ -1,4 +1,5 @@
-//! Reads what a plan is made from: a control plane with its Cluster, its Machines, and what those were made from.
+//! Reads the facts for a plan: a control plane, its Cluster, its Machines, and their infrastructure and bootstrap
+//! objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +19,11 @@ use crate::{Action, Error, ReadLimit, reader::Reader};
 
 #[derive(Debug)]
 pub struct Fetched {
-    /// The control plane as the server wrote it.
+    /// The control plane's JSON.
     pub object: String,
-    /// What a plan is made from. Etcd's members are not read.
+    /// The facts, without etcd members.
     pub observed: Snapshot,
-    /// What could not be read.
+    /// The parts that could not be read.
     pub unread: Vec<Unread>,
 }
 
@@ -30,15 +31,15 @@ pub struct Fetched {
 #[derive(Debug)]
 pub struct Unread {
     pub part: Part,
-    /// `Kind` of what was asked for.
+    /// The kind that could not be read.
     pub kind: String,
     pub error: Error,
 }
 
-/// Reads a control plane and what surrounds it.
+/// Reads a control plane and its related objects.
 ///
 /// # Errors
-/// When the control plane or its Machines cannot be read.
+/// The control plane or its Machines cannot be read.
 pub async fn fetch(
     reader: &Reader<'_>,
     namespace: &str,
@@ -69,7 +70,7 @@ pub struct Reads<'r> {
     pub limit: ReadLimit,
 }
 
-/// The Machines of a control plane, and what their infrastructure was cloned from.
+/// The Machines of a control plane, and the templates of their infrastructure.
 struct Machines {
     own: Vec<Machine>,
     infrastructure: BTreeMap<Reference, Infrastructure>,
@@ -77,10 +78,10 @@ struct Machines {
 }
 
 impl Reads<'_> {
-    /// A control plane as the server wrote it, and what it asks for.
+    /// Reads a control plane. Returns its JSON and the decoded object.
     ///
     /// # Errors
-    /// When it is not there or cannot be read.
+    /// The control plane does not exist or cannot be read.
     pub async fn control_plane(&self, name: &str) -> Result<(String, KubeadmControlPlane), Error> {
         let resource = &self.reader.control_planes;
         let action = Action::new("get", resource)
@@ -89,7 +90,7 @@ impl Reads<'_> {
         let read = self.reader.connection.get_text(resource, self.namespace, name);
         let connection = self.reader.connection;
         let text = connection
-            .within(self.limit.for_the_first(), &action, read)
+            .within(self.limit.for_first_read(), &action, read)
             .await?;
         match decode(&text) {
             Ok(control_plane) => Ok((text, control_plane)),
@@ -97,8 +98,8 @@ impl Reads<'_> {
         }
     }
 
-    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`]. `machines_known` is
-    /// told the Machines as soon as they are listed, before what they were made from is read.
+    /// Reads the related objects of a control plane; errors go to [`Fetched::unread`]. Calls `machines_known` as soon
+    /// as the Machines are listed, before their infrastructure and bootstrap objects are read.
     pub async fn context(
         &self,
         object: String,
@@ -111,7 +112,7 @@ impl Reads<'_> {
             unread: Vec::new(),
         };
         let control_plane = &fetched.observed.control_plane;
-        // Not linked to a Cluster yet: it cannot have Machines.
+        // Without a Cluster yet, it has no Machines.
         let Some(cluster) = control_plane.cluster().map(str::to_owned) else {
             return fetched;
         };
@@ -138,7 +139,7 @@ impl Reads<'_> {
                 fetched.unread.extend(machines.unread);
                 let mut own = machines.own;
                 for machine in &mut own {
-                    join(machine, &configs, &machines.infrastructure);
+                    attach_references(machine, &configs, &machines.infrastructure);
                 }
                 own.sort_by(|a, b| a.name().cmp(b.name()));
                 fetched.observed.machines = own;
@@ -156,10 +157,10 @@ impl Reads<'_> {
         self.reader.connection.within(self.limit, action, read).await
     }
 
-    /// A Cluster.
+    /// Reads a Cluster.
     ///
     /// # Errors
-    /// When it is not there or cannot be read.
+    /// The Cluster does not exist or cannot be read.
     pub async fn cluster(&self, name: &str) -> Result<Cluster, Error> {
         let resource = &self.reader.clusters;
         let action = Action::new("get", resource)
@@ -193,9 +194,9 @@ impl Reads<'_> {
         })
     }
 
-    /// The specs of bootstrap configurations, by name.
+    /// Reads the specs of `KubeadmConfigs`, by name.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, KubeadmConfigSpec>, Error> {
-        // Fields differ: it is compared with the control plane's.
+        // Use the control plane's version: specs of different versions cannot be compared.
         let version = &self.reader.control_planes.version;
         let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
@@ -209,7 +210,7 @@ impl Reads<'_> {
             .collect())
     }
 
-    /// What infrastructure Machines were cloned from; a list per kind, of which there is one, if nobody changes it.
+    /// Reads which template each infrastructure machine was cloned from, with one list for each kind (normally one).
     async fn infrastructure(
         &self,
         machines: &[Machine],
@@ -266,7 +267,7 @@ impl Reads<'_> {
     }
 }
 
-fn join(
+fn attach_references(
     machine: &mut Machine,
     configs: &BTreeMap<String, KubeadmConfigSpec>,
     infrastructure: &BTreeMap<Reference, Infrastructure>,
@@ -357,7 +358,7 @@ mod tests {
             path => (200, object(path)),
         });
         let reader = Reader::discover(&connection).await?;
-        let limit = ReadLimit::each(Duration::from_secs(10));
+        let limit = ReadLimit::per_read(Duration::from_secs(10));
         fetch(&reader, "d", "c1-cp", limit).await
     }
 

@@ -1,4 +1,4 @@
-//! The Secrets of a Cluster that lead to its workload cluster and to etcd.
+//! Reads a Cluster's Secrets for the workload cluster and etcd.
 
 use std::time::Instant;
 
@@ -17,8 +17,7 @@ pub struct Secrets<'s> {
 }
 
 impl Secrets<'_> {
-    /// The name of the Secret for one purpose, as Cluster API and kubeadm have it: `kubeconfig`, `etcd`,
-    /// `apiserver-etcd-client`.
+    /// The name of a Secret, from its suffix: `kubeconfig`, `etcd`, `apiserver-etcd-client`.
     pub fn name(&self, purpose: &str) -> String {
         format!("{}-{purpose}", self.cluster)
     }
@@ -29,14 +28,14 @@ impl Secrets<'_> {
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
             .named(&name);
-        let limit = ReadLimit::each(time_limits::for_secret(time_limits::until(self.end)));
+        let limit = ReadLimit::per_read(time_limits::for_secret(time_limits::until(self.end)));
         let read = self.management.get(&resource, self.namespace, &name);
         let secret = self.management.within(limit, &action, read).await;
         secret.map_err(|error| {
-            let failure = failure::of(object(&name), &error);
+            let failure = failure::from_error(object(&name), &error);
             match error {
                 Error::NotFound { .. } => Failure {
-                    message: format!("it is not there, in namespace {}", self.namespace),
+                    message: format!("not found in namespace {}", self.namespace),
                     hint: Some(self.list()),
                     ..failure
                 },
@@ -45,7 +44,7 @@ impl Secrets<'_> {
         })
     }
 
-    /// The failure of a Secret that is there.
+    /// The failure for a Secret with invalid content.
     pub fn unusable(&self, purpose: &str, message: String) -> Failure {
         Failure {
             object: object(&self.name(purpose)),
@@ -57,7 +56,7 @@ impl Secrets<'_> {
 
     fn list(&self) -> String {
         format!(
-            "Cluster API makes the Secrets of a Cluster; see: kubectl get secrets -n {} -l \
+            "Cluster API creates the Secrets of a Cluster; list them with: kubectl get secrets -n {} -l \
              cluster.x-k8s.io/cluster-name={}",
             self.namespace, self.cluster
         )

@@ -1,27 +1,28 @@
-//! How the time that a command has is shared out, so that what takes too long ends by itself and the rest is told.
+//! Divides a command's remaining time among its reads, so that a slow read fails separately and the others are
+//! reported.
 
 use std::time::{Duration, Instant};
 
 use kcp_etcd::Timeouts;
 
-/// Of what is left, for a Secret of the management cluster. Secrets come before all else, at most two one after the other:
-/// what they do not take is left to the rest.
+/// Share of the remaining time for one Secret of the management cluster. Secrets are read first, at most two in
+/// sequence.
 const SECRET: f64 = 1.0 / 3.0;
 
-/// Of what is left then, for a read of the workload cluster: etcd's members are asked when its nodes are known.
+/// Share of the then remaining time for one read of the workload cluster. etcd is queried after nodes are known.
 const WORKLOAD: f64 = 0.4;
 
-/// Of what is left then, for a step on the way to a member. The longest way is a stream, TLS, HTTP/2, a call, and one
-/// for alarms; the rest is for this machine's own work.
+/// Shares of the then remaining time for the steps of an etcd query. The longest query dials, shakes hands, and makes
+/// two calls; the rest is reserve.
 const DIAL: f64 = 0.28;
 const HANDSHAKE: f64 = 0.12;
 const CALL: f64 = 0.2;
 
-/// Cluster API's own limits for etcd: its manager's flags `--etcd-dial-timeout-duration`, `--etcd-call-timeout-duration`.
+/// Cluster API's limits for etcd, the manager's flags `--etcd-dial-timeout-duration`, `--etcd-call-timeout-duration`.
 const LONGEST_DIAL: Duration = Duration::from_secs(10);
 const LONGEST_CALL: Duration = Duration::from_secs(15);
 
-/// How long there is until `end`.
+/// The remaining time until `end`.
 pub fn until(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
@@ -30,7 +31,7 @@ pub fn for_secret(left: Duration) -> Duration {
     share(left, SECRET)
 }
 
-/// For one read of the workload cluster.
+/// The time limit of one read of the workload cluster.
 pub fn for_workload(left: Duration) -> Duration {
     share(left, WORKLOAD)
 }
@@ -43,7 +44,7 @@ pub fn for_etcd(left: Duration) -> Timeouts {
     }
 }
 
-/// Whole tenths of a second, where there are some: messages name it.
+/// Rounded down to tenths of a second, because messages show it.
 fn share(left: Duration, part: f64) -> Duration {
     let share = left.mul_f64(part);
     let tenths = share.as_millis() / 100;

@@ -1,4 +1,4 @@
-//! Reads the objects that create workers of a Cluster.
+//! Reads the objects that create worker Machines of a Cluster.
 
 use kcp_api::{
     Kind, MachineDeployment, Object as _,
@@ -8,18 +8,20 @@ use kcp_control_plane::kubelet_skew::{Worker, Workers};
 
 use crate::{Action, Error, ReadLimit, reader::Reader};
 
-/// The kinds that create workers. A cluster may lack a kind.
-const MAKERS: [Kind; 2] = [MACHINE_DEPLOYMENT, MACHINE_POOL];
+/// The kinds that create worker Machines. A cluster may not serve all of them.
+const WORKER_KINDS: [Kind; 2] = [MACHINE_DEPLOYMENT, MACHINE_POOL];
 
-/// The workers that objects of the management cluster create for a Cluster. `limit` is for each read.
+/// Reads the versions of a Cluster's workers. `limit` applies to each read.
 pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: ReadLimit) -> Workers {
     let mut workers = Workers::default();
     let Some(cluster) = cluster else {
         return workers;
     };
-    for kind in MAKERS {
-        match makers(reader, &kind, limit).await {
-            Ok(makers) => workers.known.extend(made_for(cluster, kind.kind, makers)),
+    for kind in WORKER_KINDS {
+        match worker_owners(reader, &kind, limit).await {
+            Ok(worker_owners) => workers
+                .known
+                .extend(workers_of(cluster, kind.kind, worker_owners)),
             Err(Error::NotServed { .. }) => {}
             Err(error) => workers
                 .unread
@@ -29,7 +31,11 @@ pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: Rea
     workers
 }
 
-async fn makers(reader: &Reader<'_>, kind: &Kind, limit: ReadLimit) -> Result<Vec<MachineDeployment>, Error> {
+async fn worker_owners(
+    reader: &Reader<'_>,
+    kind: &Kind,
+    limit: ReadLimit,
+) -> Result<Vec<MachineDeployment>, Error> {
     let connection = reader.connection;
     let resource = reader.served.resource(kind)?;
     let action = Action::new("list", &resource).in_namespace(&connection.namespace);
@@ -37,12 +43,12 @@ async fn makers(reader: &Reader<'_>, kind: &Kind, limit: ReadLimit) -> Result<Ve
     connection.within(limit, &action, read).await
 }
 
-fn made_for<'m>(
+fn workers_of<'m>(
     cluster: &'m str,
     kind: &'m str,
-    makers: Vec<MachineDeployment>,
+    worker_owners: Vec<MachineDeployment>,
 ) -> impl Iterator<Item = Worker> + 'm {
-    let of_cluster = makers
+    let of_cluster = worker_owners
         .into_iter()
         .filter(move |maker| maker.spec.cluster_name == cluster);
     of_cluster.filter_map(move |maker| {
@@ -58,7 +64,7 @@ mod tests {
     use kcp_api::MachineDeployment;
     use serde_json::{Value, json};
 
-    use super::made_for;
+    use super::workers_of;
     use kcp_control_plane::kubelet_skew::Worker;
 
     fn worker(object: &str, version: &str) -> Worker {
@@ -76,13 +82,13 @@ mod tests {
             serde_json::from_value(maker).expect("decodes")
         };
         let template = |version: Option<&str>| json!({"spec": {"version": version}});
-        let makers = vec![
+        let worker_owners = vec![
             maker("md-0", "c1", template(Some("v1.31.0"))),
             maker("md-1", "c2", template(Some("v1.30.0"))),
             maker("md-2", "c1", template(None)),
             maker("md-3", "c1", Value::Null),
         ];
-        let found: Vec<Worker> = made_for("c1", "MachineDeployment", makers).collect();
+        let found: Vec<Worker> = workers_of("c1", "MachineDeployment", worker_owners).collect();
         assert_eq!(found, [worker("MachineDeployment/md-0", "v1.31.0")]);
     }
 }

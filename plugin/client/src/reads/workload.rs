@@ -1,4 +1,4 @@
-//! Reads the workload cluster: through the kubeconfig that Cluster API keeps for it, each part by itself.
+//! Reads the workload cluster through the kubeconfig that Cluster API stores for it. Each part is read separately.
 
 pub mod failure;
 pub mod objects;
@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-pub use crate::reads::workload::failure::Failures;
+pub use crate::reads::workload::failure::FailureContext;
 use crate::reads::{secret::Secrets, time_limits};
 use crate::{
     Error,
@@ -24,71 +24,76 @@ use kcp_control_plane::snapshot::{
     workload::{Addon, Component, ControllerLease, Node, StaticPod},
 };
 
-/// Where kubeadm puts all that it installs.
+/// The namespace of everything that kubeadm installs.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
-/// Both controllers' Leases, which have their names.
+/// The Leases of controller manager and scheduler.
 const LEASES: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
-/// The Secret with the kubeconfig, and its key.
-const KUBECONFIG: &str = "kubeconfig";
-const VALUE: &str = "value";
+/// The suffix of the Secret with the kubeconfig.
+const KUBECONFIG_SECRET: &str = "kubeconfig";
+const KUBECONFIG_KEY: &str = "value";
 
-/// What became of reading the nodes: etcd's members are asked when it is known.
+/// The result of reading nodes, which the etcd query waits for.
 #[derive(Debug)]
 pub enum Nodes {
     Read(Vec<Node>),
     Unread,
-    /// There is no server that would take a request from us.
+    /// The API server cannot be reached at all.
     NoServer(Failure),
 }
 
-/// A workload cluster whose kubeconfig could be read.
+/// A workload cluster whose kubeconfig was read.
 #[derive(Clone)]
 pub struct WorkloadCluster {
     pub server: ApiServer,
-    pub failures: Failures,
+    pub failures: FailureContext,
     objects: Objects,
     limit: Duration,
 }
 
 impl WorkloadCluster {
-    /// Reads the kubeconfig. The workload cluster itself is not asked yet.
+    /// Reads the kubeconfig. Sends no request to the workload cluster.
     pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
-        let secret = secrets.read(KUBECONFIG).await?;
-        let kubeconfig = secret
-            .value(VALUE)
-            .ok_or_else(|| secrets.unusable(KUBECONFIG, format!("it has no key {VALUE}")))?;
-        let name = secrets.name(KUBECONFIG);
+        let secret = secrets.read(KUBECONFIG_SECRET).await?;
+        let kubeconfig = secret.value(KUBECONFIG_KEY).ok_or_else(|| {
+            secrets.unusable(
+                KUBECONFIG_SECRET,
+                format!("the Secret has no key {KUBECONFIG_KEY}"),
+            )
+        })?;
+        let name = secrets.name(KUBECONFIG_SECRET);
         let full_name = format!("{}/{name}", secrets.namespace);
         let left = time_limits::until(secrets.end);
-        let server = api_server(&full_name, VALUE, kubeconfig, left)
+        let server = api_server(&full_name, KUBECONFIG_KEY, kubeconfig, left)
             .await
             .map_err(|error| Failure {
                 hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
-                ..secrets.unusable(KUBECONFIG, error.to_string())
+                ..secrets.unusable(KUBECONFIG_SECRET, error.to_string())
             })?;
         let limit = time_limits::for_workload(left);
         let cluster = secrets.management.with(server.client.clone(), server.url.clone());
         Ok(Self {
             objects: Objects::new(cluster, limit),
-            failures: Failures { kubeconfig: name },
+            failures: FailureContext { kubeconfig: name },
             server,
             limit,
         })
     }
 
-    /// Reads all parts, at the same time. `nodes_known` is told as soon as that is so.
+    /// Reads all parts at the same time. Sends on `nodes_known` as soon as nodes were read.
     pub async fn read(
         &self,
         nodes_known: oneshot::Sender<Nodes>,
     ) -> (Reading<Workload>, Reading<EndpointCertificate>) {
         let nodes = async {
             let nodes = self.nodes().await;
-            // Whoever does not listen asks no members.
+            // Sending fails only if no member is to be queried.
             let _ = nodes_known.send(match &nodes {
                 Ok(nodes) => Nodes::Read(nodes.clone()),
-                Err(error) if is_without_server(error) => Nodes::NoServer(self.failures.of("Node", error)),
+                Err(error) if is_without_server(error) => {
+                    Nodes::NoServer(self.failures.describe("Node", error))
+                }
                 Err(_) => Nodes::Unread,
             });
             nodes
@@ -110,7 +115,10 @@ impl WorkloadCluster {
             && kubeadm_version.is_err()
             && leases.is_err()
         {
-            return (Reading::Failed(self.failures.of_all(error)), endpoint_certificate);
+            return (
+                Reading::Failed(self.failures.describe_all(error)),
+                endpoint_certificate,
+            );
         }
         let workload = Workload {
             server: self.server.url.clone(),
@@ -124,14 +132,14 @@ impl WorkloadCluster {
         (Reading::Read(workload), endpoint_certificate)
     }
 
-    /// Whether the API server says that etcd does not answer it: it goes on answering this without etcd, for which it
-    /// waits two seconds.
-    pub async fn lacks_etcd(&self) -> bool {
+    /// Whether the API server's `/livez` reports that etcd does not respond. It responds within two seconds even
+    /// without etcd.
+    pub async fn reports_etcd_failure(&self) -> bool {
         let Ok(request) = Request::get("/livez?verbose").body(Vec::new()) else {
             return false;
         };
         let asked = timeout(self.limit, self.server.client.request_text(request)).await;
-        matches!(asked, Ok(Err(kube::Error::Api(status))) if objects::says_etcd_failed(&status.message))
+        matches!(asked, Ok(Err(kube::Error::Api(status))) if objects::reports_failed_etcd(&status.message))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, Error> {
@@ -182,13 +190,13 @@ impl WorkloadCluster {
                 forbidden: None,
             })
         };
-        match timeout(self.limit, self.server.certificate.expires()).await {
+        match timeout(self.limit, self.server.certificate.read_expiry()).await {
             Ok(Ok(expires)) => Reading::Read(EndpointCertificate {
                 server: self.server.url.clone(),
                 expires,
             }),
             Ok(Err(error)) => failed(error.to_string()),
-            Err(_) => failed("no certificate came in time".to_owned()),
+            Err(_) => failed("timed out waiting for the server's certificate".to_owned()),
         }
     }
 
@@ -205,35 +213,37 @@ impl WorkloadCluster {
                     forbidden: None,
                 }),
             },
-            Err(error) => Reading::Failed(self.failures.of(OBJECT, &error)),
+            Err(error) => Reading::Failed(self.failures.describe(OBJECT, &error)),
         }
     }
 
     fn part<T>(&self, object: &str, read: Result<T, Error>) -> Reading<T> {
         match read {
             Ok(part) => Reading::Read(part),
-            Err(error) => Reading::Failed(self.failures.of(object, &error)),
+            Err(error) => Reading::Failed(self.failures.describe(object, &error)),
         }
     }
 }
 
-/// How to come to another kubeconfig. Where the controller would write none anew this may be the only way in.
+/// How to get a new kubeconfig. If the controller does not renew it, this kubeconfig may be the only access, so the
+/// hint says to back it up.
 fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     if is_managed {
         format!(
-            "save it, and then: kubectl delete secret {} -n {}; the control plane's controller writes it anew when it \
-             is gone, with the key in Secret {}",
-            secrets.name(KUBECONFIG),
+            "back up the Secret, then run: kubectl delete secret {} -n {}; the control plane controller recreates it \
+             with the CA key in Secret {}",
+            secrets.name(KUBECONFIG_SECRET),
             secrets.namespace,
             secrets.name("ca")
         )
     } else {
-        "save it before you replace it: the control plane's controller has not made it, and writes none anew"
+        "back up the Secret before you replace it: the control plane controller did not create it and does not \
+         recreate it"
             .to_owned()
     }
 }
 
-/// Whether nothing else that is asked there will be answered either.
+/// Whether no other request can succeed either.
 const fn is_without_server(error: &Error) -> bool {
     matches!(
         error,
@@ -253,8 +263,8 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::{
-        ApiServer, Component, EndpointCertificate, Failure, Failures, Node, Nodes, Objects, Reading, Secrets,
-        StaticPod, Workload, WorkloadCluster,
+        ApiServer, Component, EndpointCertificate, Failure, FailureContext, Node, Nodes, Objects, Reading,
+        Secrets, StaticPod, Workload, WorkloadCluster,
     };
     use crate::{Connection, canned::failure, workload::ServingCertificate};
 
@@ -266,9 +276,9 @@ mod tests {
             server: ApiServer {
                 client: connection.client.clone(),
                 url: "https://s".to_owned(),
-                certificate: ServingCertificate::of("http://s".parse().expect("a URL")),
+                certificate: ServingCertificate::new("http://s".parse().expect("a URL")),
             },
-            failures: Failures {
+            failures: FailureContext {
                 kubeconfig: "edge-kubeconfig".to_owned(),
             },
             objects: Objects::new(connection, limit),
@@ -359,8 +369,8 @@ mod tests {
                 ),
                 (
                     "Lease",
-                    "cannot get leases \"kube-scheduler\" in namespace \"kube-system\": the server answers 500: \
-                     etcdserver: request timed out"
+                    "cannot get leases \"kube-scheduler\" in namespace \"kube-system\": the server responded with \
+                     500: etcdserver: request timed out"
                 ),
                 ("https://s", "the server does not serve TLS"),
             ]
@@ -389,9 +399,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_kubeconfig_that_nobody_would_write_anew_is_not_to_be_deleted() {
-        const GIVEN: &str = "save it before you replace it: the control plane's controller has not made it, and writes none anew";
-        const MADE: &str = "save it, and then: kubectl delete secret edge-kubeconfig -n d; the control plane's controller \
-                            writes it anew when it is gone, with the key in Secret edge-ca";
+        const GIVEN: &str = "back up the Secret before you replace it: the control plane controller did not create \
+                             it and does not recreate it";
+        const MADE: &str = "back up the Secret, then run: kubectl delete secret edge-kubeconfig -n d; the control \
+                            plane controller recreates it with the CA key in Secret edge-ca";
         for (kind, owner, expected) in [
             ("cluster.x-k8s.io/secret", "KubeadmControlPlane", MADE),
             ("cluster.x-k8s.io/secret", "Cluster", GIVEN),
@@ -410,8 +421,9 @@ mod tests {
             read,
             Reading::Failed(Failure {
                 object: "Secret/edge-kubeconfig".to_owned(),
-                message: "cannot list nodes in all namespaces: the server answers 500: broken by a proxy"
-                    .to_owned(),
+                message:
+                    "cannot list nodes in all namespaces: the server responded with 500: broken by a proxy"
+                        .to_owned(),
                 hint: None,
                 forbidden: None,
             })
@@ -427,11 +439,11 @@ mod tests {
         };
         assert_eq!(
             failure.message,
-            "the API server at https://s does not accept the credentials"
+            "the API server at https://s rejected the credentials"
         );
         assert_eq!(
             failure.hint.as_deref(),
-            Some("has the client certificate in key value of Secret edge-kubeconfig expired?")
+            Some("check whether the client certificate in key value of Secret edge-kubeconfig has expired")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the workload cluster, and etcd, whose members are reached through it unless they run elsewhere.
+//! Reads the workload cluster and etcd. Stacked etcd members are reached through the workload cluster.
 
 use std::{collections::BTreeMap, future::Future, time::Instant};
 
@@ -15,14 +15,14 @@ use crate::reads::{
 };
 use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload};
 
-/// What of a control plane decides where to read.
+/// The facts about a control plane that determine where to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub namespace: String,
     pub cluster: String,
-    /// Whether a control plane has come up once: nobody could be asked before.
+    /// Whether the control plane is initialized; before that, nothing can be read.
     pub initialized: bool,
-    /// `https://host:port` of each endpoint of an external etcd; none when etcd runs on the Machines.
+    /// `https://host:port` of each endpoint of an external etcd; none for stacked etcd.
     pub external_etcd: Option<Vec<String>>,
 }
 
@@ -35,8 +35,8 @@ pub struct Excluded {
 }
 
 impl Target {
-    /// None for a control plane that is not linked to a Cluster yet.
-    pub fn of(control_plane: &KubeadmControlPlane) -> Option<Self> {
+    /// None if the control plane has no Cluster yet.
+    pub fn new(control_plane: &KubeadmControlPlane) -> Option<Self> {
         let config = &control_plane.spec.kubeadm_config_spec;
         let endpoints = config
             .fields
@@ -53,18 +53,18 @@ impl Target {
     }
 }
 
-/// The workload cluster, what its endpoint serves with, and etcd.
+/// The workload cluster, the serving certificate of its endpoint, and etcd.
 pub type WorkloadAndEtcd = (
     Reading<Workload>,
     Reading<EndpointCertificate>,
     Reading<EtcdSurvey>,
 );
 
-/// The Machine on each node that a Machine names.
+/// Machine names by node name.
 pub type MachineByNode = BTreeMap<String, String>;
 
-/// Reads both, until `end` at the latest. What could not be read by then is a failure of its own. Of `machines` only
-/// etcd's members wait to be told, for whom else to ask.
+/// Reads both until `end` at the latest. Parts that take longer fail separately. Only the etcd query waits for
+/// `machines`, which determine the members to query.
 pub async fn workload_and_etcd(
     management: &Connection,
     target: &Target,
@@ -80,9 +80,9 @@ pub async fn workload_and_etcd(
     };
     if !target.initialized {
         return (
-            unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
-            unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
-            unless(excluded.etcd, NO_ETCD, Reading::NotYet),
+            read_unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
+            read_unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
+            read_unless(excluded.etcd, NO_ETCD, Reading::NotYet),
         );
     }
     match (&target.external_etcd, excluded.workload) {
@@ -120,7 +120,7 @@ pub async fn workload_and_etcd(
 const NO_WORKLOAD: &str = "--no-workload";
 const NO_ETCD: &str = "--no-etcd";
 
-fn unless<T>(excluded: bool, flag: &'static str, reading: Reading<T>) -> Reading<T> {
+fn read_unless<T>(excluded: bool, flag: &'static str, reading: Reading<T>) -> Reading<T> {
     if excluded {
         Reading::Excluded { flag }
     } else {
@@ -132,7 +132,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
     if endpoints.is_empty() {
         return Reading::Failed(Failure {
             object: "etcd".to_owned(),
-            message: "it runs elsewhere, and the spec names no endpoint".to_owned(),
+            message: "etcd is external, but the spec has no endpoint".to_owned(),
             hint: None,
             forbidden: None,
         });
@@ -141,7 +141,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
         Ok(access) => access,
         Err(failure) => return Reading::Failed(failure),
     };
-    let failures = etcd::Failures {
+    let failures = etcd::FailureContext {
         stacked: false,
         authority: secrets.name("etcd"),
         server: String::new(),
@@ -169,7 +169,7 @@ async fn workload_and_stacked_etcd(
             let etcd = if without_etcd {
                 Reading::Excluded { flag: NO_ETCD }
             } else {
-                Reading::Failed(behind(&failure))
+                Reading::Failed(unreachable_through(&failure))
             };
             return (Reading::Failed(failure.clone()), Reading::Failed(failure), etcd);
         }
@@ -184,20 +184,20 @@ async fn workload_and_stacked_etcd(
         let (nodes, machines) = tokio::join!(nodes, machines);
         let labelled = match nodes {
             Ok(Nodes::Read(nodes)) => nodes,
-            Ok(Nodes::NoServer(failure)) => return Reading::Failed(behind(&failure)),
+            Ok(Nodes::NoServer(failure)) => return Reading::Failed(unreachable_through(&failure)),
             Ok(Nodes::Unread) | Err(_) => Vec::new(),
         };
         let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
-        let questions = etcd::stacked(&cluster.server.client, &machines, labelled.map(|node| node.name));
-        let failures = etcd::Failures {
+        let queries = etcd::stacked(&cluster.server.client, &machines, labelled.map(|node| node.name));
+        let failures = etcd::FailureContext {
             stacked: true,
             authority: secrets.name("etcd"),
             server: cluster.server.url.clone(),
         };
         let timeouts = time_limits::for_etcd(time_limits::until(secrets.end));
-        etcd::survey(questions, &access, &failures, timeouts).await
+        etcd::survey(queries, &access, &failures, timeouts).await
     };
-    let lacks_etcd = async { !without_etcd && cluster.lacks_etcd().await };
+    let lacks_etcd = async { !without_etcd && cluster.reports_etcd_failure().await };
     let ((workload, endpoint_certificate), mut etcd, api_server_lacks_etcd) = tokio::join!(
         Box::pin(cluster.read(nodes_known)),
         Box::pin(etcd),
@@ -209,12 +209,12 @@ async fn workload_and_stacked_etcd(
     (workload, endpoint_certificate, etcd)
 }
 
-/// Members cannot be asked because their API server cannot.
-fn behind(failure: &Failure) -> Failure {
+/// The failure of members that are unreachable because their API server is.
+fn unreachable_through(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: format!(
-            "its members are reached through the workload cluster: {}: {}",
+            "etcd members are reached through the workload cluster: {}: {}",
             failure.object, failure.message
         ),
         hint: failure.hint.clone(),
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_control_plane_tells_where_to_read() {
-        let target = |observed: &Snapshot| Target::of(&observed.control_plane);
+        let target = |observed: &Snapshot| Target::new(&observed.control_plane);
         let mut observed = plan::observed();
         let labels = [(label::CLUSTER_NAME.to_owned(), "edge".to_owned())];
         observed.control_plane.metadata.labels = Some(labels.into());
@@ -291,10 +291,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_left_out_is_not_read_and_what_is_missing_is_named() {
-        const KUBECONFIG: &str = "Secret/edge-kubeconfig: it is not there, in namespace d";
-        const BEHIND: &str = "etcd: its members are reached through the workload cluster: Secret/edge-kubeconfig: it is \
-                              not there, in namespace d";
-        const AUTHORITY: &str = "Secret/edge-etcd: it is not there, in namespace d";
+        const KUBECONFIG: &str = "Secret/edge-kubeconfig: not found in namespace d";
+        const BEHIND: &str = "etcd: etcd members are reached through the workload cluster: Secret/edge-kubeconfig: \
+                              not found in namespace d";
+        const AUTHORITY: &str = "Secret/edge-etcd: not found in namespace d";
         let target = |initialized, external: bool| Target {
             namespace: "d".to_owned(),
             cluster: "edge".to_owned(),
@@ -329,7 +329,7 @@ mod tests {
             unread(&without_endpoint, excluded(true, false)).await,
             [
                 "--no-workload",
-                "etcd: it runs elsewhere, and the spec names no endpoint"
+                "etcd: etcd is external, but the spec has no endpoint"
             ]
         );
     }

@@ -8,7 +8,7 @@ use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use serde_json::{Value, json};
 
 use super::{
-    Change, ObjectWrite, ReadObject, Target, Updated, WriteMode, WriteResult, is_stored, metadata, update,
+    Change, ObjectWrite, ReadObject, Target, Updated, WriteMode, WriteResult, metadata, update, was_stored,
 };
 use crate::{Connection, Error, canned::failure};
 
@@ -137,7 +137,7 @@ fn a_patch_of_an_object_that_is_read_back() {
         ),
         ("no_object", "{}".to_owned(), None),
     ] {
-        assert_eq!(is_stored(Some(&now), &before, &patch), expected, "{name}");
+        assert_eq!(was_stored(Some(&now), &before, &patch), expected, "{name}");
     }
 }
 
@@ -173,8 +173,12 @@ fn a_deletion_or_patch_of_an_object_that_may_be_replaced() {
         ),
         (object("u", "8", false, json!({})), &mark(Value::Null), Some(true)),
     ] {
-        assert_eq!(is_stored(Some(&now), &before, write), expected, "{now} {write:?}");
+        assert_eq!(
+            was_stored(Some(&now), &before, write),
+            expected,
+            "{now} {write:?}"
+        );
     }
-    assert_eq!(is_stored(None, &before, &delete), Some(true));
-    assert_eq!(is_stored(None, &before, &mark(json!(""))), Some(false));
+    assert_eq!(was_stored(None, &before, &delete), Some(true));
+    assert_eq!(was_stored(None, &before, &mark(json!(""))), Some(false));
 }

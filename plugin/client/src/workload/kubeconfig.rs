@@ -1,7 +1,7 @@
-//! A client for the workload cluster, from the kubeconfig that Cluster API keeps in a Secret.
+//! Creates a client for the workload cluster, from the kubeconfig in Cluster API's Secret.
 //!
-//! Whoever may write the Secret is not whoever runs this program: a kubeconfig that names files of this machine or
-//! programs to run is refused.
+//! Those who can write the Secret are not trusted by the user of this program, so a kubeconfig that refers to local
+//! files or programs is rejected.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use kube::{Client, Config};
 use thiserror::Error;
 
 use crate::ConnectionFlags;
-use crate::workload::{ServingCertificate, answer_limit::limited};
+use crate::workload::{ServingCertificate, response_limit::limit_responses};
 use crate::{
     kubeconfig::select,
     proxy::{Environment, proxy_for},
-    shown,
+    redacted_url,
 };
 
-/// The largest that a Secret's value can be: the API server's limit.
+/// The API server's limit for a Secret's value.
 const MAX_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("key {key} of Secret {secret} is no kubeconfig that can be used: {fault}")]
+#[error("key {key} of Secret {secret} is not a usable kubeconfig: {fault}")]
 pub struct KubeconfigError {
     /// `namespace/name`
     pub secret: String,
@@ -30,34 +30,33 @@ pub struct KubeconfigError {
     pub fault: KubeconfigFault,
 }
 
-/// What is wrong with a kubeconfig. None of the messages quotes it.
+/// What is wrong with a kubeconfig. Messages never quote it.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KubeconfigFault {
-    /// More than 1 MiB.
-    #[error("it is larger than 1 MiB")]
+    #[error("larger than 1 MiB")]
     TooLarge,
-    #[error("it cannot be read")]
+    #[error("not a valid kubeconfig")]
     Unreadable,
-    /// It would have this machine run a program or read a file.
-    #[error("it names {0}, which is not followed: it must hold its certificates, keys and tokens itself")]
+    /// The kubeconfig refers to a local file or program.
+    #[error("it refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig")]
     Outside(&'static str),
-    #[error("its context, cluster and user do not make a connection")]
+    #[error("its context, cluster and user do not define a connection")]
     Inconsistent,
 }
 
 #[derive(Clone)]
 pub struct ApiServer {
-    /// For its requests. Answers are read up to their [`AnswerLimit`](crate::workload::AnswerLimit).
+    /// Enforces [`ResponseLimit`](crate::workload::ResponseLimit).
     pub client: Client,
-    /// `https://host:port`, without what may be secret in it.
+    /// `https://host:port`, without secrets.
     pub url: String,
     pub certificate: ServingCertificate,
 }
 
-/// A client for the cluster that `kubeconfig` describes; as [`api_server`].
+/// Returns only the client of [`api_server`].
 ///
 /// # Errors
-/// As [`api_server`].
+/// Same as [`api_server`].
 pub async fn client(
     secret: &str,
     key: &str,
@@ -68,11 +67,11 @@ pub async fn client(
     Ok(server.client)
 }
 
-/// The API server of the cluster that `kubeconfig` describes. Nothing is sent yet. Each request gives up when the server
-/// is silent for `timeout`; none is repeated.
+/// The API server that `kubeconfig` describes. Sends no request. Requests fail if the server is silent for `timeout`,
+/// and are never retried.
 ///
 /// # Errors
-/// With the Secret's name and key, whatever is wrong with its value.
+/// The kubeconfig is invalid. The error names the Secret and its key.
 pub async fn api_server(
     secret: &str,
     key: &str,
@@ -87,8 +86,8 @@ pub async fn api_server(
     let kubeconfig = parse(kubeconfig).map_err(error)?;
     let inconsistent = || error(KubeconfigFault::Inconsistent);
     let selected = select(&kubeconfig, &ConnectionFlags::default()).map_err(|_| inconsistent())?;
-    // kube reads the environment's proxies, and asks NO_PROXY about the proxy instead of the server.
-    let proxy_url = proxy_for(&selected, &Environment::of_process()).map_err(|_| inconsistent())?;
+    // Do not use kube's proxy from the environment: it matches NO_PROXY against the proxy instead of the server.
+    let proxy_url = proxy_for(&selected, &Environment::from_process()).map_err(|_| inconsistent())?;
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|_| inconsistent())?;
@@ -97,15 +96,15 @@ pub async fn api_server(
     config.connect_timeout = Some(timeout);
     config.read_timeout = Some(timeout);
     config.write_timeout = Some(timeout);
-    let url = shown(&config.cluster_url);
+    let url = redacted_url(&config.cluster_url);
     let certificate = ServingCertificate {
         name: config.tls_server_name.clone(),
         proxy: config.proxy_url.clone(),
-        ..ServingCertificate::of(config.cluster_url.clone())
+        ..ServingCertificate::new(config.cluster_url.clone())
     };
     let builder = ClientBuilder::try_from(config).map_err(|_| inconsistent())?;
     Ok(ApiServer {
-        client: limited(builder),
+        client: limit_responses(builder),
         url,
         certificate,
     })
@@ -136,19 +135,16 @@ fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {
 }
 
 fn file_of_cluster(cluster: &Cluster) -> Option<&'static str> {
-    cluster
-        .certificate_authority
-        .as_ref()
-        .map(|_| "a file of certificates")
+    cluster.certificate_authority.as_ref().map(|_| "a CA file")
 }
 
 fn outside_of_user(user: &AuthInfo) -> Option<&'static str> {
     [
         (user.exec.is_some(), "a program to run"),
-        (user.auth_provider.is_some(), "an authentication provider"),
-        (user.token_file.is_some(), "a file with a token"),
-        (user.client_certificate.is_some(), "a file with a certificate"),
-        (user.client_key.is_some(), "a file with a key"),
+        (user.auth_provider.is_some(), "an auth provider"),
+        (user.token_file.is_some(), "a token file"),
+        (user.client_certificate.is_some(), "a client certificate file"),
+        (user.client_key.is_some(), "a client key file"),
     ]
     .into_iter()
     .find_map(|(named, what)| named.then_some(what))
@@ -176,24 +172,16 @@ mod tests {
     #[test]
     fn rejects_what_leads_outside() {
         for (cluster, user, what) in [
-            (
-                ", certificate-authority: /etc/passwd",
-                "",
-                "a file of certificates",
-            ),
+            (", certificate-authority: /etc/passwd", "", "a CA file"),
             (
                 "",
                 "exec: {apiVersion: client.authentication.k8s.io/v1, command: rm}",
                 "a program to run",
             ),
-            (
-                "",
-                "auth-provider: {name: gcp, config: {}}",
-                "an authentication provider",
-            ),
-            ("", "tokenFile: /etc/passwd", "a file with a token"),
-            ("", "client-certificate: /etc/passwd", "a file with a certificate"),
-            ("", "client-key: /etc/passwd", "a file with a key"),
+            ("", "auth-provider: {name: gcp, config: {}}", "an auth provider"),
+            ("", "tokenFile: /etc/passwd", "a token file"),
+            ("", "client-certificate: /etc/passwd", "a client certificate file"),
+            ("", "client-key: /etc/passwd", "a client key file"),
         ] {
             let parsed = parse(kubeconfig(cluster, user).as_bytes());
             assert_eq!(parsed.unwrap_err(), KubeconfigFault::Outside(what));
@@ -216,8 +204,8 @@ mod tests {
         let made = client("team/edge-kubeconfig", "value", b"{}", Duration::from_secs(1)).await;
         assert_eq!(
             made.err().expect("nothing to connect to").to_string(),
-            "key value of Secret team/edge-kubeconfig is no kubeconfig that can be used: its context, cluster and user do \
-             not make a connection"
+            "key value of Secret team/edge-kubeconfig is not a usable kubeconfig: its context, cluster and \
+             user do not define a connection"
         );
     }
 }

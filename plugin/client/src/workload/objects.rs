@@ -1,5 +1,4 @@
-//! Reads of a workload cluster's objects. They end, whatever the server is like: each after its time, each answer and
-//! each list at its limit.
+//! Reads a workload cluster's objects, with limits on time, response size and list length.
 
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
@@ -12,24 +11,24 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::workload::AnswerLimit;
+use crate::workload::ResponseLimit;
 use crate::{Action, Connection, Error, ReadLimit};
 
-/// Objects a page: kubectl's number.
+/// Objects per page, as in kubectl.
 const PAGE: u32 = 500;
 
-/// Of [`PAGE`] objects: twice as many as a cluster may have nodes by Kubernetes' own limits.
+/// Maximum pages of [`PAGE`] objects: enough for twice as many nodes as Kubernetes supports.
 const MAX_PAGES: usize = 20;
 
-/// 500 nodes are half as large, each with the names of 50 images, which is the kubelet's default.
-const PAGE_LIMIT: AnswerLimit = AnswerLimit::mebibytes(32);
+/// Twice the size of 500 nodes that list 50 images each (the kubelet's default).
+const PAGE_LIMIT: ResponseLimit = ResponseLimit::mebibytes(32);
 
 type InProgress<'r, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'r>>;
 
 /// A workload cluster's objects.
 ///
-/// Each read is made by agreement of etcd's members first. Where that takes too long or fails, it is made once more of
-/// what the API server has in memory: this works without etcd's quorum, and is older by as much as the server is behind.
+/// Each read is consistent (through etcd's quorum) first. If that fails or takes too long, it is repeated from the
+/// API server's watch cache, which works without quorum but may be stale.
 #[derive(Clone)]
 pub struct Objects {
     cluster: Connection,
@@ -37,15 +36,15 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The objects of a workload cluster, each read of which takes no longer than `limit`.
+    /// `limit` is the time limit of each read.
     pub const fn new(cluster: Connection, limit: Duration) -> Self {
         Self { cluster, limit }
     }
 
-    /// What `keep` makes of the objects of a namespace, or of all, that match a label selector.
+    /// Lists the objects of one or all namespaces that match a label selector, mapped and filtered by `keep`.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// Same as [`Connection::read`].
     pub async fn list<K, T>(
         &self,
         namespace: Option<&str>,
@@ -62,7 +61,7 @@ impl Objects {
             label_selector: selector.map(str::to_owned),
             ..ListParams::default()
         };
-        let agreed = async {
+        let consistent = async {
             let mut parameters = parameters.clone().limit(PAGE);
             let mut kept = Vec::new();
             for _ in 0..MAX_PAGES {
@@ -75,23 +74,23 @@ impl Objects {
             }
             Err(Error::Other {
                 action: action.clone(),
-                cause: format!("there are more than {} of them", MAX_PAGES * PAGE as usize),
+                cause: format!("the list has more than {} objects", MAX_PAGES * PAGE as usize),
             })
         };
-        let remembered = async {
+        let cached = async {
             let page: List<K> = self
                 .page(&action, &requests, &parameters.clone().match_any())
                 .await?;
             Ok(page.items.into_iter().filter_map(&keep).collect())
         };
-        self.agreed_or_remembered(&action, Box::pin(agreed), Box::pin(remembered))
+        self.consistent_or_cached(&action, Box::pin(consistent), Box::pin(cached))
             .await
     }
 
-    /// One object; none when it is not there.
+    /// Reads one object; none if it does not exist.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// Same as [`Connection::read`].
     pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
@@ -116,8 +115,8 @@ impl Objects {
                 }
             }
         };
-        let (agreed, remembered) = (get(GetParams::default()), get(GetParams::any()));
-        self.agreed_or_remembered(&action, Box::pin(agreed), Box::pin(remembered))
+        let (consistent, cached) = (get(GetParams::default()), get(GetParams::any()));
+        self.consistent_or_cached(&action, Box::pin(consistent), Box::pin(cached))
             .await
     }
 
@@ -137,22 +136,22 @@ impl Objects {
             .await
     }
 
-    async fn agreed_or_remembered<T>(
+    async fn consistent_or_cached<T>(
         &self,
         action: &Action,
-        agreed: InProgress<'_, T>,
-        remembered: InProgress<'_, T>,
+        consistent: InProgress<'_, T>,
+        cached: InProgress<'_, T>,
     ) -> Result<T, Error> {
-        let limit = ReadLimit::each(self.limit / 2);
-        match self.cluster.within(limit, action, agreed).await {
+        let limit = ReadLimit::per_read(self.limit / 2);
+        match self.cluster.within(limit, action, consistent).await {
             Err(
                 error @ (Error::OutOfTime { .. }
                 | Error::Timeout { .. }
                 | Error::Busy { .. }
-                | Error::Answer { code: 500.., .. }),
+                | Error::Response { code: 500.., .. }),
             ) => self
                 .cluster
-                .within(limit, action, remembered)
+                .within(limit, action, cached)
                 .await
                 .map_err(|_| error),
             outcome => outcome,
@@ -208,7 +207,7 @@ mod tests {
         let endless = objects(vec![page("n1", "more")]);
         assert_eq!(
             names(&endless).await.expect_err("endless").to_string(),
-            "cannot list nodes in all namespaces: there are more than 10000 of them"
+            "cannot list nodes in all namespaces: the list has more than 10000 objects"
         );
     }
 
@@ -236,8 +235,8 @@ mod tests {
         );
         let action = Action::new("list", &MACHINE.at("v1"));
         let never = Box::pin(pending());
-        let read = objects.agreed_or_remembered(&action, never, Box::pin(ready(Ok("n1"))));
-        assert_eq!(read.await.expect("remembered"), "n1");
+        let read = objects.consistent_or_cached(&action, never, Box::pin(ready(Ok("n1"))));
+        assert_eq!(read.await.expect("cached"), "n1");
     }
 
     #[tokio::test]

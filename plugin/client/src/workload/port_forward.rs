@@ -1,4 +1,4 @@
-//! A way to a pod's port: through the API server and the node's kubelet, over a WebSocket.
+//! Streams to a pod's port, through the API server and the kubelet, over a WebSocket.
 
 use std::{
     future::Future,
@@ -12,7 +12,7 @@ use kcp_etcd::{BoxedStream, Dial, Dialing};
 use kube::{Api, Client, api::Portforwarder};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
-/// A port of a pod. Each stream is a port-forward of its own: one that hangs costs the others nothing.
+/// A port of a pod. Each stream uses its own port-forward, so that one that hangs does not block others.
 pub struct PortForward {
     pods: Api<Pod>,
     pod: String,
@@ -20,7 +20,7 @@ pub struct PortForward {
 }
 
 impl PortForward {
-    /// A port of `namespace/pod`. Opening it needs `get` and `create` on `pods/portforward`.
+    /// Dialing needs `get` and `create` on `pods/portforward`.
     pub fn new(client: Client, namespace: &str, pod: &str, port: u16) -> Self {
         Self {
             pods: Api::namespaced(client, namespace),
@@ -35,10 +35,10 @@ impl Dial for PortForward {
         Box::pin(async {
             let forwarder = self.pods.portforward(&self.pod, &[self.port]).await;
             let mut forwarder = forwarder.map_err(io::Error::other)?;
-            let absent = || io::Error::other("the API server forwards no such port");
+            let absent = || io::Error::other("the API server did not open a stream for the port");
             let stream = forwarder.take_stream(self.port).ok_or_else(absent)?;
             let failure = forwarder.take_error(self.port).ok_or_else(absent)?;
-            Ok(Box::new(Forwarded {
+            Ok(Box::new(ForwardedStream {
                 stream,
                 failure: Some(Box::pin(failure)),
                 forwarder,
@@ -47,25 +47,25 @@ impl Dial for PortForward {
     }
 }
 
-/// The error channel: a message, or nothing when the forward has ended.
+/// The error channel: resolves to a message, or to none when the port-forward ends.
 type Failure = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
-/// A stream that ends with the error that the kubelet reports: the data alone would never end.
-struct Forwarded {
+/// A stream that ends when the kubelet reports an error, because the data channel does not end on its own.
+struct ForwardedStream {
     stream: DuplexStream,
-    /// None once it has resolved.
+    /// None after it has resolved.
     failure: Option<Failure>,
     forwarder: Portforwarder,
 }
 
-impl Drop for Forwarded {
+impl Drop for ForwardedStream {
     fn drop(&mut self) {
-        // Its task would go on without us.
+        // Dropping the forwarder does not stop its task.
         self.forwarder.abort();
     }
 }
 
-impl AsyncRead for Forwarded {
+impl AsyncRead for ForwardedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncRead for Forwarded {
         if outcome.is_ready() && !has_ended {
             return outcome;
         }
-        // The kubelet's message comes before the end of the data, and both may be there by now.
+        // Check the error channel first: its message explains why the data ended.
         if let Some(failure) = &mut this.failure
             && let Poll::Ready(message) = failure.as_mut().poll(context)
         {
@@ -94,7 +94,7 @@ impl AsyncRead for Forwarded {
     }
 }
 
-impl AsyncWrite for Forwarded {
+impl AsyncWrite for ForwardedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }

@@ -1,5 +1,5 @@
-//! The certificate that an API server serves with. Asked for apart from all requests: it tells its end also when it is
-//! not to be trusted any more, and no request goes through.
+//! Reads the expiry of an API server's certificate on a separate connection, which works even if the certificate is
+//! no longer trusted.
 
 use std::{
     io,
@@ -24,11 +24,11 @@ use tokio_rustls::TlsConnector;
 use tower::{BoxError, ServiceExt as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Why a serving certificate cannot be told.
+/// Why a serving certificate cannot be read.
 #[derive(Debug, Error)]
 pub enum ServingCertificateError {
-    /// The server's URL has no name that TLS could ask for.
-    #[error("the server's name cannot be asked for over TLS")]
+    /// The host in the server's URL is not a valid TLS server name.
+    #[error("the host in the server URL is not a valid TLS server name")]
     Name,
     #[error("the server does not serve TLS")]
     NotTls,
@@ -36,12 +36,12 @@ pub enum ServingCertificateError {
     Unreachable(String),
     #[error("TLS handshake: {0}")]
     Handshake(#[from] io::Error),
-    #[error("the server's certificate cannot be read")]
+    #[error("the server's certificate cannot be parsed")]
     Unreadable,
 }
 
-/// When a certificate ends, from seconds since 1970. One that never does names the last second of the year 9999 (RFC
-/// 5280, 4.1.2.5), which is later than the latest `Timestamp`.
+/// A certificate's expiry, from seconds since 1970. Certificates that never expire contain the last second of the
+/// year 9999 (RFC 5280, 4.1.2.5), which exceeds `Timestamp::MAX`.
 pub fn certificate_end(not_after: i64) -> Timestamp {
     let latest = if not_after < 0 {
         Timestamp::MIN
@@ -54,14 +54,14 @@ pub fn certificate_end(not_after: i64) -> Timestamp {
 #[derive(Clone, Debug)]
 pub struct ServingCertificate {
     pub url: Uri,
-    /// The name to ask for, where it is not the URL's.
+    /// The TLS server name, if it differs from the URL's host.
     pub name: Option<String>,
-    /// An HTTP proxy.
+    /// The URL of an HTTP proxy.
     pub proxy: Option<Uri>,
 }
 
 impl ServingCertificate {
-    pub const fn of(url: Uri) -> Self {
+    pub const fn new(url: Uri) -> Self {
         Self {
             url,
             name: None,
@@ -69,11 +69,11 @@ impl ServingCertificate {
         }
     }
 
-    /// When it expires. Nothing is trusted and nothing sent. Whoever calls sets the deadline.
+    /// Reads when the certificate expires. Trusts any certificate and sends no data. The caller sets the deadline.
     ///
     /// # Errors
-    /// When no certificate came, or it cannot be read.
-    pub async fn expires(&self) -> Result<Timestamp, ServingCertificateError> {
+    /// No certificate was received, or it cannot be parsed.
+    pub async fn read_expiry(&self) -> Result<Timestamp, ServingCertificateError> {
         if self.url.scheme_str() == Some("http") {
             return Err(ServingCertificateError::NotTls);
         }
@@ -81,13 +81,13 @@ impl ServingCertificate {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = self.name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(|_| ServingCertificateError::Name)?;
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(ObservedExpiry::default());
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Onlooker {
+            .with_custom_certificate_verifier(Arc::new(CertificateRecorder {
                 provider,
                 seen: seen.clone(),
             }))
@@ -121,18 +121,18 @@ impl ServingCertificate {
     }
 }
 
-/// None when what came is no certificate.
+/// Inner none if the certificate cannot be parsed.
 #[derive(Debug, Default)]
-struct Seen(OnceLock<Option<Timestamp>>);
+struct ObservedExpiry(OnceLock<Option<Timestamp>>);
 
-/// Notes when a certificate expires, and accepts any: nothing is sent over such a connection.
+/// Records the certificate's expiry and accepts any certificate. Safe because no data is sent over the connection.
 #[derive(Debug)]
-struct Onlooker {
+struct CertificateRecorder {
     provider: Arc<CryptoProvider>,
-    seen: Arc<Seen>,
+    seen: Arc<ObservedExpiry>,
 }
 
-impl ServerCertVerifier for Onlooker {
+impl ServerCertVerifier for CertificateRecorder {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -144,7 +144,7 @@ impl ServerCertVerifier for Onlooker {
         let expires = X509Certificate::from_der(end_entity)
             .ok()
             .map(|(_, certificate)| certificate_end(certificate.validity().not_after.timestamp()));
-        // A connection shakes hands once.
+        // Each connection has exactly one handshake, so the cell is empty.
         let _ = self.seen.0.set(expires);
         Ok(ServerCertVerified::assertion())
     }

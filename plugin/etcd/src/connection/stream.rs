@@ -1,4 +1,4 @@
-//! A stream that remembers its first error, because HTTP/2 reports less than the stream below it.
+//! A stream that records its first error, because HTTP/2 errors are less specific.
 
 use std::io;
 use std::pin::Pin;
@@ -10,43 +10,43 @@ use tokio_rustls::client::TlsStream;
 
 use crate::endpoint::BoxedStream;
 
-/// The first error of a stream, once there is one.
+/// The first error of a stream, if any.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Breakage(Arc<OnceLock<io::Error>>);
+pub(super) struct FirstError(Arc<OnceLock<io::Error>>);
 
-impl Breakage {
+impl FirstError {
     pub(super) fn cause(&self) -> Option<&io::Error> {
         self.0.get()
     }
 
-    /// Stores the original error and passes a copy of its text to HTTP/2.
-    fn note<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Records the error and returns a copy of its text to HTTP/2.
+    fn record<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         outcome.map_err(|error| {
             let copy = io::Error::new(error.kind(), error.to_string());
-            // Later errors follow from the first one.
+            // Later errors are consequences of the first one.
             let _ = self.0.set(error);
             copy
         })
     }
 }
 
-pub(super) struct Watched {
+pub(super) struct WatchedStream {
     stream: TlsStream<BoxedStream>,
-    breakage: Breakage,
+    first_error: FirstError,
 }
 
-impl Watched {
-    pub(super) fn new(stream: TlsStream<BoxedStream>) -> (Self, Breakage) {
-        let breakage = Breakage::default();
+impl WatchedStream {
+    pub(super) fn new(stream: TlsStream<BoxedStream>) -> (Self, FirstError) {
+        let first_error = FirstError::default();
         let watched = Self {
             stream,
-            breakage: breakage.clone(),
+            first_error: first_error.clone(),
         };
-        (watched, breakage)
+        (watched, first_error)
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -54,21 +54,21 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_read(context, buffer);
-        this.breakage.note(outcome)
+        this.first_error.record(outcome)
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.breakage.note(outcome)
+        this.first_error.record(outcome)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_flush(context);
-        this.breakage.note(outcome)
+        this.first_error.record(outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

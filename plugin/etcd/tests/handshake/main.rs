@@ -23,15 +23,15 @@ const TIMEOUTS: Timeouts = Timeouts {
     call: Duration::from_secs(5),
 };
 
-fn minted(authority: &Authority) -> ClientCertificate {
+fn issued(authority: &Authority) -> ClientCertificate {
     let (certificate, key) = (authority.certificate(), authority.key());
-    ClientCertificate::minted(certificate.as_bytes(), key.as_bytes(), SystemTime::now()).unwrap()
+    ClientCertificate::issue(certificate.as_bytes(), key.as_bytes(), SystemTime::now()).unwrap()
 }
 
 fn tls(trusted: &Authority, client: &Authority) -> Tls {
     Tls::new(
         Trust::new(trusted.certificate().as_bytes()).unwrap(),
-        minted(client),
+        issued(client),
     )
 }
 
@@ -142,7 +142,7 @@ fn file(name: &str) -> Vec<u8> {
     .unwrap()
 }
 
-/// The member verifies what was minted: rustls is another reader than the one that wrote it.
+/// The member verifies what was issued: rustls is another reader than the one that wrote it.
 #[tokio::test]
 async fn mints_with_keys_of_every_form() {
     for name in [
@@ -154,7 +154,7 @@ async fn mints_with_keys_of_every_form() {
         "ed25519-pkcs8",
     ] {
         let (certificate, key) = (file(&format!("{name}.crt")), file(&format!("{name}.key")));
-        let client = ClientCertificate::minted(&certificate, &key, SystemTime::now()).unwrap();
+        let client = ClientCertificate::issue(&certificate, &key, SystemTime::now()).unwrap();
         let authority = Authority::new("etcd-ca");
         let member = Member::accepting(&authority, &certificate);
         let tls = Tls::new(Trust::new(authority.certificate().as_bytes()).unwrap(), client);
@@ -194,17 +194,17 @@ fn rejects_credentials() {
             "not a pair",
             &file("rsa-pkcs1.crt"),
             &p256_key,
-            CredentialError::KeyOfAnother,
+            CredentialError::KeyMismatch,
         ),
     ];
     for (name, certificate, key, expected) in rows {
         assert_eq!(
-            ClientCertificate::minted(certificate, key, now).unwrap_err(),
+            ClientCertificate::issue(certificate, key, now).unwrap_err(),
             expected,
-            "minted: {name}"
+            "issued: {name}"
         );
         assert_eq!(
-            ClientCertificate::given(certificate, key).unwrap_err(),
+            ClientCertificate::from_pem(certificate, key).unwrap_err(),
             expected,
             "given: {name}"
         );
@@ -215,13 +215,13 @@ fn rejects_credentials() {
 fn mints_from_the_certificate_of_a_bundle_that_the_key_belongs_to() {
     let bundle = [file("rsa-pkcs1.crt"), file("p256-sec1.crt")].concat();
     let now = SystemTime::now();
-    assert!(ClientCertificate::minted(&bundle, &file("p256-sec1.key"), now).is_ok());
-    let other = ClientCertificate::minted(&bundle, &file("p384-sec1.key"), now);
-    assert_eq!(other.unwrap_err(), CredentialError::KeyOfAnother);
+    assert!(ClientCertificate::issue(&bundle, &file("p256-sec1.key"), now).is_ok());
+    let other = ClientCertificate::issue(&bundle, &file("p384-sec1.key"), now);
+    assert_eq!(other.unwrap_err(), CredentialError::KeyMismatch);
 }
 
 #[test]
 fn shows_no_key() {
-    let minted = minted(&Authority::new("etcd-ca"));
-    assert_eq!(format!("{minted:?}"), "ClientCertificate");
+    let issued = issued(&Authority::new("etcd-ca"));
+    assert_eq!(format!("{issued:?}"), "ClientCertificate");
 }

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use kcp_api::{ClusterClaim, metadata::Object as _};
-use kcp_client::{Created, Error, Written};
+use kcp_client::{CreateResult, Error, Written};
 use serde_json::Value;
 
 use crate::{
@@ -134,7 +134,7 @@ async fn wait(
         let why = match poll(store, &claim, request.holder).await {
             Ok(Observation::Ended(waited)) => return Ok(waited),
             Ok(Observation::Pending(why)) => why,
-            Err(error) if error.may_pass() => error.to_string(),
+            Err(error) if error.is_transient() => error.to_string(),
             Err(error) => return Err(error),
         };
         let now = Timestamp::now();
@@ -156,7 +156,7 @@ async fn wait(
                 }));
             }
             // The next poll reports it.
-            Err(error) if error.may_pass() => {}
+            Err(error) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
     }
@@ -216,7 +216,7 @@ async fn made(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result<(ClusterC
         if let Some(claim) = store.claim(holder.cluster_deployment).await? {
             return Ok((claim, attempt > 0));
         }
-        if let Created::Unknown(error) = store
+        if let CreateResult::Unknown(error) = store
             .create_claim(holder, request.lifetime, request.subjects)
             .await?
         {

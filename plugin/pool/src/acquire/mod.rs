@@ -149,7 +149,7 @@ async fn template(
     };
     match InstallConfig::of_secret(store.connection(), &template.name).await {
         Ok(template) => Ok(Some(template)),
-        Err(InstallConfigError::Secret(error)) if error.may_pass() => Err(error),
+        Err(InstallConfigError::Secret(error)) if error.is_transient() => Err(error),
         Err(_) => Ok(None),
     }
 }

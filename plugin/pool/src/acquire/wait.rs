@@ -84,7 +84,7 @@ pub async fn wait_for<S>(
         let result = match attempt().await {
             Ok(answer) if !answer.is_exhausted() => return Ok(Ok(answer)),
             // Before the first answer it may be the user's mistake.
-            Err(error) if attempts == 0 || !error.cause().may_pass() => return Err(error),
+            Err(error) if attempts == 0 || !error.cause().is_transient() => return Err(error),
             result => result,
         };
         let now = Timestamp::now();

@@ -8,7 +8,7 @@ use kcp_api::{
     metadata::Object as _,
     names::label::{CLUSTER_POOL_NAMESPACE, POOL_LEASE as LABEL},
 };
-use kcp_client::{Created, Error, Written};
+use kcp_client::{CreateResult, Error, Written};
 use kcp_rules::syntax::is_dns1123_label;
 use serde_json::{Map, Value, json};
 
@@ -235,9 +235,9 @@ async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(),
     let mut attempt = 1;
     loop {
         match store.make(made, object).await? {
-            Created::Stored | Created::Exists => return Ok(()),
-            Created::Unknown(error) if attempt == MAX_ATTEMPTS => return Err(error),
-            Created::Unknown(_) => {
+            CreateResult::Created | CreateResult::AlreadyExists => return Ok(()),
+            CreateResult::Unknown(error) if attempt == MAX_ATTEMPTS => return Err(error),
+            CreateResult::Unknown(_) => {
                 attempt += 1;
                 store.rest(REST).await;
             }

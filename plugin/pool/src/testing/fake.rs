@@ -276,7 +276,7 @@ fn action() -> Action {
 }
 
 pub fn lost() -> Error {
-    Error::NoAnswer {
+    Error::NoResponse {
         action: Box::new(action()),
         server: "https://s".to_owned(),
         cause: "cut".to_owned(),

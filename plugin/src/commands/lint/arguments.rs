@@ -15,7 +15,7 @@ pub struct LintArguments {
           required_unless_present = "cluster", conflicts_with = "cluster")]
     pub files: Vec<PathBuf>,
 
-    /// Manifests of existing objects; an object in both is checked as an update
+    /// Manifests of existing objects; if a manifest to check has the same object, it is checked as an update
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "cluster")]
     pub old: Vec<PathBuf>,
 
@@ -27,27 +27,25 @@ pub struct LintArguments {
     #[arg(short = 'A', long, conflicts_with = "files")]
     pub all_namespaces: bool,
 
-    /// The server's AdmissionConfiguration, which sets the action of each rule
+    /// The webhook's AdmissionConfiguration, which sets the action of each rule
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }
 
-/// kubectl's flag takes a name; this command also takes it without one.
+/// Unlike kubectl's flag of the same name, this flag also works without a value.
 const CLUSTER: &str = "\
 Examples:
   kubectl kcp lint -f manifests/ -R
   kubectl kcp lint -f new.yaml --old old.yaml
   kubectl kcp lint --cluster -A
 
-With --cluster instead of files, lint checks the objects of a cluster as if they were created now: it reports what \
-would fail once the webhook is installed. --cluster=NAME selects the cluster, as for other commands.
+With --cluster instead of files, lint checks the objects in a cluster as if they were created now, to find what would fail after the webhook is installed. --cluster=NAME selects the cluster, as in other commands.
 
-Files need no cluster: rules read the other documents that you pass. An object without a namespace is in the namespace \
-of -n, or in default.";
+Checking files needs no cluster: rules that need other objects find them in the files that you pass. Objects without a namespace get the namespace of -n, or default.";
 
 #[cfg(test)]
 mod tests {

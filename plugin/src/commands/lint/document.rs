@@ -1,4 +1,4 @@
-//! A manifest as a tree of values that remember their lines.
+//! Parses a manifest into a tree of values with line numbers.
 
 use std::fmt;
 
@@ -11,39 +11,39 @@ use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
 use crate::file::MAX_BYTES;
 
-/// How deep a manifest may nest. Our JSON decoder stops at 128.
+/// Maximum nesting depth of a manifest. The JSON decoder allows 128.
 const MAX_DEPTH: usize = 100;
 
-/// How many values aliases may repeat in one file, all together.
+/// Maximum number of values that the aliases of a file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
-/// A value, and the line where it stands; an object's field stands where its name does.
+/// A value and its line. For a field, the line of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Located {
-    /// Counted from one.
+    /// Line number, from 1.
     pub(crate) line: u64,
     pub(crate) node: Node,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// Anything that holds no other value.
+    /// A value without children.
     Scalar(Value),
     List(Vec<Located>),
-    /// An object. Names are unique; the order is the file's.
+    /// An object. Names are unique and in the order of the file.
     Object(Vec<(String, Located)>),
 }
 
-/// A file that is not YAML, or is more than we take.
+/// The file is not valid YAML, or exceeds a limit.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct SyntaxError {
-    /// Counted from one; none when the fault has no place.
+    /// Line number, from 1; none if unknown.
     pub(crate) line: Option<u64>,
     message: String,
 }
 
-/// Reads the documents of a YAML or JSON stream. Empty ones are skipped. What follows a syntax error is not read.
+/// Parses the documents of a YAML or JSON stream. Skips empty documents, and stops at a syntax error.
 pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
     serde_saphyr::read_with_options::<_, Spanned<Node>>(&mut text, options())
         .map(|document| match document {
@@ -64,7 +64,7 @@ pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
         .collect()
 }
 
-/// A message without the ` at line 2, column 4` that parsers append.
+/// Removes the suffix ` at line 2, column 4` that parsers append.
 fn without_place(message: &str) -> &str {
     match message.rsplit_once(" at line ") {
         Some((said, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => said,
@@ -72,8 +72,8 @@ fn without_place(message: &str) -> &str {
     }
 }
 
-/// As kubectl reads: `yes` is true and `0755` is octal, as in YAML 1.1. Stricter in one thing: of two fields with
-/// the same name kubectl silently takes the last.
+/// Parses like kubectl (YAML 1.1: `yes` is true, `0755` is octal), but rejects duplicate fields, of which kubectl
+/// silently takes the last.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -97,7 +97,7 @@ impl Located {
         }
     }
 
-    /// The text of a field, if it is text.
+    /// The value of a string field.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {
             Node::Scalar(Value::String(text)) => Some(text),
@@ -105,8 +105,7 @@ impl Located {
         }
     }
 
-    /// The line of a field such as `spec.inventory[1].name`. One that is not there is looked for where it would
-    /// stand: at the innermost of its parents.
+    /// The line of a field such as `spec.inventory[1].name`, or of its closest existing parent.
     pub(crate) fn line_of(&self, path: &str) -> u64 {
         let mut found = self;
         for step in path.split(['.', '[']) {
@@ -124,7 +123,7 @@ impl Located {
         found.line
     }
 
-    /// The value without its lines.
+    /// The value without line numbers.
     pub(crate) fn to_json(&self) -> Value {
         match &self.node {
             Node::Scalar(value) => value.clone(),

@@ -1,48 +1,48 @@
-//! What `lint` finds.
+//! Findings of `lint`.
 
 use std::{borrow::Cow, fmt};
 
 use kcp_rules::{Action, Rule, defaulting::Repair};
 use serde::Serialize;
 
-/// One fault of one object.
+/// A fault of an object. `line` counts from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
-    /// The file, as it was named; `-` is stdin. Absent for an object of a cluster.
+    /// The file as the user named it, or `-` for stdin. Absent for an object in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<String>,
-    /// Counted from one.
+    /// The line in the file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
-    /// The object.
+    /// The object with the fault.
     pub(super) object: ObjectName,
-    /// The path of the field, in the version that was written.
+    /// The path of the field, in the API version of the object.
     pub(super) field: String,
-    /// The rule's id, or one of our own (see [`OwnRule`]).
+    /// The id of the admission rule, or of a check that only `lint` has.
     pub(super) rule: &'static str,
-    /// What admission would do.
+    /// What the webhook would do.
     pub(super) action: Action,
-    /// What is wrong and what to do about it.
+    /// What is wrong, and what to do.
     pub(super) message: String,
-    /// Whether it kept the change to the object from being judged.
+    /// Whether the fault prevented the check of the update.
     #[serde(skip)]
-    pub(super) leaves_open: bool,
+    pub(super) blocks_update_check: bool,
 }
 
-/// What an object is called.
+/// Kind, namespace and name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectName {
-    /// As written, or as its fields tell.
+    /// The kind in the manifest, or else the kind deduced from its fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<String>,
-    /// Absent in a manifest that leaves it to the client.
+    /// Absent if the manifest has no namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) namespace: Option<String>,
-    /// Absent when it is generated, or in a fragment.
+    /// Absent if the name is generated, or in a fragment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
 }
@@ -57,25 +57,25 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Faults of a manifest that no admission rule is about: they keep the rules from being asked, or would.
+/// Faults that `lint` itself finds, because they prevent admission rules from checking the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnRule {
-    /// A document does not say what it is.
+    /// A document has no `kind`.
     KindMissing,
-    /// A version of a kind that no server has any more, or never had.
+    /// No server serves this version of the kind any more, or ever did.
     VersionUnserved,
-    /// A field does not have the type that its kind gives it.
+    /// A field has the wrong type.
     Undecodable,
-    /// The object as it is cannot be read, so that the step from it cannot be judged.
+    /// The old object cannot be decoded, so the update cannot be checked.
     OldUndecodable,
-    /// The object as it is, is written in another version: fields that moved look changed.
+    /// The old object has another API version, in which moved fields would look changed.
     OldVersionOther,
-    /// An override that does not override.
+    /// An override annotation has no effect.
     OverrideIgnored,
 }
 
 impl OwnRule {
-    /// As the rules' ids: `<field>-<fault>`.
+    /// The id, in the form of rule ids: `<field>-<fault>`.
     pub(super) const fn id(self) -> &'static str {
         match self {
             Self::KindMissing => "kind-missing",
@@ -87,12 +87,12 @@ impl OwnRule {
         }
     }
 
-    /// Whether it keeps the change to the object from being judged. The object by itself is.
-    const fn leaves_open(self) -> bool {
+    /// Whether the fault prevents the check of the update. The new object itself is still checked.
+    const fn blocks_update_check(self) -> bool {
         matches!(self, Self::OldUndecodable | Self::OldVersionOther)
     }
 
-    /// An object of a version without a server may be meant for a converter, so that is no denial.
+    /// Only warns about a version that is not served, because the manifest may be meant for a converter.
     pub(super) const fn action(self) -> Action {
         match self {
             Self::VersionUnserved | Self::OldUndecodable | Self::OldVersionOther | Self::OverrideIgnored => {
@@ -103,25 +103,25 @@ impl OwnRule {
     }
 }
 
-/// A fault before it is placed in a file.
+/// A fault without its place in a file.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     /// The path of the field.
     pub(super) field: Cow<'static, str>,
-    /// Who found it.
+    /// The id of the rule that found the fault.
     pub(super) rule: &'static str,
-    /// The admission rule that did, if one did.
+    /// The admission rule, if it is one.
     pub(super) admission: Option<&'static Rule>,
-    /// What follows.
+    /// What the webhook would do.
     pub(super) action: Action,
-    /// With the rule's id at its end.
+    /// The message, which ends with the rule's id.
     pub(super) message: String,
-    /// Whether it kept the change to the object from being judged.
-    pub(super) leaves_open: bool,
+    /// Whether the fault prevented the check of the update.
+    pub(super) blocks_update_check: bool,
 }
 
 impl Fault {
-    /// A fault that no admission rule is about.
+    /// A fault that `lint` itself found.
     pub(super) fn own(rule: OwnRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
         let id = rule.id();
         Self {
@@ -130,7 +130,7 @@ impl Fault {
             admission: None,
             action: rule.action(),
             message: format!("{message} ({id})"),
-            leaves_open: rule.leaves_open(),
+            blocks_update_check: rule.blocks_update_check(),
         }
     }
 }
@@ -144,7 +144,7 @@ impl From<kcp_rules::Finding> for Fault {
             action: finding.action,
             field: finding.fault.field,
             message,
-            leaves_open: false,
+            blocks_update_check: false,
         }
     }
 }
@@ -157,7 +157,7 @@ impl From<Repair> for Fault {
             admission: None,
             action: Action::Warn,
             message: repair.message,
-            leaves_open: false,
+            blocks_update_check: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of a cluster.
+//! Reads the objects of a cluster.
 
 use kcp_api::{
     Kind,
@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 
 use crate::commands::lint::{input::Input, report::Place, subject::Subject};
 use crate::session::Session;
-use kcp_client::{Connection, Error, Served};
+use kcp_client::{Connection, Error, ServedVersions};
 
-/// What is judged, in the order of the report.
+/// The kinds to check, in the order of the report.
 const SUBJECTS: [(Subject, Kind); 6] = [
     (Subject::Cluster, CLUSTER),
     (Subject::ControlPlane, KUBEADM_CONTROL_PLANE),
@@ -24,20 +24,20 @@ const SUBJECTS: [(Subject, Kind); 6] = [
     (Subject::ClusterDeployment, CLUSTER_DEPLOYMENT),
 ];
 
-/// Connects. Without a name, `--cluster` does not choose a cluster of the kubeconfig.
+/// Connects to the cluster. `--cluster` without a name uses the current context.
 pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
     let mut flags = session.global.connection();
     flags.cluster = flags.cluster.filter(|name| !name.is_empty());
     Connection::open(&flags, session.request_log()).await
 }
 
-/// Reads all objects of a namespace, or of all of them, that rules judge or look at.
+/// Reads all objects of one or all namespaces that rules check or read.
 ///
 /// # Errors
-/// When there is anything that the cluster serves and does not let us read: what cannot be seen may be at fault.
+/// Any served kind cannot be read, because the objects that are missing may have faults.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
     let mut input = Input::new(&connection.namespace, Place::Cluster);
-    let served = Served::discover(connection).await?;
+    let served = ServedVersions::discover(connection).await?;
     for (subject, kind) in SUBJECTS {
         let objects: Option<Vec<Box<RawValue>>> = list(connection, &served, &kind, namespace).await?;
         match objects {
@@ -53,10 +53,10 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
     Ok(input)
 }
 
-/// None for a kind that the cluster does not have.
+/// None if the cluster does not serve the kind.
 async fn list<T: serde::de::DeserializeOwned>(
     connection: &Connection,
-    served: &Served,
+    served: &ServedVersions,
     kind: &Kind,
     namespace: Option<&str>,
 ) -> Result<Option<Vec<T>>, Error> {
@@ -66,7 +66,7 @@ async fn list<T: serde::de::DeserializeOwned>(
     };
     match listed {
         Ok(objects) => Ok(Some(objects)),
-        // The group may be served without the kind.
+        // The cluster serves the group but not the kind.
         Err(Error::NotServed { .. }) => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! All objects that `lint` reads. It reads every object before it judges the first.
+//! All objects that `lint` reads. All objects are read before the first one is checked.
 
 use std::{
     collections::HashMap,
@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use kcp_rules::{Configuration, view::object::MachineObject};
 
 use crate::commands::lint::{
+    check::{Linter, Write},
     document,
-    judge::{Linter, Write},
     neighbours::Neighbours,
     object::{Identity, Object},
     report::{LintReport, ObjectResult, Place, Unread},
@@ -19,14 +19,14 @@ use crate::commands::lint::{
 };
 use crate::file;
 
-/// Objects, and what could not be read.
+/// Objects and read errors.
 #[derive(Debug)]
 pub(super) struct Input {
     objects: Vec<Object>,
-    /// The stored state of objects that are checked as updates.
+    /// The old version of objects that are checked as updates.
     old: HashMap<Identity, Object>,
     neighbours: Neighbours,
-    /// The namespace of objects that name none.
+    /// The namespace of objects without one.
     namespace: String,
     report: LintReport,
 }
@@ -84,7 +84,7 @@ impl Input {
         }
     }
 
-    /// Adds existing objects. Of two with the same name the last counts, as with kubectl.
+    /// Adds existing objects. Of two with the same name, the last one counts, as in kubectl.
     pub(super) fn parse_old(&mut self, file: &str, content: &[u8]) {
         for object in self.objects_of(file, content) {
             if let Some(identity) = object.identity(&self.namespace) {
@@ -97,7 +97,7 @@ impl Input {
         let mut objects = Vec::new();
         for document in document::parse(content) {
             match document {
-                Ok(document) => objects.extend(Object::of_document(file, document)),
+                Ok(document) => objects.extend(Object::from_document(file, document)),
                 Err(error) => self.report.unread(Unread {
                     file: file.to_owned(),
                     line: error.line,
@@ -108,30 +108,30 @@ impl Input {
         objects
     }
 
-    /// Adds all objects of a kind that a cluster has listed.
+    /// Adds all objects of a kind from a cluster.
     pub(super) fn list(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
-        self.neighbours.has_all_of(Role::Subject(subject));
+        self.neighbours.mark_complete(Role::Subject(subject));
         for text in objects {
-            let object = Object::in_cluster(subject, text);
+            let object = Object::from_cluster(subject, text);
             self.neighbours.add(&object, &self.namespace);
             self.objects.push(object);
         }
     }
 
-    /// Adds all Machines that a cluster has listed.
+    /// Adds all Machines from a cluster.
     pub(super) fn list_machines(&mut self, machines: Vec<MachineObject>) {
-        self.neighbours.has_all_of(Role::Machine);
+        self.neighbours.mark_complete(Role::Machine);
         for machine in machines {
             self.neighbours.add_machine(machine);
         }
     }
 
-    /// Notes a kind, as `plural.group`, that the cluster does not have.
+    /// Records a kind, as `plural.group`, that the cluster does not serve.
     pub(super) fn not_served(&mut self, resource: String) {
         self.report.not_served(resource);
     }
 
-    pub(super) fn judge(self, configuration: &Configuration, now: Timestamp) -> LintReport {
+    pub(super) fn check(self, configuration: &Configuration, now: Timestamp) -> LintReport {
         let Self {
             objects,
             old,
@@ -151,12 +151,12 @@ impl Input {
                     let identity = object.identity(&namespace);
                     let before = identity.and_then(|identity| old.get(&identity));
                     let write = match before {
-                        _ if object.is_of_cluster() => Write::Stored,
+                        _ if object.is_from_cluster() => Write::Stored,
                         Some(before) => Write::Update(&before.text),
                         None => Write::Create,
                     };
                     let namespace = object.namespace_or(&namespace);
-                    faults.extend(linter.judge(subject, &object.text, write, namespace));
+                    faults.extend(linter.check(subject, &object.text, write, namespace));
                     ObjectResult::Judged(object.place(faults))
                 }
                 (None, Some(kind)) => ObjectResult::Skipped(kind.clone()),
@@ -175,7 +175,7 @@ fn unread(error: &SourceError) -> Unread {
     }
 }
 
-/// Whether two lists of files both name stdin, which can be read once.
+/// Whether both lists of files contain stdin, which can be read only once.
 pub(super) fn share_stdin(files: &[PathBuf], others: &[PathBuf]) -> bool {
     let has_stdin = |files: &[PathBuf]| files.iter().any(|named| named == Path::new(file::STDIN));
     has_stdin(files) && has_stdin(others)

@@ -1,21 +1,21 @@
 //! `kubectl kcp lint`: checks manifests against the admission rules without a cluster, or the objects of a cluster.
 //!
-//! - [`source`]: the files
-//! - [`document`]: their documents, with the lines of each field
-//! - [`fleet`]: the objects of a cluster
-//! - [`object`], [`subject`]: one object, and whether rules judge it
-//! - [`input`]: all objects that were read
-//! - [`neighbours`]: the other objects, as the cluster that rules read
-//! - [`update`]: what an API server makes of an update
-//! - [`judge`]: applies the rules
-//! - [`finding`], [`report`]: text and JSON
+//! - [`source`]: finds the files
+//! - [`document`]: parses their documents, with line numbers
+//! - [`fleet`]: reads the objects of a cluster
+//! - [`object`], [`subject`]: one object, and whether rules apply to it
+//! - [`input`]: all objects
+//! - [`neighbours`]: other objects that rules read
+//! - [`update`]: merges an update as an API server does
+//! - [`check`]: applies the rules
+//! - [`finding`], [`report`]: findings as text and JSON
 
 mod arguments;
+mod check;
 pub(crate) mod document;
 mod finding;
 mod fleet;
 mod input;
-mod judge;
 mod neighbours;
 mod object;
 mod report;
@@ -38,14 +38,13 @@ use crate::{configuration, output::print, printer::json, session::Session, verdi
 use input::Input;
 use report::{LintReport, Place};
 
-/// The namespace of objects that name none.
+/// The default namespace.
 const NAMESPACE: &str = "default";
 
 /// Runs `lint`.
 ///
 /// # Errors
-/// When a cluster cannot be read, or the result cannot be printed. A file that cannot be read is reported beside the
-/// findings of the others.
+/// A cluster cannot be read, or the result cannot be printed. A file that cannot be read is part of the report.
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
@@ -58,11 +57,11 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
         fleet::read(&connection, namespace)
             .await?
-            .judge(&configuration, Timestamp::now())
+            .check(&configuration, Timestamp::now())
     } else {
         ensure!(
             !input::share_stdin(&arguments.files, &arguments.old),
-            "stdin can be read once: name a file for --filename or --old"
+            "stdin can be read only once: use a file for --filename or --old"
         );
         let namespace = session
             .global
@@ -70,13 +69,13 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .as_deref()
             .unwrap_or(NAMESPACE)
             .to_owned();
-        // On its own thread, which ends with the process, because a read of stdin or a pipe cannot be interrupted.
+        // Use a thread, because a read of stdin or a pipe cannot be interrupted.
         let (sender, receiver) = oneshot::channel();
         thread::spawn(move || {
-            // After an interrupt there is no receiver.
+            // Sending fails after an interrupt, when the receiver is gone.
             let _ = sender.send(manifests(&arguments, &namespace, &configuration));
         });
-        receiver.await.context("cannot judge the manifests")?
+        receiver.await.context("cannot check the manifests")?
     };
     for unread in report.errors() {
         session
@@ -84,17 +83,17 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .error(&anyhow::Error::msg(unread.sentence()), None);
     }
     if report.is_empty() {
-        let error = anyhow!("no object to judge in {}", report.files());
+        let error = anyhow!("no object found in {}", report.files());
         session.terminal.error(&error, None);
     }
     print(&report, &output, &session.terminal)?;
     Ok(report.verdict())
 }
 
-/// What `-o json` prints of manifests, given as the names and the contents of files. No file is read.
+/// The `-o json` output for manifests, given as pairs of file name and content. Reads no file.
 ///
 /// # Errors
-/// When the document cannot be written.
+/// The document cannot be serialized.
 pub fn document(
     files: &[(&str, &[u8])],
     old: &[(&str, &[u8])],
@@ -108,12 +107,12 @@ pub fn document(
     for (name, content) in files {
         input.parse(name, content);
     }
-    json(&input.judge(configuration, now))
+    json(&input.check(configuration, now))
 }
 
 fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> LintReport {
     let mut input = Input::new(namespace, Place::Files);
     input.read_old(&arguments.old, arguments.recursive);
     input.read(&arguments.files, arguments.recursive);
-    input.judge(configuration, Timestamp::now())
+    input.check(configuration, Timestamp::now())
 }

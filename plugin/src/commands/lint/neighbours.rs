@@ -1,7 +1,7 @@
-//! The other objects that were read, as the cluster that rules read.
+//! Provides other objects to rules that need them.
 //!
-//! An object that no document has is unknown, not absent, because files rarely hold a whole cluster. If a cluster listed a
-//! kind, all objects of that kind are known.
+//! An object that no file contains is unknown, not absent, because files rarely describe a whole cluster. If a kind
+//! was listed in a cluster, all objects of that kind are known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use crate::commands::lint::{
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     namespaces: HashMap<String, NamespaceObjects>,
-    /// In all namespaces: each cluster has one of its own.
+    /// From all namespaces, because each `ClusterDeployment` has its own.
     deployments: Vec<DeploymentObject>,
     listed: HashSet<Neighbour>,
 }
@@ -47,14 +47,14 @@ struct NamespaceObjects {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Viewer<'v> {
     pub(super) namespace: &'v str,
-    /// None while the server has yet to generate it.
+    /// None if the server will generate the name.
     pub(super) name: Option<&'v str>,
-    /// The Cluster it belongs to, where it says so.
+    /// The object's Cluster, if known.
     pub(super) cluster: Option<&'v str>,
 }
 
 impl Neighbour {
-    fn of(role: Role) -> Option<Self> {
+    fn new(role: Role) -> Option<Self> {
         match role {
             Role::Machine => Some(Self::Machine),
             Role::Subject(Subject::ControlPlane) => Some(Self::ControlPlane),
@@ -68,13 +68,13 @@ impl Neighbour {
 }
 
 impl Neighbours {
-    /// Adds an object that is in `namespace` unless it names another. One that cannot be read is left out, for what is
-    /// wrong with it is told where it is judged; and one without a name, for nothing can refer to it.
+    /// Adds an object, in `namespace` if it has none. Skips objects that cannot be decoded, which are reported when
+    /// they are checked, and objects without a name, which nothing can refer to.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
         fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
             into.extend(serde_json::from_str::<T>(&object.text));
         }
-        let (Some(kind), Some(name)) = (Neighbour::of(object.role), &object.name.name) else {
+        let (Some(kind), Some(name)) = (Neighbour::new(object.role), &object.name.name) else {
             return;
         };
         let namespace = object.namespace_or(namespace).to_owned();
@@ -89,7 +89,7 @@ impl Neighbours {
         }
     }
 
-    /// Adds a Machine that a cluster has listed.
+    /// Adds a Machine from a cluster.
     pub(super) fn add_machine(&mut self, machine: MachineObject) {
         let namespace = machine.metadata.namespace.clone().unwrap_or_default();
         self.namespaces
@@ -99,13 +99,13 @@ impl Neighbours {
             .push(machine);
     }
 
-    /// Says that all objects of a kind have been added.
-    pub(super) fn has_all_of(&mut self, role: Role) {
-        self.listed.extend(Neighbour::of(role));
+    /// Declares that all objects of a kind have been added.
+    pub(super) fn mark_complete(&mut self, role: Role) {
+        self.listed.extend(Neighbour::new(role));
     }
 
-    /// What one of them sees of the others.
-    pub(super) fn view(&self, wanted: MissingParts, viewer: Viewer<'_>) -> View {
+    /// The other objects that rules may read for an object.
+    pub(super) fn view(&self, missing: MissingParts, viewer: Viewer<'_>) -> View {
         let Viewer {
             namespace,
             name,
@@ -120,26 +120,26 @@ impl Neighbours {
             customizations,
         } = self.namespaces.get(namespace).unwrap_or(&none);
         View {
-            machines: self.part(wanted.machines && cluster.is_some(), Neighbour::Machine, || {
+            machines: self.part(missing.machines && cluster.is_some(), Neighbour::Machine, || {
                 let own = machines
                     .iter()
                     .filter(|machine| machine.belongs_to(name, cluster));
                 own.cloned().map(view::Machine::from)
             }),
-            cluster: self.cluster(wanted.cluster, clusters, cluster),
-            control_planes: self.part(wanted.control_planes, Neighbour::ControlPlane, || {
+            cluster: self.cluster(missing.cluster, clusters, cluster),
+            control_planes: self.part(missing.control_planes, Neighbour::ControlPlane, || {
                 control_planes.iter().cloned()
             }),
-            pools: self.part(wanted.pools, Neighbour::Pool, || {
+            pools: self.part(missing.pools, Neighbour::Pool, || {
                 let others = pools
                     .iter()
                     .filter(|pool| Some(pool.metadata.name.as_str()) != name);
                 others.cloned().map(view::Pool::from)
             }),
-            customizations: self.part(wanted.customizations, Neighbour::Customization, || {
+            customizations: self.part(missing.customizations, Neighbour::Customization, || {
                 customizations.iter().cloned()
             }),
-            cluster_deployments: self.part(wanted.cluster_deployments, Neighbour::Deployment, || {
+            cluster_deployments: self.part(missing.cluster_deployments, Neighbour::Deployment, || {
                 let concerned = self
                     .deployments
                     .iter()
@@ -152,11 +152,11 @@ impl Neighbours {
 
     fn part<T, F: Iterator<Item = T>>(
         &self,
-        wanted: bool,
+        missing: bool,
         kind: Neighbour,
         found: impl FnOnce() -> F,
     ) -> Part<Vec<T>> {
-        if !wanted {
+        if !missing {
             return Part::default();
         }
         let found: Vec<_> = found().collect();
@@ -168,11 +168,11 @@ impl Neighbours {
 
     fn cluster(
         &self,
-        wanted: bool,
+        missing: bool,
         clusters: &[ClusterObject],
         name: Option<&str>,
     ) -> Part<Option<view::Cluster>> {
-        let Some(name) = name.filter(|_| wanted) else {
+        let Some(name) = name.filter(|_| missing) else {
             return Part::default();
         };
         let found = clusters.iter().find(|cluster| cluster.metadata.name == name);
@@ -211,7 +211,7 @@ mod tests {
     fn object(api_version: &str, kind: &str, metadata: &Value, spec: &Value) -> Object {
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
         let document = document::parse(object.to_string().as_bytes()).remove(0).unwrap();
-        Object::of_document("a.yaml", document).remove(0)
+        Object::from_document("a.yaml", document).remove(0)
     }
 
     fn neighbours(objects: impl IntoIterator<Item = Object>) -> Neighbours {
@@ -268,7 +268,7 @@ mod tests {
             Role::Subject(Subject::Cluster),
             Role::Subject(Subject::ControlPlane),
         ] {
-            neighbours.has_all_of(role);
+            neighbours.mark_complete(role);
         }
         let view = neighbours.view(EVERYTHING, VIEWER);
         assert_eq!(view.machines.get(), Some(&vec![]));
@@ -280,11 +280,11 @@ mod tests {
     #[test]
     fn only_what_is_wanted_is_gathered() {
         let neighbours = neighbours([control_plane(&json!({"name": "a"}))]);
-        let wanted = MissingParts {
+        let missing = MissingParts {
             pools: true,
             ..MissingParts::default()
         };
-        assert_eq!(neighbours.view(wanted, VIEWER).control_planes.get(), None);
+        assert_eq!(neighbours.view(missing, VIEWER).control_planes.get(), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! An object, and where it was read.
+//! An object and its origin.
 
 use kcp_rules::view::object::Object as Described;
 
@@ -10,7 +10,7 @@ use crate::commands::lint::{
 
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
-    /// In a file, as it was named; `-` is stdin.
+    /// A file as the user named it, or `-` for stdin.
     File {
         file: String,
         located: Located,
@@ -23,9 +23,9 @@ pub(super) struct Object {
     pub(super) origin: Origin,
     pub(super) name: ObjectName,
     pub(super) role: Role,
-    /// Faults that were found before any rule ran.
+    /// Faults found before the rules ran.
     pub(super) faults: Vec<Fault>,
-    /// As JSON.
+    /// The object's JSON.
     pub(super) text: String,
 }
 
@@ -37,8 +37,8 @@ pub(super) struct Identity {
 }
 
 impl Object {
-    /// The objects of a document: those of a list, else the document itself.
-    pub(super) fn of_document(file: &str, document: Located) -> Vec<Self> {
+    /// The objects in a document: the items of a list, or the document itself.
+    pub(super) fn from_document(file: &str, document: Located) -> Vec<Self> {
         let is_list = document.text("kind").is_some_and(|kind| kind.ends_with("List"));
         match document {
             Located {
@@ -51,15 +51,15 @@ impl Object {
                     Node::List(items) => items,
                     _ => Vec::new(),
                 })
-                .map(|item| Self::in_file(file, item))
+                .map(|item| Self::from_file(file, item))
                 .collect(),
-            document => vec![Self::in_file(file, document)],
+            document => vec![Self::from_file(file, document)],
         }
     }
 
-    fn in_file(file: &str, mut located: Located) -> Self {
+    fn from_file(file: &str, mut located: Located) -> Self {
         let mut faults = Vec::new();
-        let role = Role::of(&mut located, &mut faults);
+        let role = Role::new(&mut located, &mut faults);
         let metadata = located.get("metadata");
         let of_metadata = |field| {
             metadata
@@ -83,8 +83,8 @@ impl Object {
         }
     }
 
-    /// An object as a cluster's API server sent it.
-    pub(super) fn in_cluster(subject: Subject, text: String) -> Self {
+    /// An object from an API server.
+    pub(super) fn from_cluster(subject: Subject, text: String) -> Self {
         let metadata = serde_json::from_str(&text).map(|Described { metadata, .. }: Described| metadata);
         let metadata = metadata.unwrap_or_default();
         Self {
@@ -100,7 +100,7 @@ impl Object {
         }
     }
 
-    /// Its namespace, or `namespace` if it names none.
+    /// The object's namespace, or `namespace` if it has none.
     pub(super) fn namespace_or<'n>(&'n self, namespace: &'n str) -> &'n str {
         self.name
             .namespace
@@ -109,8 +109,8 @@ impl Object {
             .unwrap_or(namespace)
     }
 
-    /// Whether it was read from a cluster.
-    pub(super) fn is_of_cluster(&self) -> bool {
+    /// Whether the object was read from a cluster.
+    pub(super) fn is_from_cluster(&self) -> bool {
         matches!(self.origin, Origin::Cluster)
     }
 
@@ -138,7 +138,7 @@ impl Object {
             rule: fault.rule,
             action: fault.action,
             message: fault.message,
-            leaves_open: fault.leaves_open,
+            blocks_update_check: fault.blocks_update_check,
         });
         placed.collect()
     }

@@ -1,4 +1,4 @@
-//! The findings of `lint`, as text, JSON and GitHub annotations.
+//! The report of `lint` as text, JSON and GitHub annotations.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -17,15 +17,15 @@ use crate::{
 /// The result for one object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ObjectResult {
-    /// Its kind has rules, and these are their findings.
+    /// The kind has rules, which reported these findings.
     Judged(Vec<Finding>),
-    /// Without `kind`: it could not be judged.
+    /// The object could not be checked, because its kind is unknown.
     Unknown(Vec<Finding>),
-    /// Its kind, which has no rules.
+    /// The object's kind, which has no rules.
     Skipped(String),
 }
 
-/// The result of one run. `-o json` serializes this.
+/// The result of `lint`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -34,37 +34,37 @@ pub(super) struct LintReport {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "LintReport")))]
     kind: &'static str,
-    /// In the order of the files.
+    /// Findings in the order of the files.
     findings: Vec<Finding>,
-    /// What could not be read.
+    /// Files, or parts of files, that could not be read.
     errors: Vec<Unread>,
     #[serde(skip)]
     place: Place,
     files: usize,
     objects: usize,
     judged: usize,
-    /// How many objects of each kind have no rules.
+    /// Number of objects without rules, for each kind.
     skipped: BTreeMap<String, usize>,
-    /// Kinds, as `plural.group`, that the cluster does not have.
+    /// Kinds, as `plural.group`, that the cluster does not serve.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_served: Vec<String>,
 }
 
-/// Where objects were read.
+/// Where the objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In files.
+    /// From files.
     Files,
-    /// In a cluster.
+    /// From a cluster.
     Cluster,
 }
 
-/// A file, or the rest of one, that could not be read.
+/// A file, or the rest of a file, that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Unread {
     pub(super) file: String,
-    /// Counted from one.
+    /// The line of the error, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
     pub(super) message: String,
@@ -111,35 +111,36 @@ impl LintReport {
         }
     }
 
-    /// Notes a kind that the cluster does not have.
+    /// Records a kind that the cluster does not serve.
     pub(super) fn not_served(&mut self, resource: String) {
         self.not_served.push(resource);
     }
 
-    /// Adds something that could not be read.
+    /// Adds a file that could not be read.
     pub(super) fn unread(&mut self, unread: Unread) {
         self.errors.push(unread);
     }
 
-    /// What could not be read.
+    /// Files that could not be read.
     pub(super) fn errors(&self) -> &[Unread] {
         &self.errors
     }
 
-    /// Whether the files have no object at all: the command that feeds stdin may have failed. An empty cluster is no error.
+    /// Whether the files contain no object, for example because the command that writes to stdin failed. An empty
+    /// cluster is not an error.
     pub(super) fn is_empty(&self) -> bool {
         self.place == Place::Files && self.objects == 0 && self.errors.is_empty()
     }
 
-    /// How many files were read.
+    /// The number of files, as text.
     pub(super) fn files(&self) -> String {
         count(self.files, "file")
     }
 
-    /// Warnings do not count. A file that was not read may contain a denial, so the verdict is then open.
+    /// Ignores warnings. Undecided if a file could not be read, because it may contain a denial.
     pub(super) fn verdict(&self) -> Verdict {
-        let left_open = self.findings.iter().any(|finding| finding.leaves_open);
-        if !self.errors.is_empty() || left_open || self.is_empty() {
+        let unchecked_updates = self.findings.iter().any(|finding| finding.blocks_update_check);
+        if !self.errors.is_empty() || unchecked_updates || self.is_empty() {
             Verdict::Undecided
         } else if self.count(Action::Deny) > 0 {
             Verdict::Negative
@@ -155,7 +156,7 @@ impl LintReport {
             .count()
     }
 
-    /// One line for each finding, and the summary.
+    /// One line for each finding, then the summary.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for Finding {
@@ -178,7 +179,7 @@ impl LintReport {
                 _ => String::new(),
             };
             let object = match &object.namespace {
-                // Ready to paste into kubectl. In a file, the namespace is visible.
+                // In a form to paste into kubectl. Findings in files need no namespace.
                 Some(namespace) if file.is_none() => format!("{object} -n {namespace}"),
                 _ => object.to_string(),
             };
@@ -192,7 +193,7 @@ impl LintReport {
         text
     }
 
-    /// Workflow commands: GitHub shows them beside the lines of a change.
+    /// GitHub Actions workflow commands, which annotate the lines of a change.
     pub(super) fn github(&self) -> String {
         let mut text = String::new();
         for finding in &self.findings {
@@ -227,14 +228,13 @@ impl LintReport {
         let read = format!("{} in {place}", count(self.objects, "object"));
         let skipped: usize = self.skipped.values().sum();
         let mut text = if self.objects == 0 {
-            format!("nothing judged: no object in {place}")
+            format!("nothing checked: no object in {place}")
         } else if self.judged == 0 {
             format!(
-                "nothing judged: {read}, but no KubeadmControlPlane, ClusterPool or \
-                 ClusterDeploymentCustomization"
+                "nothing checked: {read}, but no KubeadmControlPlane, ClusterPool or ClusterDeploymentCustomization"
             )
         } else {
-            format!("{read}: {} judged, {skipped} skipped", self.judged)
+            format!("{read}: {} checked, {skipped} skipped", self.judged)
         };
         if skipped > 0 {
             let kinds: Vec<_> = self.skipped.keys().map(String::as_str).collect();
@@ -248,15 +248,23 @@ impl LintReport {
                 count(self.count(Action::Warn), "warning")
             );
         }
-        let left_open = self.findings.iter().filter(|finding| finding.leaves_open).count();
-        if left_open > 0 {
-            let _ = write!(text, "; {} not judged", count(left_open, "change"));
+        let unchecked_updates = self
+            .findings
+            .iter()
+            .filter(|finding| finding.blocks_update_check)
+            .count();
+        if unchecked_updates > 0 {
+            let _ = write!(text, "; {} not checked", count(unchecked_updates, "change"));
         }
         if !self.not_served.is_empty() {
             let _ = write!(text, "; not served: {}", self.not_served.join(", "));
         }
         if !self.errors.is_empty() {
-            let _ = write!(text, "; {} only partly read", count(self.errors.len(), "file"));
+            let _ = write!(
+                text,
+                "; {} could not be read completely",
+                count(self.errors.len(), "file")
+            );
         }
         text
     }
@@ -271,7 +279,7 @@ impl Report for LintReport {
         self
     }
 
-    /// The objects with findings.
+    /// The objects that have findings.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for Finding { object, .. } in &self.findings {

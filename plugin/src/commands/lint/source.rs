@@ -1,4 +1,4 @@
-//! The files to read.
+//! Finds the files to read.
 
 use std::{
     fs,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::file::{FileError, STDIN};
 
-/// Files that a folder is searched for: kubectl's extensions.
+/// Extensions of manifests in a folder, as in kubectl.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// A file or folder that cannot be read.
+/// A file or folder could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
     #[error(transparent)]
@@ -28,7 +28,7 @@ impl SourceError {
     }
 }
 
-/// The files that a `-f` names: itself, or the manifests of the folder in order of their names.
+/// The files for one `-f`: the file itself, or the manifests in the folder, sorted by name.
 pub(super) fn files(named: &Path, recursive: bool) -> Result<Vec<PathBuf>, SourceError> {
     if named == Path::new(STDIN) || !named.is_dir() {
         return Ok(vec![named.to_owned()]);
@@ -52,7 +52,7 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         let path = entry.path();
-        // Links to folders are not followed: they may lead in a circle.
+        // Do not follow links to folders, which may form a cycle.
         if entry.file_type().map_err(io)?.is_dir() {
             if recursive {
                 search(&path, recursive, found)?;
@@ -64,8 +64,8 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// A folder, or something whose content never ends or never comes, such as a named pipe. A link that leads nowhere is left to
-/// say so when it is read.
+/// Whether the path is a folder or a special file such as a named pipe, which may block forever. A broken link counts
+/// as a file, so that reading it reports an error.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }

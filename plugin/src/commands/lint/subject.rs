@@ -1,4 +1,4 @@
-//! The kinds that rules judge or read.
+//! The kinds that rules check or read.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::commands::lint::{
     finding::{Fault, ObjectName, OwnRule},
 };
 
-/// What `lint` does with an object.
+/// How `lint` uses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Subject(Subject),
@@ -16,9 +16,9 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Finds the role of an object, and adds faults of its `kind` and `apiVersion`.
-    pub(super) fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
-        match Subject::of(object, faults) {
+    /// Determines the role of an object, and adds faults of its `kind` and `apiVersion`.
+    pub(super) fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
+        match Subject::new(object, faults) {
             Some(subject) => Self::Subject(subject),
             None if is_machine(object) => Self::Machine,
             None => Self::Ignored,
@@ -74,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// An object as `kubectl get -o name` names it; none for a fragment, or an object whose name is generated.
+    /// An object's name as in `kubectl get -o name`; none for a fragment, or if the name is generated.
     pub(super) fn resource_name(object: &ObjectName) -> Option<String> {
         let (kind, name) = (object.kind.as_deref()?, object.name.as_deref()?);
         let subject = Self::ALL.into_iter().find(|subject| subject.kind() == kind)?;
@@ -82,7 +82,7 @@ impl Subject {
         Some(format!("{}.{group}/{name}", kind.to_lowercase()))
     }
 
-    /// What to write for `apiVersion`.
+    /// The supported `apiVersion`.
     const fn api_version(self) -> &'static str {
         match self {
             Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
@@ -91,7 +91,7 @@ impl Subject {
         }
     }
 
-    /// What the design documents write for `apiVersion`.
+    /// The `apiVersion` in the original design documents.
     const fn documented_api_version(self) -> &'static str {
         match self {
             Self::ControlPlane | Self::Template | Self::Cluster => "cluster.x-k8s.io/v1alpha3",
@@ -99,7 +99,7 @@ impl Subject {
         }
     }
 
-    /// A field of `spec` that identifies the kind of a fragment without `kind`.
+    /// A `spec` field that identifies this kind in a fragment without `kind`.
     const fn mark(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
@@ -109,9 +109,9 @@ impl Subject {
         }
     }
 
-    /// The kind of an object; none for a kind without rules. A fragment without `kind`, as in the design documents, is
-    /// recognised by its fields and completed, so that it can be judged.
-    fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+    /// Determines the kind of an object; none for a kind without rules. A fragment without `kind` is recognised by
+    /// its fields and completed, so that it can be checked.
+    fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = match object.text("kind") {
             Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
             None => Self::by_fields(object, faults)?,
@@ -132,7 +132,7 @@ impl Subject {
                 );
                 faults.push(Fault::own(OwnRule::VersionUnserved, "apiVersion", &message));
             }
-            // Another product may have a kind of the same name.
+            // Other products may have a kind with the same name.
             Some(given) => {
                 if group(given) != group(current) {
                     return None;
@@ -150,7 +150,7 @@ impl Subject {
         });
         let message = match (&object.node, subject) {
             (Node::Object(_), Some(subject)) => format!(
-                "Required value: by its fields this is a {kind}; write apiVersion: {} and kind: {kind}",
+                "Required value: judging by its fields, this is a {kind}; write apiVersion: {} and kind: {kind}",
                 subject.api_version(),
                 kind = subject.kind(),
             ),
@@ -163,7 +163,7 @@ impl Subject {
 }
 
 impl Located {
-    /// Sets a field of an object that does not have it.
+    /// Adds a field that the object does not have.
     fn set(&mut self, name: &str, text: &str) {
         let line = self.line;
         if let Node::Object(fields) = &mut self.node {

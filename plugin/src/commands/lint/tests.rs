@@ -24,7 +24,7 @@ use crate::{printer, terminal::plain, verdict::Verdict};
 fn lint_yaml(text: &str) -> LintReport {
     let mut input = Input::new(NAMESPACE, Place::Files);
     input.parse("manifest.yaml", text.as_bytes());
-    input.judge(&Configuration::default(), NOW.parse().unwrap())
+    input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
 fn lint(files: Vec<PathBuf>) -> LintReport {
@@ -174,7 +174,7 @@ fn nothing_judged_is_said() {
     assert_eq!(report.verdict(), Verdict::Met);
     assert_eq!(
         report.text(),
-        "nothing judged: 2 objects in 1 file, but no KubeadmControlPlane, ClusterPool or \
+        "nothing checked: 2 objects in 1 file, but no KubeadmControlPlane, ClusterPool or \
          ClusterDeploymentCustomization (ClusterPool, Pod)\n"
     );
 }
@@ -184,7 +184,11 @@ fn no_object_at_all_leaves_the_verdict_open() {
     for text in ["", "# nothing\n---\n"] {
         let report = lint_yaml(text);
         assert_eq!(report.verdict(), Verdict::Undecided, "{text:?}");
-        assert_eq!(report.text(), "nothing judged: no object in 1 file\n", "{text:?}");
+        assert_eq!(
+            report.text(),
+            "nothing checked: no object in 1 file\n",
+            "{text:?}"
+        );
     }
     assert_eq!(fleet([]).verdict(), Verdict::Met);
 }
@@ -254,7 +258,7 @@ fn lint_update(old: Option<&Value>, new: &Value) -> LintReport {
         input.parse_old("old.json", old.to_string().as_bytes());
     }
     input.parse("new.json", new.to_string().as_bytes());
-    input.judge(&Configuration::default(), NOW.parse().unwrap())
+    input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
 /// Rules and fields, in the report's order.
@@ -366,10 +370,10 @@ fn an_object_that_is_being_deleted_is_left_alone() {
 fn an_old_object_that_cannot_be_compared_is_said() {
     let mut unreadable = control_plane(3);
     unreadable["spec"]["replicas"] = json!("three");
-    let other_version = Base::ControlPlane(V1BETA1).object();
+    let version_mismatch = Base::ControlPlane(V1BETA1).object();
     for (old, rule, field) in [
         (unreadable, "old-object-undecodable", "spec.replicas"),
-        (other_version, "old-api-version-other", "apiVersion"),
+        (version_mismatch, "old-api-version-other", "apiVersion"),
     ] {
         let report = lint_update(Some(&old), &control_plane(4));
         assert_eq!(
@@ -383,7 +387,7 @@ fn an_old_object_that_cannot_be_compared_is_said() {
 
         let report = lint_update(Some(&old), &control_plane(3));
         assert_eq!(report.verdict(), Verdict::Undecided);
-        let summary = "1 object in 1 file: 1 judged, 0 skipped; 0 denials, 1 warning; 1 change not judged";
+        let summary = "1 object in 1 file: 1 checked, 0 skipped; 0 denials, 1 warning; 1 change not checked";
         assert_eq!(report.text().lines().last(), Some(summary));
     }
 }
@@ -422,7 +426,7 @@ fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
         input.list(subject, [object.to_string()]);
     }
     input.not_served("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
-    input.judge(&Configuration::default(), NOW.parse().unwrap())
+    input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
 /// What an object is now, not what a write of it would set off, and not what cannot be changed any more.

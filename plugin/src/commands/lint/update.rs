@@ -1,4 +1,4 @@
-//! What an API server makes of an update before it is judged.
+//! Merges an update with the old object, as an API server does before admission.
 
 use kcp_rules::view::object::Object as Described;
 use serde::Deserialize;
@@ -6,16 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::commands::lint::finding::{Fault, OwnRule};
 
-/// Metadata that a client may leave out or write anything into: the server's own stays.
-const KEPT_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
+/// Metadata that the server keeps from the old object, whatever a client writes.
+const SERVER_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
 
-/// Whether an object is being deleted.
+/// Whether an object is being deleted, from its JSON.
 pub(super) fn is_deleting(object: &str) -> bool {
     serde_json::from_str::<Described>(object).is_ok_and(|object| object.is_deleting())
 }
 
-/// The new object with what the server keeps of the old one: its status, which a write to the object itself leaves
-/// alone, and [`KEPT_METADATA`]. None when one of the two is no object.
+/// The new object with the status and the [`SERVER_METADATA`] of the old one. None if either is not a JSON object.
 pub(super) fn stored(new: &str, old: &str) -> Option<String> {
     let mut new: Map<String, Value> = serde_json::from_str(new).ok()?;
     let mut old: Map<String, Value> = serde_json::from_str(old).ok()?;
@@ -23,7 +22,7 @@ pub(super) fn stored(new: &str, old: &str) -> Option<String> {
     if let (Some(Value::Object(new)), Some(Value::Object(old))) =
         (new.get_mut("metadata"), old.get_mut("metadata"))
     {
-        for field in KEPT_METADATA {
+        for field in SERVER_METADATA {
             keep(field, new, old);
         }
     }
@@ -37,8 +36,8 @@ fn keep(field: &str, new: &mut Map<String, Value>, old: &mut Map<String, Value>)
     };
 }
 
-/// Says that the versions differ. An API server would convert; without one, fields that moved would look changed.
-pub(super) fn other_version(new: &str, old: &str) -> Option<Fault> {
+/// Reports that the API versions differ. Without the conversion of an API server, moved fields would look changed.
+pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Versioned {
@@ -47,8 +46,8 @@ pub(super) fn other_version(new: &str, old: &str) -> Option<Fault> {
     let version = |object| serde_json::from_str::<Versioned>(object).map(|object| object.api_version);
     let (new, old) = (version(new).ok()?, version(old).ok()?);
     let message = format!(
-        "Invalid value: {new:?}: the object as it was is of {old}, and the change to it was not judged; give both in \
-         the same version"
+        "Invalid value: {new:?}: the old object has version {old}, so the update was not checked; pass both in the \
+         same version"
     );
     (new != old).then(|| Fault::own(OwnRule::OldVersionOther, "apiVersion", &message))
 }

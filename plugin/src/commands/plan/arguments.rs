@@ -26,19 +26,19 @@ pub struct PlanArguments {
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
 
-    /// Plan the replacement of every Machine, as rollout start requests it
+    /// Plan the replacement of every Machine, as with rollout start
     #[arg(long)]
     pub restart: bool,
 
-    /// Plan for a manifest, as kubectl apply would write it; - for stdin
+    /// Plan for a manifest, as kubectl apply would write it; - means stdin
     #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["replicas", "version", "restart"])]
     pub file: Option<PathBuf>,
 
-    /// The server's AdmissionConfiguration, which sets the action of each rule
+    /// The webhook's AdmissionConfiguration, which sets the action of each rule
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }

@@ -19,7 +19,7 @@ use kcp_control_plane::{
     quorum::Votes,
 };
 
-/// A plan.
+/// What the controller will do to a control plane.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Plan"))]
 #[serde(rename_all = "camelCase")]
@@ -30,7 +30,7 @@ pub struct PlanDocument {
     kind: &'static str,
     metadata: ObjectName,
     verdict: PlanVerdict,
-    /// Machines there are.
+    /// Number of existing Machines.
     replicas: usize,
     current: SpecSummary,
     asked: SpecSummary,
@@ -40,37 +40,37 @@ pub struct PlanDocument {
     rollout_to_come: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remediation: Option<remediation::NextRemediation>,
-    blockers: Vec<Told<Blocker>>,
+    blockers: Vec<Described<Blocker>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    no_plan: Option<Told<NoPlan>>,
+    no_plan: Option<Described<NoPlan>>,
 }
 
-/// What a plan comes to.
+/// The result of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum PlanVerdict {
-    /// All is as asked.
+    /// The control plane has the desired state.
     NothingToDo,
-    /// The first step can be made now.
+    /// The controller can take the first step now.
     Clear,
-    /// Something keeps the first step.
+    /// Something blocks the first step.
     Blocked,
-    /// There is no way that is told.
+    /// No plan can be made; see `noPlan`.
     NoPlan,
 }
 
-/// Where the members of etcd are from.
+/// Where the plan's etcd members come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 enum EtcdSource {
-    /// etcd is external, or there is no step to count for.
+    /// etcd is external, or the plan has no steps.
     NotCounted,
-    /// From the Machines.
+    /// Assumed from the Machines.
     Assumed,
-    /// From etcd.
+    /// Read from etcd.
     Read,
 }
 
@@ -83,10 +83,10 @@ struct SpecSummary {
     max_surge: usize,
 }
 
-/// Something with the words for it.
+/// A value with its description.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Told<T> {
+pub(crate) struct Described<T> {
     #[serde(flatten)]
     what: T,
     text: String,
@@ -100,8 +100,8 @@ pub(crate) struct Told<T> {
 struct MachineVerdict {
     name: String,
     outdated: bool,
-    reasons: Vec<Told<Reason>>,
-    gaps: Vec<Told<Gap>>,
+    reasons: Vec<Described<Reason>>,
+    gaps: Vec<Described<Gap>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     after_provider_update: Vec<String>,
 }
@@ -113,16 +113,16 @@ struct StepDocument {
     number: usize,
     action: Action,
     purpose: Purpose,
-    /// The Machines, or for `removeMember` the members, that it may be about.
+    /// Machines that the controller chooses from; for `removeMember`, etcd members.
     names: Vec<String>,
     choice: Choice,
-    /// Null stands for no failure domain.
+    /// Null means no failure domain.
     failure_domains: Vec<Option<String>>,
     failure_domain_reason: Why,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Group>,
     may_differ: bool,
-    /// Machines once it is done.
+    /// Number of Machines after the step.
     replicas: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     etcd: Option<EtcdAround>,
@@ -149,8 +149,8 @@ pub(crate) struct EtcdVotes {
 }
 
 impl PlanVerdict {
-    /// Of a plan.
-    pub fn of(plan: &Plan) -> Self {
+    /// The verdict of a plan.
+    pub fn new(plan: &Plan) -> Self {
         match &plan.steps {
             Err(_) => Self::NoPlan,
             Ok(steps) if steps.is_empty() => Self::NothingToDo,
@@ -161,8 +161,8 @@ impl PlanVerdict {
 }
 
 impl PlanDocument {
-    /// The document of a plan.
-    pub fn of(plan: &Plan) -> Self {
+    /// Creates the document of a plan.
+    pub fn new(plan: &Plan) -> Self {
         let hint = |blocker: &Blocker| blocker.hint(&plan.namespace, &plan.name);
         let is_counted = plan.steps().iter().any(|step| step.votes.is_some());
         Self {
@@ -172,18 +172,18 @@ impl PlanDocument {
                 name: plan.name.clone(),
                 namespace: plan.namespace.clone(),
             },
-            verdict: PlanVerdict::of(plan),
+            verdict: PlanVerdict::new(plan),
             replicas: plan.replicas,
-            current: SpecSummary::of(&plan.current),
-            asked: SpecSummary::of(&plan.desired.spec),
+            current: SpecSummary::new(&plan.current),
+            asked: SpecSummary::new(&plan.desired.spec),
             changes: plan.desired.changes.clone(),
-            machines: plan.verdicts.iter().map(MachineVerdict::of).collect(),
+            machines: plan.verdicts.iter().map(MachineVerdict::new).collect(),
             rollout_to_come: plan.rollout_to_come,
             remediation: plan.remediation.clone(),
             blockers: plan
                 .blockers
                 .iter()
-                .map(|blocker| Told::new(blocker.clone(), blocker.message(), hint(blocker)))
+                .map(|blocker| Described::new(blocker.clone(), blocker.message(), hint(blocker)))
                 .collect(),
             etcd: match (is_counted, plan.members_unread) {
                 (false, _) => EtcdSource::NotCounted,
@@ -192,24 +192,24 @@ impl PlanDocument {
             },
             steps: (1..)
                 .zip(plan.steps())
-                .map(|(number, step)| StepDocument::of(number, step))
+                .map(|(number, step)| StepDocument::new(number, step))
                 .collect(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
                 let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
-                Told::new(no_plan.clone(), messages::no_plan(no_plan), hint)
+                Described::new(no_plan.clone(), messages::no_plan(no_plan), hint)
             }),
         }
     }
 }
 
-impl<T> Told<T> {
+impl<T> Described<T> {
     pub(crate) const fn new(what: T, text: String, hint: Option<String>) -> Self {
         Self { what, text, hint }
     }
 }
 
 impl SpecSummary {
-    fn of(spec: &KubeadmControlPlaneSpec) -> Self {
+    fn new(spec: &KubeadmControlPlaneSpec) -> Self {
         Self {
             replicas: spec.size(),
             version: spec.version().to_owned(),
@@ -219,17 +219,17 @@ impl SpecSummary {
 }
 
 impl MachineVerdict {
-    fn of(verdict: &Verdict) -> Self {
+    fn new(verdict: &Verdict) -> Self {
         let reasons = verdict.reasons.iter();
         let gaps = verdict.gaps.iter();
         Self {
             name: verdict.machine.clone(),
             outdated: !verdict.reasons.is_empty(),
             reasons: reasons
-                .map(|reason| Told::new(reason.clone(), reason.message(), None))
+                .map(|reason| Described::new(reason.clone(), reason.message(), None))
                 .collect(),
             gaps: gaps
-                .map(|gap| Told::new(gap.clone(), gap.message().to_owned(), None))
+                .map(|gap| Described::new(gap.clone(), gap.message().to_owned(), None))
                 .collect(),
             after_provider_update: verdict.after_provider_update.clone(),
         }
@@ -237,7 +237,7 @@ impl MachineVerdict {
 }
 
 impl StepDocument {
-    fn of(number: usize, step: &Step) -> Self {
+    fn new(number: usize, step: &Step) -> Self {
         Self {
             number,
             action: step.action,
@@ -249,14 +249,14 @@ impl StepDocument {
             group: step.group,
             may_differ: step.may_differ,
             replicas: step.replicas,
-            etcd: step.votes.map(EtcdAround::of),
+            etcd: step.votes.map(EtcdAround::new),
             text: messages::why(step),
         }
     }
 }
 
 impl EtcdVotes {
-    pub(crate) const fn of(votes: Votes) -> Self {
+    pub(crate) const fn new(votes: Votes) -> Self {
         Self {
             votes,
             quorum: votes.quorum(),
@@ -266,11 +266,11 @@ impl EtcdVotes {
 }
 
 impl EtcdAround {
-    fn of(votes: StepVotes) -> Self {
+    fn new(votes: StepVotes) -> Self {
         Self {
-            before: EtcdVotes::of(votes.before),
-            meanwhile: EtcdVotes::of(votes.meanwhile),
-            after: EtcdVotes::of(votes.after),
+            before: EtcdVotes::new(votes.before),
+            meanwhile: EtcdVotes::new(votes.meanwhile),
+            after: EtcdVotes::new(votes.after),
         }
     }
 }
@@ -285,7 +285,7 @@ mod tests {
     use kcp_control_plane::plan::Plan;
 
     fn document(plan: &Plan) -> String {
-        serde_json::to_string_pretty(&PlanDocument::of(plan)).expect("serializes")
+        serde_json::to_string_pretty(&PlanDocument::new(plan)).expect("serializes")
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn every_document_is_as_its_schema_says() {
         for plan in [blocked(), no_plan(), version_change()] {
-            schema::conforms(&PlanDocument::of(&plan));
+            schema::conforms(&PlanDocument::new(&plan));
             assert_every_format(&plan);
         }
         schema::checked_in::<PlanDocument>("plan.json");

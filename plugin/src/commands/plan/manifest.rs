@@ -1,8 +1,7 @@
-//! The change that a manifest asks for, as `kubectl apply` would make it.
+//! Computes the change that `kubectl apply` would make for a manifest.
 //!
-//! Fields of the manifest are set, and those that were applied the last time and are in it no more are taken away:
-//! kubectl's three-way merge patch of a custom resource (`k8s.io/kubectl`, `pkg/cmd/apply`). Fields that nobody has
-//! applied stay.
+//! As in kubectl's three-way merge patch for custom resources (`k8s.io/kubectl`, `pkg/cmd/apply`), fields of the
+//! manifest are set, and fields of the last applied manifest that the new one lacks are removed. Other fields stay.
 
 use kcp_api::{kind::KUBEADM_CONTROL_PLANE, names::annotation};
 use serde_json::{Map, Value, json};
@@ -11,41 +10,45 @@ use thiserror::Error as ThisError;
 use crate::commands::lint::document::{Located, SyntaxError, parse};
 use kcp_control_plane::plan::options::with_leading_v;
 
-const APPLIED_METADATA: [&str; 2] = ["labels", "annotations"];
+const APPLIABLE_METADATA: [&str; 2] = ["labels", "annotations"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub object: Value,
-    /// The version of its API, without the group.
+    /// The API version without the group.
     pub version: String,
-    /// Other objects of the file, as `Kind/name`: nobody looks at them.
+    /// Other objects in the file, as `Kind/name`, which the plan ignores.
     pub others: Vec<String>,
 }
 
-/// A file that asks for nothing that can be planned.
+/// Why a file cannot be planned.
 #[derive(Debug, ThisError)]
 pub enum ManifestError {
     #[error("{file}{}: {cause}", line.map_or_else(String::new, |line| format!(":{line}")))]
     Syntax {
         file: String,
-        /// Counted from one.
+        /// Line number, from 1.
         line: Option<u64>,
         cause: String,
     },
-    #[error("{file} has no KubeadmControlPlane {name}{}", found.as_ref().map_or_else(String::new, |found| format!(": it has {found}")))]
+    #[error("{file} does not contain KubeadmControlPlane {name}{}", found.as_ref().map_or_else(String::new, |found| format!(", \
+                                                                                                                             only \
+                                                                                                                             {found}")))]
     Absent {
         file: String,
         name: String,
         found: Option<String>,
     },
-    #[error("{file} has KubeadmControlPlane {name} {count} times")]
+    #[error("{file} contains KubeadmControlPlane {name} {count} times")]
     Repeated {
         file: String,
         name: String,
         count: usize,
     },
-    /// Another object than the one that is there.
-    #[error("{file} is of another control plane: {field} is {given} there, and {actual} in the cluster")]
+    /// The manifest describes another object than the one in the cluster.
+    #[error(
+        "{file} describes another control plane: {field} is {given} in the file but {actual} in the cluster"
+    )]
     Other {
         file: String,
         field: &'static str,
@@ -55,10 +58,10 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Finds a control plane in a file.
+    /// Finds the control plane in a file.
     ///
     /// # Errors
-    /// When the file cannot be understood, or does not have it once.
+    /// The file cannot be parsed, or does not contain the control plane exactly once.
     pub fn read(file: &str, content: &[u8], name: &str) -> Result<Self, ManifestError> {
         let mut objects = Vec::new();
         for document in parse(content) {
@@ -72,7 +75,7 @@ impl Manifest {
         let (mut own, others): (Vec<Value>, Vec<Value>) = objects
             .into_iter()
             .partition(|object| is_control_plane(object, name));
-        let others: Vec<String> = others.iter().map(named).collect();
+        let others: Vec<String> = others.iter().map(kind_and_name).collect();
         let count = own.len();
         match (own.pop(), count) {
             (Some(object), 1) => Ok(Self {
@@ -97,24 +100,25 @@ impl Manifest {
         }
     }
 
-    /// What one has to know of it, a line each.
+    /// Warnings about the plan, one line each.
     pub fn warnings(&self, patch: &Value) -> Vec<String> {
         let others = (!self.others.is_empty()).then(|| {
             format!(
-                "planned without the other objects of the file: {}",
+                "other objects in the file are not part of the plan: {}",
                 self.others.join(", ")
             )
         });
         let replicas = patch.pointer("/spec/replicas").is_some_and(Value::is_null).then(|| {
-            "spec.replicas is taken away: Cluster API makes it 1, as is planned here; kcp-webhook would keep it".to_owned()
+            "the manifest removes spec.replicas: the plan assumes 1, Cluster API's default; kcp-webhook would keep \
+             the current value".to_owned()
         });
         others.into_iter().chain(replicas).collect()
     }
 
-    /// The merge patch that makes the control plane, as the server wrote it, what the manifest asks for.
+    /// Computes the merge patch that `kubectl apply` would send.
     ///
     /// # Errors
-    /// When the manifest is of another object.
+    /// The manifest describes another object.
     pub fn patch(&self, file: &str, current: &Value) -> Result<Value, ManifestError> {
         for (field, pointer) in [
             ("metadata.namespace", "/metadata/namespace"),
@@ -136,17 +140,17 @@ impl Manifest {
             .and_then(Value::as_str)
             .and_then(|last| serde_json::from_str(last).ok())
             .unwrap_or_default();
-        let mut patch = applied(&self.object);
-        // As the server's webhooks would have it.
+        let mut patch = appliable_fields(&self.object);
+        // Apply the webhooks' defaults.
         if let Some(Value::String(version)) = patch.pointer_mut("/spec/version") {
             *version = with_leading_v(version);
         }
-        take_away(&mut patch, &applied(&last));
+        remove_missing(&mut patch, &appliable_fields(&last));
         Ok(patch)
     }
 }
 
-/// The objects of a document: those of a list, else the document itself.
+/// The objects in a document: the items of a list, or the document itself.
 fn objects_of(document: &Located) -> Vec<Value> {
     let object = document.to_json();
     let items = object.get("items").and_then(Value::as_array);
@@ -163,7 +167,7 @@ fn is_control_plane(object: &Value, name: &str) -> bool {
         && text(object, "/metadata/name") == name
 }
 
-fn named(object: &Value) -> String {
+fn kind_and_name(object: &Value) -> String {
     format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"))
 }
 
@@ -174,8 +178,8 @@ fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or_default()
 }
 
-fn applied(object: &Value) -> Value {
-    let metadata = APPLIED_METADATA.iter().filter_map(|field| {
+fn appliable_fields(object: &Value) -> Value {
+    let metadata = APPLIABLE_METADATA.iter().filter_map(|field| {
         let value = object.get("metadata")?.get(field)?;
         Some(((*field).to_owned(), value.clone()))
     });
@@ -184,14 +188,14 @@ fn applied(object: &Value) -> Value {
     json!({ "metadata": metadata, "spec": spec })
 }
 
-/// Has a patch take away what was applied and is no more.
-fn take_away(patch: &mut Value, last: &Value) {
+/// Adds the removal of fields of the last applied manifest that the patch does not set.
+fn remove_missing(patch: &mut Value, last: &Value) {
     let (Value::Object(patch), Value::Object(last)) = (patch, last) else {
         return;
     };
     for (name, last) in last {
         match patch.get_mut(name) {
-            Some(patch) => take_away(patch, last),
+            Some(patch) => remove_missing(patch, last),
             None => {
                 patch.insert(name.clone(), Value::Null);
             }
@@ -235,7 +239,7 @@ items:
         assert_eq!(found.others, ["Cluster/edge", "KubeadmControlPlane/other"]);
         assert_eq!(
             found.warnings(&json!({})),
-            ["planned without the other objects of the file: Cluster/edge, KubeadmControlPlane/other"]
+            ["other objects in the file are not part of the plan: Cluster/edge, KubeadmControlPlane/other"]
         );
     }
 
@@ -245,20 +249,20 @@ items:
                              {name: NAME}}\n";
         let own = control_plane.replace("NAME", "edge");
         for (content, expected) in [
-            ("", "new.yaml has no KubeadmControlPlane edge"),
+            ("", "new.yaml does not contain KubeadmControlPlane edge"),
             (
                 &control_plane.replace("NAME", "other")[..],
-                "new.yaml has no KubeadmControlPlane edge: it has KubeadmControlPlane/other",
+                "new.yaml does not contain KubeadmControlPlane edge, only KubeadmControlPlane/other",
             ),
             (
                 &control_plane
                     .replace("NAME", "edge")
                     .replace("controlplane.", "other."),
-                "new.yaml has no KubeadmControlPlane edge: it has KubeadmControlPlane/edge",
+                "new.yaml does not contain KubeadmControlPlane edge, only KubeadmControlPlane/edge",
             ),
             (
                 &format!("{own}---\n{own}"),
-                "new.yaml has KubeadmControlPlane edge 2 times",
+                "new.yaml contains KubeadmControlPlane edge 2 times",
             ),
         ] {
             let error = read(content).expect_err(content).to_string();
@@ -305,7 +309,8 @@ items:
         assert_eq!(
             manifest.warnings(&patch),
             [
-                "spec.replicas is taken away: Cluster API makes it 1, as is planned here; kcp-webhook would keep it"
+                "the manifest removes spec.replicas: the plan assumes 1, Cluster API's default; kcp-webhook would \
+                 keep the current value"
             ]
         );
     }
@@ -322,14 +327,14 @@ items:
         assert_eq!(
             other(r#"{"name": "edge", "namespace": "e"}"#),
             Err(
-                "new.yaml is of another control plane: metadata.namespace is e there, and d in the cluster"
+                "new.yaml describes another control plane: metadata.namespace is e in the file but d in the cluster"
                     .to_owned()
             )
         );
         assert_eq!(
             other(r#"{"name": "edge", "uid": "u2"}"#),
             Err(
-                "new.yaml is of another control plane: metadata.uid is u2 there, and u1 in the cluster"
+                "new.yaml describes another control plane: metadata.uid is u2 in the file but u1 in the cluster"
                     .to_owned()
             )
         );

@@ -1,12 +1,10 @@
-//! `kubectl kcp plan`: what Cluster API's controller will do to a control plane, step by step, and what keeps it from the
+//! `kubectl kcp plan`: what Cluster API's controller will do to a control plane, step by step, and what blocks the
 //! first step.
 //!
-//! All but [`fetch`] is pure: facts in, a plan out. The decisions are those of the kubeadm control plane controller of
-//! Cluster API v1.14 (`controlplane/kubeadm`), without in-place updates of Machines, which are behind a gate there.
+//! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`),
+//! except for in-place updates of Machines, which are behind a feature gate.
 //!
-//! - [`manifest`]: what a file asks for
-//!
-//! `status` uses [`observed`], [`fetch`], [`rollout_reason`], [`preflight`], [`remediation`] and [`quorum`].
+//! - [`manifest`]: the change in a file
 
 pub mod document;
 pub mod manifest;
@@ -41,13 +39,13 @@ use kcp_client::{
     reads::change::{LIMIT, read_everything_or_fail},
 };
 
-/// Under which name the rules are told that the change would be made.
+/// The field manager that the admission rules see.
 const FIELD_MANAGER: &str = "kubectl-kcp";
 
 /// Runs `plan`.
 ///
 /// # Errors
-/// When nothing could be decided, or the outcome not be written.
+/// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
@@ -57,11 +55,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     };
     let connection = session.connect().await?;
     let mut reader = Reader::discover(&connection).await?;
-    // It is compared with what the server writes in the same version.
+    // Read the control plane in the manifest's version, to compare both.
     if let Some(manifest) = &manifest {
         reader = reader.in_version(&manifest.version)?;
     }
-    // Each part decides about the steps.
+    // Every part affects the steps, so none may be missing.
     let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
     let snapshot = Box::pin(read).await?;
     let view = snapshot.view();
@@ -87,7 +85,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     }
     let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
     print(&plan, &arguments.output, &session.terminal)?;
-    Ok(match PlanVerdict::of(&plan) {
+    Ok(match PlanVerdict::new(&plan) {
         PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,
         PlanVerdict::Blocked | PlanVerdict::NoPlan => Verdict::Negative,
     })
@@ -99,7 +97,7 @@ impl Report for Plan {
     }
 
     fn document(&self) -> impl Serialize {
-        PlanDocument::of(self)
+        PlanDocument::new(self)
     }
 
     fn names(&self) -> Vec<String> {

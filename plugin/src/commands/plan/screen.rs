@@ -1,4 +1,4 @@
-//! The text of a plan: a summary, the steps, and what to know, last.
+//! The text of a plan: a summary, the steps, and remarks.
 
 use std::fmt::Write as _;
 
@@ -82,7 +82,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    // A column that would be blank throughout is left out.
+    // Omit columns without values.
     let has_domains = steps
         .iter()
         .any(|step| !messages::failure_domains(step).is_empty());
@@ -111,7 +111,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
         row.push(Cell::from(messages::why(step)));
         table.row(row);
     }
-    // Its lines are as long as they are on every terminal.
+    // Do not cut lines to the terminal's width.
     table.render(Layout {
         width: None,
         ..layout
@@ -126,7 +126,7 @@ fn action(action: Action) -> Cell {
     }
 }
 
-/// Members, quorum, and how many may fail: once the step is done, and before that where it is less.
+/// Members, quorum and tolerated failures after the step, and during the step if lower.
 fn votes(step: &Step) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
@@ -171,16 +171,16 @@ fn replaced(plan: &Plan) -> String {
         let reasons = verdict.reasons.iter();
         reasons.map(|reason| (reason.message(), verdict.machine.as_str()))
     });
-    let lines = grouped(reasons)
+    let lines = group_machines(reasons)
         .into_iter()
         .map(|(reason, machines)| (format!("{machines}: {reason}"), None));
     section("Outdated:", lines)
 }
 
-/// What is said, with all the Machines it is said of.
-fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
+/// Groups Machines with the same text.
+fn group_machines<'m>(texts: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-    for (line, machine) in said {
+    for (line, machine) in texts {
         match groups.iter_mut().find(|(other, _)| *other == line) {
             Some((_, machines)) => machines.push(machine),
             None => groups.push((line, vec![machine])),
@@ -256,17 +256,17 @@ fn remarks(plan: &Plan) -> String {
     section("Notes:", remarks)
 }
 
-/// Machines that count as up to date only because something is missing.
+/// Machines that count as up to date only because facts are missing.
 fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
     let restart = format!(
-        "replace all with: kubectl kcp rollout start {} -n {}",
+        "to replace all Machines: kubectl kcp rollout start {} -n {}",
         plan.name, plan.namespace
     );
-    let said = up_to_date(plan).flat_map(|verdict| {
+    let texts = up_to_date(plan).flat_map(|verdict| {
         let gaps = verdict.gaps.iter();
         gaps.map(|gap| (gap.message().to_owned(), verdict.machine.as_str()))
     });
-    let lines = grouped(said).into_iter().map(|(gap, machines)| {
+    let lines = group_machines(texts).into_iter().map(|(gap, machines)| {
         let line = format!("assumed up to date (could not check): {machines}: {gap}");
         (line, Some(restart.clone()))
     });
@@ -275,8 +275,8 @@ fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
 
 fn provider_updates(plan: &Plan) -> Vec<(String, Option<String>)> {
     let found = up_to_date(plan).filter(|verdict| !verdict.after_provider_update.is_empty());
-    let said = found.map(|verdict| (verdict.after_provider_update.join(", "), verdict.machine.as_str()));
-    let lines = grouped(said).into_iter().map(|(fields, machines)| {
+    let texts = found.map(|verdict| (verdict.after_provider_update.join(", "), verdict.machine.as_str()));
+    let lines = group_machines(texts).into_iter().map(|(fields, machines)| {
         let line = format!(
             "an update of Cluster API to v1.14 would replace {machines}: configuration differs in {fields}"
         );

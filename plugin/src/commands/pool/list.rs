@@ -166,7 +166,7 @@ impl Report for PoolEntryList {
         if self.items.is_empty() {
             return "No entries found.\n".to_owned();
         }
-        let mut table = Table::of(COLUMNS.iter().copied());
+        let mut table = Table::with_columns(COLUMNS.iter().copied());
         for item in &self.items {
             let style = match item.state {
                 "free" => GOOD,

@@ -189,7 +189,7 @@ const STALE: &[Column] = &[Column::new("CLUSTER").name(), Column::new("STALE BEC
 fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
     let mut parts = vec![summary(plan)];
     if !plan.entries.is_empty() {
-        let mut table = Table::of(ENTRIES.iter().copied());
+        let mut table = Table::with_columns(ENTRIES.iter().copied());
         for entry in &plan.entries {
             table.row([
                 Cell::from(&entry.name),
@@ -200,7 +200,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
         parts.push(table.render(layout));
     }
     if !plan.stale.is_empty() {
-        let mut table = Table::of(STALE.iter().copied());
+        let mut table = Table::with_columns(STALE.iter().copied());
         for cluster in &plan.stale {
             let why = match cluster.why {
                 WhyStale::Version => "created from another version",
@@ -211,7 +211,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
         parts.push(table.render(layout));
     }
     if !plan.problems.is_empty() {
-        let mut table = Table::of([Column::new("PROBLEMS AFTER THE CHANGE")]);
+        let mut table = Table::with_columns([Column::new("PROBLEMS AFTER THE CHANGE")]);
         for problem in &plan.problems {
             table.row([Cell::styled(problem, BAD).rest()]);
         }

@@ -26,13 +26,13 @@ pub enum RolloutCommand {
     Start(StartArguments),
     /// Cancel a planned rollout
     Cancel(CancelArguments),
-    /// Stop all controllers from working on a control plane, also during a rollout
+    /// Pause a control plane, even during a rollout: controllers stop reconciling it
     Pause(PauseArguments),
-    /// Let the controllers work on a control plane again
+    /// Resume a paused control plane
     Resume(PauseArguments),
     /// Show the progress of a rollout: exit code 0 if it is complete, 1 if it is in progress or stuck
     Status(RolloutStatusArguments),
-    /// Show the generations of the existing Machines, and which are up to date
+    /// Show which existing Machines are up to date, grouped by version and template
     History(HistoryArguments),
 }
 
@@ -54,7 +54,7 @@ pub struct StartArguments {
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     pub after: Option<Duration>,
 
-    /// Start although the preflight blocks the first step; never against the rules or quorum
+    /// Start even if the preflight blocks the first step; never against admission rules or etcd's quorum
     #[arg(long)]
     pub force: bool,
 
@@ -74,7 +74,7 @@ pub struct CancelArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Cancel it although it is in progress: new and old Machines stay as they are
+    /// Cancel the rollout even if it is in progress; new and old Machines then stay
     #[arg(long)]
     pub running: bool,
 
@@ -111,7 +111,7 @@ pub struct RolloutStatusArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Watch until it is complete or stuck, a line per change
+    /// Watch until the rollout is complete or stuck, and print a line for each change
     #[arg(short, long)]
     pub watch: bool,
 
@@ -119,7 +119,7 @@ pub struct RolloutStatusArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h", requires = "watch")]
     pub timeout: Duration,
 
-    /// How it is printed; with --watch, how the result is.
+    /// The output format; with --watch, of the final result.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -133,7 +133,7 @@ pub struct HistoryArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }

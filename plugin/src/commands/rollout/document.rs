@@ -8,7 +8,7 @@ use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
 use crate::document::{API_VERSION, ObjectName};
 use kcp_control_plane::staleness::StuckBlocker;
 
-/// How far a rollout is.
+/// The progress of a rollout.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -19,13 +19,13 @@ pub struct RolloutStatus<'r> {
     kind: &'static str,
     metadata: ObjectName,
     progress: RolloutProgress,
-    /// Machines asked for.
+    /// Desired number of Machines.
     desired_replicas: i64,
-    /// Machines there are.
+    /// Number of existing Machines.
     replicas: i64,
     ready_replicas: i64,
     up_to_date_replicas: i64,
-    /// A rollout that has yet to begin.
+    /// When a planned rollout begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     planned: Option<Timestamp>,
     waiting_for: &'r [String],
@@ -43,8 +43,8 @@ struct StuckDocument<'r> {
 }
 
 impl<'r> RolloutStatus<'r> {
-    /// The document of a report.
-    pub fn of(report: &'r RolloutReport) -> Self {
+    /// Creates the document of a report.
+    pub fn new(report: &'r RolloutReport) -> Self {
         let control_plane = &report.snapshot.control_plane;
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         Self {
@@ -101,9 +101,9 @@ mod tests {
                 .retain(|condition| condition.type_ != "Ready");
         }
         snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(41)));
-        let report = RolloutReport::of(snapshot, now());
-        schema::conforms(&RolloutStatus::of(&report));
+        let report = RolloutReport::from_poll(snapshot, now());
+        schema::conforms(&RolloutStatus::new(&report));
         assert_every_format(&report);
-        insta::assert_snapshot!(json(&RolloutStatus::of(&report)).expect("serializes"));
+        insta::assert_snapshot!(json(&RolloutStatus::new(&report)).expect("serializes"));
     }
 }

@@ -1,8 +1,8 @@
-//! `rollout history`: the generations of Machines that are there, oldest first.
+//! `rollout history`: the generations of existing Machines, oldest first.
 //!
-//! Cluster API keeps no record of rollouts: a Machine that is gone has taken what it was made from with it.
+//! Cluster API keeps no record of rollouts, so deleted Machines are unknown.
 //!
-//! - [`generation`]: which Machines belong together, and why they are out of date
+//! - [`generation`]: groups Machines, with the reasons why they are outdated
 //! - [`document`], [`screen`]: the JSON and the text
 
 pub mod document;

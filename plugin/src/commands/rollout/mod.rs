@@ -44,7 +44,7 @@ use serde::Serialize;
 use crate::{
     change::{
         arguments::{ReviewArguments, WriteArguments},
-        engine::{Engine, FORCED, Verb},
+        engine::{Engine, FORCE_EFFECT, Verb},
     },
     document::resource_name,
     output::{Report, print},
@@ -54,13 +54,13 @@ use crate::{
     wait::{EndingKind, Shown, poll_until},
 };
 
-/// The longest that one read of a history may take.
+/// Time limit of one read for the history.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.
 ///
 /// # Errors
-/// When nothing could be decided, or the result not be printed.
+/// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         RolloutCommand::Start(arguments) => start_rollout(&arguments, session).await,
@@ -77,7 +77,7 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         name: &arguments.name,
         infinitive: "roll out",
         not_done: "rollout not started",
-        forced: Some(FORCED),
+        force_effect: Some(FORCE_EFFECT),
     };
     let options = StartOptions {
         start: arguments.start(),
@@ -100,7 +100,7 @@ async fn cancel_rollout(arguments: &CancelArguments, session: &Session) -> anyho
         name: &arguments.name,
         infinitive: "cancel the rollout of",
         not_done: "rollout not cancelled",
-        forced: None,
+        force_effect: None,
     };
     let scope = ReadScope::AllOnceRollingOut;
     let (write, review) = (&arguments.write, &arguments.review);
@@ -128,7 +128,7 @@ async fn pause_or_resume(
         name: &arguments.name,
         infinitive,
         not_done,
-        forced: None,
+        force_effect: None,
     };
     let (write, review) = (&arguments.write, &arguments.review);
     let pause = change(
@@ -142,7 +142,7 @@ async fn pause_or_resume(
     pause.await
 }
 
-/// Changes a control plane, and reports the result. `decide` is given the version of its API as well.
+/// Changes a control plane, and reports the result. `decide` also gets the API version.
 async fn change(
     verb: &Verb<'_>,
     scope: ReadScope,
@@ -174,12 +174,12 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let namespace = &connection.namespace;
     if !arguments.watch {
         let snapshot = reader.snapshot(namespace, name).await?;
-        let report = RolloutReport::of(snapshot, Timestamp::now());
+        let report = RolloutReport::from_poll(snapshot, Timestamp::now());
         print(&report, output, &session.terminal)?;
         return Ok(report.verdict());
     }
     session.terminal.on_interrupt(format!(
-        "the rollout continues; watch it with: kubectl kcp rollout status {name} -n {namespace} --watch"
+        "the rollout continues; watch with: kubectl kcp rollout status {name} -n {namespace} --watch"
     ));
     let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
     let shown = if output.is_text() {
@@ -195,7 +195,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
         session.terminal.print(&text).context("cannot write to stdout")?;
         return Ok(ending.verdict());
     }
-    let report = RolloutReport::at_the_end(ending, now);
+    let report = RolloutReport::from_ending(ending, now);
     print(&report, output, &session.terminal)?;
     Ok(report.verdict())
 }
@@ -207,7 +207,7 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
         &reader,
         &connection.namespace,
         &arguments.name,
-        ReadLimit::each(READ_LIMIT),
+        ReadLimit::per_read(READ_LIMIT),
     ))
     .await?;
     for Unread { kind, error, .. } in &fetched.unread {
@@ -224,7 +224,7 @@ impl Report for RolloutReport {
     }
 
     fn document(&self) -> impl Serialize {
-        RolloutStatus::of(self)
+        RolloutStatus::new(self)
     }
 
     fn names(&self) -> Vec<String> {
@@ -241,7 +241,7 @@ impl Report for History {
     }
 
     fn document(&self) -> impl Serialize {
-        RolloutHistory::of(self)
+        RolloutHistory::new(self)
     }
 
     fn names(&self) -> Vec<String> {

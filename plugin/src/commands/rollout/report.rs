@@ -17,15 +17,15 @@ use kcp_control_plane::{
 pub struct RolloutReport {
     pub snapshot: Snapshot,
     pub progress: RolloutProgress,
-    /// A line each.
+    /// What the rollout is waiting for, one line each.
     pub waiting_for: Vec<String>,
-    /// What has blocked it for too long.
+    /// What has blocked the rollout for too long.
     pub obstacles: Vec<StuckBlocker>,
     /// What the controller reports, or why the rollout has stopped.
     pub remarks: Vec<String>,
-    /// The time of a rollout that has not started.
+    /// When a planned rollout begins.
     pub planned: Option<Timestamp>,
-    /// When it was read.
+    /// The time of the read.
     pub at: Timestamp,
 }
 
@@ -37,15 +37,15 @@ pub enum RolloutProgress {
     InProgress,
     /// Blocked for too long.
     Stuck,
-    /// It does not continue by itself: the control plane is paused, for example.
+    /// The rollout does not continue on its own, for example because the control plane is paused.
     Stopped,
     /// In progress when the wait timed out.
     TimedOut,
 }
 
 impl RolloutReport {
-    /// Of one poll.
-    pub fn of(snapshot: Snapshot, now: Timestamp) -> Self {
+    /// Creates the report of one poll.
+    pub fn from_poll(snapshot: Snapshot, now: Timestamp) -> Self {
         let progress = WaitCondition::RolledOut.progress(&snapshot, None, now);
         let kind = match progress {
             WaitProgress::Met => Some(EndingKind::Met),
@@ -58,12 +58,12 @@ impl RolloutReport {
         Self::new(snapshot, kind, now)
     }
 
-    /// Of the last poll of a wait.
-    pub fn at_the_end(Ending { snapshot, kind }: Ending, now: Timestamp) -> Self {
+    /// Creates the report of the last poll of a wait.
+    pub fn from_ending(Ending { snapshot, kind }: Ending, now: Timestamp) -> Self {
         Self::new(snapshot, Some(kind), now)
     }
 
-    /// `kind` is none while it is in progress.
+    /// `kind` is none while the rollout is in progress.
     fn new(snapshot: Snapshot, kind: Option<EndingKind>, now: Timestamp) -> Self {
         let waiting_for = match WaitCondition::RolledOut.progress(&snapshot, None, now) {
             WaitProgress::WaitingFor(what) => what,
@@ -157,7 +157,7 @@ mod tests {
         for (name, change, progress) in cases {
             let mut snapshot = healthy(3);
             change(&mut snapshot);
-            let report = RolloutReport::of(snapshot, now());
+            let report = RolloutReport::from_poll(snapshot, now());
             assert_eq!(report.progress, *progress, "{name}");
             let is_complete = *progress == Complete;
             assert_eq!(report.verdict() == Verdict::Met, is_complete, "{name}");
@@ -176,7 +176,7 @@ mod tests {
         ] {
             let mut snapshot = healthy(3);
             snapshot.control_plane.status.up_to_date_replicas = 1;
-            let report = RolloutReport::at_the_end(Ending { snapshot, kind }, now());
+            let report = RolloutReport::from_ending(Ending { snapshot, kind }, now());
             assert_eq!(report.progress, progress);
             assert_eq!(report.waiting_for, ["Machines up to date: 1 of 3"]);
         }

@@ -57,7 +57,7 @@ pub fn status(report: &RolloutReport) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "a rollout is planned: it replaces every Machine created before {planned}, from then on"
+            "a rollout is planned: from {planned} on, the controller replaces every Machine that was created before"
         );
     }
     text
@@ -75,7 +75,7 @@ mod tests {
     use crate::{commands::rollout::report::RolloutReport, terminal::plain};
 
     fn show(snapshot: &Snapshot) -> String {
-        plain(&status(&RolloutReport::of(snapshot.clone(), now())))
+        plain(&status(&RolloutReport::from_poll(snapshot.clone(), now())))
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         snapshot.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
-        a rollout is planned: it replaces every Machine created before 2026-08-21T13:00:00Z, from then on
+        a rollout is planned: from 2026-08-21T13:00:00Z on, the controller replaces every Machine that was created before
         ");
 
         snapshot.control_plane.spec.rollout_after = None;

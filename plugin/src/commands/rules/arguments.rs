@@ -11,21 +11,21 @@ use crate::output::{Formats, OutputArguments};
 #[command(args_conflicts_with_subcommands = true)]
 #[command(mut_arg("output", |output| output.value_parser(Formats::RULES)))]
 pub struct RulesArguments {
-    /// What to do instead of listing them
+    /// A subcommand, instead of listing rules
     #[command(subcommand)]
     pub command: Option<RulesCommand>,
 
-    /// How they are printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }
 
-/// Commands below `rules`.
+/// Subcommands of `rules`.
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Say why a rule is there, what it accepts and rejects, and how to live with it
+    /// Explain a rule: why it exists, what it accepts and rejects, and how to configure or override it
     Explain(ExplainArguments),
-    /// Write the rules as objects that an API server applies itself, webhook or not
+    /// Export the rules as objects that an API server enforces without the webhook
     Export(ExportArguments),
 }
 
@@ -34,7 +34,7 @@ pub enum RulesCommand {
 #[command(after_help = "Examples:
   kubectl kcp rules explain replicas-even")]
 pub struct ExplainArguments {
-    /// The rule's id, as it stands at the end of each message
+    /// The rule's id, which is at the end of each message
     #[arg(value_name = "ID", required_unless_present = "all")]
     pub id: Option<String>,
 
@@ -42,7 +42,7 @@ pub struct ExplainArguments {
     #[arg(long, conflicts_with = "id")]
     pub all: bool,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -51,11 +51,11 @@ pub struct ExplainArguments {
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT)]
 pub struct ExportArguments {
-    /// What to write them as
+    /// The export format
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: ExportFormat,
 
-    /// What follows from each rule: the server's own AdmissionConfiguration
+    /// The webhook's AdmissionConfiguration, which sets the action of each rule
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 }
@@ -66,8 +66,7 @@ Examples:
 
 A second layer beside the webhook, for Kubernetes 1.35 or newer. Pipe it into: kubectl apply -f -
 
-The first lines name the rules that are not in it, each with the reason. A policy has no clock: it takes an override \
-for valid whenever it ends. It does not warn of what was at fault before.";
+The first lines list the rules that cannot be exported, each with the reason. Policies have no clock: they accept expired overrides. They do not warn about faults that existed before a change.";
 
 /// Formats of `rules export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

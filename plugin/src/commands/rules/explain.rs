@@ -1,4 +1,4 @@
-//! One rule, with its own test rows as examples.
+//! Explains a rule, with examples from its test cases.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant, slice};
 
@@ -20,7 +20,7 @@ use crate::{
     terminal::{escape, table::Layout},
 };
 
-/// Some rows hold a quarter of a megabyte; an example is read.
+/// Maximum length of an example. Some test cases are 256 KiB long.
 const LONGEST_EXAMPLE: usize = 400;
 
 /// One rule, or all of them.
@@ -29,13 +29,13 @@ pub(super) enum Explanations {
     All(Vec<Explanation>),
 }
 
-/// What there is to say about a rule.
+/// A rule with examples.
 pub(super) struct Explanation {
     rule: &'static Rule,
-    /// A row of the rule's own cases that it accepts, as [`shown`] writes it.
+    /// A test case that the rule accepts, in the format of [`example_text`].
     accepted: Option<String>,
     rejected: Option<String>,
-    /// What it says of the rejected row.
+    /// The rule's findings for the rejected case.
     findings: Vec<Finding>,
 }
 
@@ -46,7 +46,7 @@ enum ExplanationDocument {
     All(RuleExplanationList),
 }
 
-/// Several rules with examples.
+/// All rules with examples.
 #[derive(Serialize)]
 #[cfg_attr(
     test,
@@ -80,10 +80,10 @@ pub(super) struct RuleExplanation {
     /// A write that the rule accepts, as merge patches on a valid object.
     #[serde(skip_serializing_if = "Option::is_none")]
     accepted: Option<String>,
-    /// A similar write that it rejects, or warns of.
+    /// A similar write that the rule rejects or warns about.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<String>,
-    /// What it says of that write.
+    /// The rule's messages for the rejected write.
     messages: Vec<String>,
 }
 
@@ -126,13 +126,13 @@ impl Report for Explanations {
 }
 
 impl Explanation {
-    pub(super) fn of(rule: &'static Rule) -> Self {
+    pub(super) fn new(rule: &'static Rule) -> Self {
         let rejected = rejected(rule);
         let accepted = rejected.as_ref().and_then(|rejected| accepted(rule, rejected));
         Self {
             rule,
-            accepted: accepted.map(|example| shown(example.case)),
-            rejected: rejected.as_ref().map(|example| shown(example.case)),
+            accepted: accepted.map(|example| example_text(example.case)),
+            rejected: rejected.as_ref().map(|example| example_text(example.case)),
             findings: rejected.map_or_else(Vec::new, |example| example.findings),
         }
     }
@@ -146,7 +146,7 @@ impl Explanation {
         RuleExplanation {
             api_version: API_VERSION,
             kind: "AdmissionRuleExplanation",
-            rule: RuleItem::of(self.rule),
+            rule: RuleItem::new(self.rule),
             accepted: self.accepted.clone(),
             rejected: self.rejected.clone(),
             messages: self.messages().collect(),
@@ -161,12 +161,12 @@ impl Explanation {
             let _ = writeln!(text, "  {name:<10} {}", escape(value));
         };
         let on = operations(rule).join(", ").to_lowercase();
-        fact("judges", &format!("{} on {on}", rule.check.kinds().join(", ")));
-        fact("looks at", looks_at(rule.scope));
-        fact("finding", follows(rule.action));
+        fact("checks", &format!("{} on {on}", rule.check.kinds().join(", ")));
+        fact("considers", scope_text(rule.scope));
+        fact("finding", effect_of(rule.action));
         fact("source", rule.source);
         fact("override", &override_of(rule));
-        fact("natively", &natively(rule));
+        fact("no webhook", &enforcement_without_webhook(rule));
         fact(
             "configure",
             &format!(
@@ -183,26 +183,26 @@ impl Explanation {
             fact(if is_denied { "rejected" } else { "warned" }, rejected);
         }
         for message in self.messages() {
-            fact("says", &message);
+            fact("message", &message);
         }
         text
     }
 }
 
-const fn looks_at(scope: Scope) -> &'static str {
+const fn scope_text(scope: Scope) -> &'static str {
     match scope {
-        Scope::Object => "the object as it would become; what was at fault before is a warning",
-        Scope::Transition => "the step from the object as it is to the object as it would become",
-        Scope::Cluster => "other objects of the cluster too",
+        Scope::Object => "the new object; faults that existed before the change are only warnings",
+        Scope::Transition => "the change from the old to the new object",
+        Scope::Cluster => "the new object and other objects in the cluster",
     }
 }
 
-const fn follows(action: Action) -> &'static str {
+const fn effect_of(action: Action) -> &'static str {
     match action {
         Action::Deny => "refuses the write",
         Action::Warn => "warns",
         Action::Audit => "is recorded in the audit log",
-        Action::Off => "none: the rule is off unless the configuration sets it",
+        Action::Off => "the rule is off unless the configuration enables it",
     }
 }
 
@@ -218,21 +218,21 @@ fn override_of(rule: &Rule) -> String {
     }
 }
 
-fn natively(rule: &Rule) -> String {
+fn enforcement_without_webhook(rule: &Rule) -> String {
     match rule.cel.no_cel() {
-        None => "in the policies of kubectl kcp rules export --format vap".to_owned(),
-        Some(why) => format!("by the webhook alone: {}", why.as_str()),
+        None => "enforced by the policies of: kubectl kcp rules export --format vap".to_owned(),
+        Some(why) => format!("only enforced by the webhook: {}", why.as_str()),
     }
 }
 
-/// A row of the rule's topic, and what the rule says of it.
+/// A test case with the findings of rules.
 struct Example {
     case: &'static Case,
     base: Base,
     findings: Vec<Finding>,
 }
 
-/// Each case of the rule's topic on its first base, with what all rules say of it.
+/// All test cases of the rule's topic, each with the findings of all rules.
 fn examples(rule: &Rule) -> impl Iterator<Item = Example> {
     let topic = TOPICS
         .iter()
@@ -250,7 +250,7 @@ fn examples(rule: &Rule) -> impl Iterator<Item = Example> {
         })
 }
 
-/// The first that the rule speaks of; what other rules say of it is left out.
+/// The first test case with a finding of the rule, without findings of other rules.
 fn rejected(rule: &Rule) -> Option<Example> {
     examples(rule).find_map(|mut example| {
         example.findings.retain(|finding| finding.rule.id == rule.id);
@@ -258,13 +258,12 @@ fn rejected(rule: &Rule) -> Option<Example> {
     })
 }
 
-/// Of those that no rule speaks of, one as near as can be to the one rejected: the same kind, the same operation, and
-/// the same fields.
+/// The test case without findings that is most similar to the rejected one: same kind, operation and fields.
 fn accepted(rule: &Rule, rejected: &Example) -> Option<Example> {
     let fields = |example: &Example| fields(example.case);
     let meant = fields(rejected);
     let accepted = examples(rule).filter(|example| example.findings.is_empty());
-    // Of equals `max_by_key` takes the last, and the first rows of a table are the plainest.
+    // Reverse, because `max_by_key` returns the last maximum, and the first test cases are the simplest.
     let accepted: Vec<_> = accepted.collect();
     accepted.into_iter().rev().max_by_key(|example| {
         let given = fields(example);
@@ -292,25 +291,24 @@ fn fields(case: &Case) -> BTreeSet<String> {
 }
 
 fn collect(patch: &str, fields: &mut BTreeSet<String>) {
-    fn below(value: &Value, path: &str, fields: &mut BTreeSet<String>) {
+    fn collect_fields(value: &Value, path: &str, fields: &mut BTreeSet<String>) {
         match value {
             Value::Object(members) => {
                 for (name, value) in members {
-                    below(value, &format!("{path}/{name}"), fields);
+                    collect_fields(value, &format!("{path}/{name}"), fields);
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| below(item, path, fields)),
+            Value::Array(items) => items.iter().for_each(|item| collect_fields(item, path, fields)),
             _ => {
                 fields.insert(path.to_owned());
             }
         }
     }
-    below(&serde_json::from_str(patch).unwrap_or_default(), "", fields);
+    collect_fields(&serde_json::from_str(patch).unwrap_or_default(), "", fields);
 }
 
-/// What a row is about, and the row as merge patches on a valid object. What is known of the cluster stands in the
-/// name alone.
-fn shown(case: &Case) -> String {
+/// Describes a test case: its name, and its write as merge patches on a valid object.
+fn example_text(case: &Case) -> String {
     let about = case.name.split_once('_').map_or(case.name, |(_, about)| about);
     let about = about.strip_prefix("of_").unwrap_or(about).replace('_', " ");
     match case.write {
@@ -324,11 +322,11 @@ fn shown(case: &Case) -> String {
 fn short(patch: &str) -> String {
     let one_line: String = patch.lines().map(str::trim).collect();
     let mut characters = one_line.chars();
-    let shown: String = characters.by_ref().take(LONGEST_EXAMPLE).collect();
+    let example_text: String = characters.by_ref().take(LONGEST_EXAMPLE).collect();
     if characters.next().is_some() {
-        shown + "…"
+        example_text + "…"
     } else {
-        shown
+        example_text
     }
 }
 
@@ -347,7 +345,10 @@ mod tests {
         for (id, near) in [
             ("version-skips-minor", "accepts_next_minor"),
             ("control-plane-in-use", "accepts_deletion_without_workers"),
-            ("max-surge-zero-below-three", "accepts_max_surge_0_with_three"),
+            (
+                "max-surge-zero-collect_fields-three",
+                "accepts_max_surge_0_with_three",
+            ),
         ] {
             let rule = rules().find(|rule| rule.id == id).unwrap();
             let rejected = rejected(rule).unwrap();
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn every_document_is_as_its_schema_says() {
-        let list = Explanations::All(rules().map(Explanation::of).collect());
+        let list = Explanations::All(rules().map(Explanation::new).collect());
         for explanation in list.each() {
             schema::conforms(&explanation.document());
         }
@@ -381,23 +382,23 @@ mod tests {
     #[test]
     fn an_explanation() {
         let rule = rules().find(|rule| rule.id == "replicas-with-upgrade").unwrap();
-        insta::assert_snapshot!(plain(&Explanation::of(rule).text()));
+        insta::assert_snapshot!(plain(&Explanation::new(rule).text()));
     }
 
     #[test]
     fn every_rule_has_an_accepted_and_a_rejected_example() {
         for rule in rules() {
-            let text = plain(&Explanation::of(rule).text());
+            let text = plain(&Explanation::new(rule).text());
             for fact in [
-                "  judges ",
-                "  looks at ",
+                "  checks ",
+                "  considers",
                 "  finding ",
                 "  source ",
                 "  override ",
-                "  natively ",
+                "  no webhook ",
                 "  configure ",
                 "  accepted ",
-                "  says ",
+                "  message ",
             ] {
                 assert!(text.contains(fact), "{}: no{fact}in\n{text}", rule.id);
             }

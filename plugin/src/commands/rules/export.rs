@@ -1,12 +1,12 @@
-//! The rules that an API server can apply itself, ready for `kubectl apply -f -`.
+//! Exports rules that an API server can enforce, ready for `kubectl apply -f -`.
 
 use std::fmt::Write as _;
 
 use kcp_rules::{Action, Configuration, admission_policy, cel::NoCel, topics::rules};
 
-/// `ValidatingAdmissionPolicy`s and their bindings as YAML. Before them stand the rules that are not in them.
+/// `ValidatingAdmissionPolicies` and their bindings as YAML, after a comment that lists the other rules.
 pub(super) fn admission_policies(configuration: &Configuration) -> Result<String, serde_saphyr::ser::Error> {
-    let mut text = left_out(configuration);
+    let mut text = omitted_rules(configuration);
     for object in admission_policy::objects(configuration) {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&object)?);
@@ -14,16 +14,16 @@ pub(super) fn admission_policies(configuration: &Configuration) -> Result<String
     Ok(text)
 }
 
-/// A comment.
-fn left_out(configuration: &Configuration) -> String {
-    let mut text = "# Rules that the webhook alone applies:\n".to_owned();
+/// The comment that lists the rules that are not exported.
+fn omitted_rules(configuration: &Configuration) -> String {
+    let mut text = "# Rules that only the webhook enforces:\n".to_owned();
     for (rule, why) in rules().filter_map(|rule| Some((rule, rule.cel.no_cel()?))) {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# - {}: {}", rule.id, NoCel::as_str(why));
     }
     let off = rules().filter(|rule| rule.cel.no_cel().is_none() && configuration.action(rule) == Action::Off);
     for rule in off {
-        let _ = writeln!(text, "# - {}: it is off", rule.id);
+        let _ = writeln!(text, "# - {}: off in the configuration", rule.id);
     }
     text
 }

@@ -1,4 +1,4 @@
-//! All rules, a line each.
+//! Lists all rules.
 
 use kcp_rules::{Action, Rule, Scope, cel::NoCel, topics::rules};
 use serde::Serialize;
@@ -21,10 +21,10 @@ impl Report for Rules {
     }
 
     fn document(&self) -> impl Serialize {
-        RuleList::of_all()
+        RuleList::new()
     }
 
-    /// Ids, as `rules explain` takes them: a rule is no resource.
+    /// Ids, because a rule is not a Kubernetes resource.
     fn names(&self) -> Vec<String> {
         rules().map(|rule| rule.id.to_owned()).collect()
     }
@@ -43,7 +43,7 @@ fn table(layout: Layout) -> String {
             rule.summary.into(),
         ]);
     }
-    // Its lines are as long as they are on every terminal.
+    // Do not cut lines to the terminal's width.
     table.render(Layout {
         width: None,
         ..layout
@@ -71,11 +71,11 @@ pub(super) struct RuleItem {
     operations: Vec<&'static str>,
     action: Action,
     scope: Scope,
-    /// Whether an annotation can suspend it.
+    /// Whether an annotation can override the rule for one object.
     overridable: bool,
-    /// Whether an API server can apply it itself.
+    /// Whether an API server can enforce the rule without the webhook.
     cel: bool,
-    /// Why it cannot.
+    /// Why an API server cannot enforce the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_cel: Option<&'static str>,
     summary: &'static str,
@@ -83,17 +83,17 @@ pub(super) struct RuleItem {
 }
 
 impl RuleList {
-    fn of_all() -> Self {
+    fn new() -> Self {
         Self {
             api_version: API_VERSION,
             kind: "AdmissionRuleList",
-            items: rules().map(RuleItem::of).collect(),
+            items: rules().map(RuleItem::new).collect(),
         }
     }
 }
 
 impl RuleItem {
-    pub(super) fn of(rule: &'static Rule) -> Self {
+    pub(super) fn new(rule: &'static Rule) -> Self {
         Self {
             id: rule.id,
             kinds: rule.check.kinds(),
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_document_is_as_its_schema_says() {
-        schema::conforms(&RuleList::of_all());
+        schema::conforms(&RuleList::new());
         assert_every_format(&Rules);
         schema::checked_in::<RuleList>("admissionrulelist.json");
     }

@@ -1,8 +1,8 @@
-//! `kubectl kcp rules`: what the webhook holds a manifest to. Needs no cluster.
+//! `kubectl kcp rules`: the webhook's admission rules. Needs no cluster.
 //!
-//! - [`list`]: all rules, a line each
-//! - [`explain`]: one rule, with its own test rows as examples
-//! - [`export`]: the rules that an API server can apply itself
+//! - [`list`]: lists all rules
+//! - [`explain`]: explains a rule, with examples from its test cases
+//! - [`export`]: exports rules that an API server can enforce
 
 mod arguments;
 mod explain;
@@ -22,32 +22,32 @@ use list::Rules;
 /// Runs `rules`.
 ///
 /// # Errors
-/// When no rule has the id, the configuration cannot be read, or the result cannot be shown.
+/// No rule has the id, the configuration cannot be read, or the result cannot be printed.
 pub fn run(arguments: &RulesArguments, session: &Session) -> anyhow::Result<Verdict> {
     match &arguments.command {
         None => print(&Rules, &arguments.output, &session.terminal)?,
         Some(RulesCommand::Explain(explain)) => {
-            print(&explained(explain)?, &explain.output, &session.terminal)?;
+            print(&explanations(explain)?, &explain.output, &session.terminal)?;
         }
-        Some(RulesCommand::Export(export)) => session.terminal.print(&exported(export)?)?,
+        Some(RulesCommand::Export(export)) => session.terminal.print(&export_text(export)?)?,
     }
     Ok(Verdict::Met)
 }
 
-fn explained(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
+fn explanations(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
     let Some(id) = &arguments.id else {
-        return Ok(Explanations::All(rules().map(Explanation::of).collect()));
+        return Ok(Explanations::All(rules().map(Explanation::new).collect()));
     };
     match rules().find(|rule| rule.id == id) {
-        Some(rule) => Ok(Explanations::One(Explanation::of(rule))),
+        Some(rule) => Ok(Explanations::One(Explanation::new(rule))),
         None => match similar(id).as_slice() {
-            [] => bail!("no rule is called {id:?}; list them with: kubectl kcp rules"),
-            similar => bail!("no rule is called {id:?}; did you mean {}?", similar.join(", ")),
+            [] => bail!("no rule {id:?}; list all rules with: kubectl kcp rules"),
+            similar => bail!("no rule {id:?}; did you mean {}?", similar.join(", ")),
         },
     }
 }
 
-fn exported(arguments: &ExportArguments) -> anyhow::Result<String> {
+fn export_text(arguments: &ExportArguments) -> anyhow::Result<String> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
         .map(configuration::read)

@@ -19,7 +19,7 @@ use kcp_control_plane::duration::parse_duration;
   kubectl kcp status -A --deep -o json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct StatusArguments {
-    /// Control plane to show, as NAME or kcp/NAME, or as cluster/NAME; all of the namespace when absent
+    /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
     #[arg(value_parser = parse_control_plane_of_cluster, conflicts_with = "all_namespaces")]
     pub name: Option<ControlPlaneName>,
 
@@ -27,36 +27,36 @@ pub struct StatusArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Watch for changes: redraw on a terminal, print a line for each change elsewhere
+    /// Watch for changes: redraw on a terminal, otherwise print a line for each change
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Show the control planes with these labels: team=edge,tier!=test
+    /// Show the control planes that match this label selector: team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub selector: Option<String>,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 
-    /// Do not query etcd: the verdict is then judged from conditions
+    /// Do not query etcd; the verdict is then based on conditions
     #[arg(long)]
     pub no_etcd: bool,
 
-    /// Do not query the workload cluster or its etcd: the verdict is then judged from conditions
+    /// Do not query the workload cluster or its etcd; the verdict is then based on conditions
     #[arg(long)]
     pub no_workload: bool,
 
-    /// With -A, or more than 32 control planes in the namespace: also query the workload cluster and etcd of each
+    /// Query the workload cluster and etcd of each control plane, even with -A or more than 32 control planes
     #[arg(long, conflicts_with_all = ["name", "no_workload"])]
     pub deep: bool,
 
-    /// Time limit for reading, such as 30s or 2m; in a list, for each control plane whose etcd is queried
+    /// Time limit for reading, such as 30s or 2m; in a list, for each control plane
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
     pub timeout: Duration,
 }
 
-/// A read that may take no time reads nothing.
+/// With a time limit of 0, nothing could be read.
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     let timeout = parse_duration(text)?;
     if timeout.is_zero() {
@@ -66,7 +66,7 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl StatusArguments {
-    /// What is asked for and cannot be had together, for people.
+    /// Describes flags that contradict each other.
     pub fn contradiction(&self) -> Option<&'static str> {
         let is_contradiction = self.watch && !self.output.is_text();
         is_contradiction.then_some("--watch shows text: leave out --output, or set it to wide")

@@ -1,4 +1,4 @@
-//! The JSON and YAML of `status`: `kubectl-kcp.dev/v1alpha1`. `plugin/schema` says the same as JSON schemas.
+//! The JSON of `status`: `kubectl-kcp.dev/v1alpha1`. `plugin/schema` has its JSON schemas.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -6,7 +6,7 @@ use kcp_etcd::{Alarm, Member};
 use serde::Serialize;
 
 use crate::{
-    commands::plan::document::{EtcdVotes, Told},
+    commands::plan::document::{Described, EtcdVotes},
     document::{API_VERSION, ObjectName},
 };
 use kcp_control_plane::{
@@ -22,7 +22,7 @@ use kcp_control_plane::{
     },
 };
 
-/// Several control planes.
+/// The status of several control planes.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +34,7 @@ pub struct ControlPlaneStatusList {
     items: Vec<ControlPlaneStatus>,
 }
 
-/// One control plane.
+/// The status of a control plane.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -44,7 +44,7 @@ pub struct ControlPlaneStatus {
     #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatus")))]
     kind: &'static str,
     metadata: ObjectName,
-    /// The Cluster it belongs to.
+    /// The control plane's Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<String>,
     desired: Desired,
@@ -53,19 +53,19 @@ pub struct ControlPlaneStatus {
     machines: Vec<MachineStatus>,
     conditions: Vec<Condition>,
     sources: Sources,
-    /// Null when it was not read.
+    /// Null if etcd was not read.
     etcd: Option<EtcdStatus>,
-    /// Null where etcd is external, or its members are not known.
+    /// Null if etcd is external, or its members are unknown.
     votes: Option<EtcdVotes>,
     checks: Vec<CheckStatus>,
     preflight: Preflight,
     verdict: Health,
     basis: Basis,
-    /// Those of the checks, the heaviest first.
-    findings: Vec<FindingOfCheck>,
+    /// Findings of all checks, most severe first.
+    findings: Vec<CheckFinding>,
 }
 
-/// What the spec asks for.
+/// The desired state in the spec.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -78,7 +78,7 @@ struct Desired {
     rollout_after: Option<Timestamp>,
 }
 
-/// What the controller has reported.
+/// The state that the controller reports.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -91,7 +91,7 @@ struct Reported {
     version: Option<String>,
     initialized: bool,
     paused: bool,
-    /// Whether the report is about the spec as it stands.
+    /// Whether the controller has observed the current spec.
     current: bool,
 }
 
@@ -108,14 +108,14 @@ struct MachineStatus {
     failure_domain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
-    /// Null while no controller has said.
+    /// Null until a controller has reported it.
     ready: Option<bool>,
-    /// Null while nobody can say.
+    /// Null if unknown.
     up_to_date: Option<bool>,
-    /// Why it is to be replaced.
-    outdated_because: Vec<Told<Reason>>,
-    /// What is missing to judge that: it is taken for as asked.
-    gaps: Vec<Told<Gap>>,
+    /// Why the Machine is outdated.
+    outdated_because: Vec<Described<Reason>>,
+    /// Facts that are missing to decide whether the Machine is outdated; it counts as up to date.
+    gaps: Vec<Described<Gap>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificates_expire: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ struct MachineStatus {
     conditions: Vec<Condition>,
 }
 
-/// What was asked beside the management cluster.
+/// Sources besides the management cluster.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Sources {
@@ -133,27 +133,27 @@ struct Sources {
     etcd: Source,
 }
 
-/// What came of asking.
+/// The result of reading a source.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "state")]
 enum Source {
-    /// It answered, at least in part.
+    /// The source was read, at least in part.
     Read,
-    /// A flag left it out.
+    /// A flag excluded the source.
     Excluded { flag: &'static str },
-    /// No Machine has come up.
+    /// The control plane is not initialized yet.
     NotYet,
-    /// It runs where it cannot be reached from here, and does not decide.
+    /// The source cannot be reached from this machine, and does not affect the verdict.
     OutOfReach { failure: FailureStatus },
-    /// It was asked, and did not answer.
+    /// The source could not be read.
     Failed { failure: FailureStatus },
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FailureStatus {
-    /// What was asked.
+    /// The object that could not be read.
     object: String,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,15 +164,15 @@ struct FailureStatus {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct EtcdStatus {
-    /// Whether the members are pods of the control plane's Machines.
+    /// Whether etcd runs on the control plane's Machines.
     stacked: bool,
-    /// Whether the key of etcd's CA was used to ask.
+    /// Whether a client certificate was issued with the key of etcd's CA.
     used_ca_key: bool,
     members: Vec<MemberStatus>,
     alarms: AlarmsStatus,
 }
 
-/// One that was asked.
+/// A member that was queried.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -181,23 +181,24 @@ struct MemberStatus {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
-    /// What it says of itself; null when it did not say.
-    status: Option<OwnStatus>,
-    /// The members that it knows; null when it did not say.
+    /// The member's own status; null if the member did not respond.
+    status: Option<ReportedStatus>,
+    /// The member's list of members; null if the member did not respond.
     members: Option<Vec<KnownMember>>,
-    /// Whether its certificate is for its name; null when it did not answer. Its chain was verified in any case.
+    /// Whether the certificate is for the member's name; null if the member did not respond. The certificate chain is
+    /// always verified.
     named_in_certificate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_expires: Option<Timestamp>,
-    /// What it did not answer.
+    /// Queries that failed.
     failures: Vec<FailureStatus>,
 }
 
-/// Ids are hexadecimal, as `etcdctl` writes them.
+/// A member's status. Ids are hexadecimal, as in `etcdctl`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct OwnStatus {
+struct ReportedStatus {
     cluster_id: String,
     member_id: String,
     version: String,
@@ -207,7 +208,7 @@ struct OwnStatus {
     db_size_in_use: u64,
     /// Bytes; null before etcd 3.6.
     db_size_quota: Option<u64>,
-    /// Null when it knows of none.
+    /// The leader's member id; null if the member has no leader.
     leader: Option<String>,
     raft_index: u64,
     raft_term: u64,
@@ -220,21 +221,21 @@ struct OwnStatus {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct KnownMember {
     id: String,
-    /// Empty until it has started.
+    /// The member's name; empty until the member has started.
     name: String,
     learner: bool,
 }
 
-/// Alarms, and how they were learned of.
+/// Alarms and their source.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "source")]
 enum AlarmsStatus {
-    /// By agreement of the members.
+    /// Listed by etcd.
     Listed { alarms: Vec<AlarmStatus> },
-    /// There is no leader to ask: from the errors in each member's status.
+    /// etcd has no leader; alarms are taken from each member's status.
     FromStatus,
-    /// There is a leader, and it did not answer.
+    /// etcd has a leader, but alarms could not be listed.
     Failed { failure: FailureStatus },
 }
 
@@ -252,20 +253,20 @@ struct AlarmStatus {
 struct CheckStatus {
     id: &'static str,
     outcome: CheckOutcome,
-    /// Why it is unknown or was skipped.
+    /// Why the result is unknown, or why the check was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     findings: Vec<Finding>,
 }
 
-/// A finding by itself.
+/// A finding with its check.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct FindingOfCheck {
-    /// Of the check.
+struct CheckFinding {
+    /// The check's id.
     id: &'static str,
     severity: CheckOutcome,
-    /// `Kind/name`, several with a comma between them.
+    /// Objects as `Kind/name`, separated by commas.
     object: String,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,22 +274,22 @@ struct FindingOfCheck {
 }
 
 impl ControlPlaneStatusList {
-    /// The document of several.
-    pub fn of<'i>(inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>) -> Self {
+    /// Creates the document of several control planes.
+    pub fn new<'i>(inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>) -> Self {
         let items = inspected.into_iter();
         Self {
             api_version: API_VERSION,
             kind: "ControlPlaneStatusList",
             items: items
-                .map(|(observed, inspection)| ControlPlaneStatus::of(observed, inspection))
+                .map(|(observed, inspection)| ControlPlaneStatus::new(observed, inspection))
                 .collect(),
         }
     }
 }
 
 impl ControlPlaneStatus {
-    /// The document of one.
-    pub fn of(observed: &Snapshot, inspection: &Inspection) -> Self {
+    /// Creates the document of one control plane.
+    pub fn new(observed: &Snapshot, inspection: &Inspection) -> Self {
         let Snapshot {
             control_plane,
             machines,
@@ -319,28 +320,28 @@ impl ControlPlaneStatus {
             },
             machines: machines
                 .iter()
-                .map(|machine| MachineStatus::of(machine, inspection))
+                .map(|machine| MachineStatus::new(machine, inspection))
                 .collect(),
             conditions: control_plane.status.conditions.clone(),
             sources: Sources {
-                workload: Source::of(&observed.workload),
-                etcd: Source::of(&observed.etcd),
+                workload: Source::new(&observed.workload),
+                etcd: Source::new(&observed.etcd),
             },
-            etcd: observed.etcd.read().map(EtcdStatus::of),
-            votes: inspection.votes.map(EtcdVotes::of),
-            checks: inspection.checks.iter().map(CheckStatus::of).collect(),
+            etcd: observed.etcd.read().map(EtcdStatus::new),
+            votes: inspection.votes.map(EtcdVotes::new),
+            checks: inspection.checks.iter().map(CheckStatus::new).collect(),
             preflight: inspection.preflight.clone(),
             verdict: inspection.health,
             basis: inspection.basis,
             findings: findings
-                .map(|(checked, finding)| FindingOfCheck::of(checked, finding))
+                .map(|(checked, finding)| CheckFinding::new(checked, finding))
                 .collect(),
         }
     }
 }
 
 impl MachineStatus {
-    fn of(machine: &Machine, inspection: &Inspection) -> Self {
+    fn new(machine: &Machine, inspection: &Inspection) -> Self {
         let mut verdicts = inspection.up_to_date.iter();
         let verdict = verdicts.find(|verdict| verdict.machine == machine.name());
         let reasons = verdict.into_iter().flat_map(|verdict| &verdict.reasons);
@@ -354,10 +355,10 @@ impl MachineStatus {
             ready: machine.ready(),
             up_to_date: inspection.is_up_to_date(machine),
             outdated_because: reasons
-                .map(|reason| Told::new(reason.clone(), reason.message(), None))
+                .map(|reason| Described::new(reason.clone(), reason.message(), None))
                 .collect(),
             gaps: gaps
-                .map(|gap| Told::new(gap.clone(), gap.message().to_owned(), None))
+                .map(|gap| Described::new(gap.clone(), gap.message().to_owned(), None))
                 .collect(),
             certificates_expire: machine.status.certificates_expiry_date,
             creation_timestamp: machine.creation_timestamp(),
@@ -368,23 +369,23 @@ impl MachineStatus {
 }
 
 impl Source {
-    fn of<T>(reading: &Reading<T>) -> Self {
+    fn new<T>(reading: &Reading<T>) -> Self {
         match reading {
             Reading::Read(_) => Self::Read,
             Reading::Excluded { flag } => Self::Excluded { flag },
             Reading::NotYet => Self::NotYet,
             Reading::OutOfReach(failure) => Self::OutOfReach {
-                failure: FailureStatus::of(failure),
+                failure: FailureStatus::new(failure),
             },
             Reading::Failed(failure) => Self::Failed {
-                failure: FailureStatus::of(failure),
+                failure: FailureStatus::new(failure),
             },
         }
     }
 }
 
 impl FailureStatus {
-    fn of(failure: &Failure) -> Self {
+    fn new(failure: &Failure) -> Self {
         Self {
             object: failure.object.clone(),
             message: failure.message.clone(),
@@ -394,18 +395,18 @@ impl FailureStatus {
 }
 
 impl EtcdStatus {
-    fn of(survey: &EtcdSurvey) -> Self {
+    fn new(survey: &EtcdSurvey) -> Self {
         Self {
             stacked: survey.stacked,
             used_ca_key: survey.used_ca_key,
-            members: survey.queried.iter().map(MemberStatus::of).collect(),
+            members: survey.queried.iter().map(MemberStatus::new).collect(),
             alarms: match &survey.alarms {
                 Alarms::Listed(alarms) => AlarmsStatus::Listed {
-                    alarms: alarms.iter().map(|alarm| AlarmStatus::of(*alarm)).collect(),
+                    alarms: alarms.iter().map(|alarm| AlarmStatus::new(*alarm)).collect(),
                 },
                 Alarms::FromStatus => AlarmsStatus::FromStatus,
                 Alarms::Failed(failure) => AlarmsStatus::Failed {
-                    failure: FailureStatus::of(failure),
+                    failure: FailureStatus::new(failure),
                 },
             },
         }
@@ -413,7 +414,7 @@ impl EtcdStatus {
 }
 
 impl MemberStatus {
-    fn of(asked: &QueriedMember) -> Self {
+    fn new(asked: &QueriedMember) -> Self {
         let answer = asked.response.as_ref().ok();
         let status = answer.map(|answer| &answer.status);
         let members = answer.map(|answer| &answer.members);
@@ -425,19 +426,21 @@ impl MemberStatus {
         Self {
             name: asked.name.clone(),
             machine: asked.machine.clone(),
-            status: status.and_then(|status| status.as_ref().ok()).map(OwnStatus::of),
+            status: status
+                .and_then(|status| status.as_ref().ok())
+                .map(ReportedStatus::new),
             members: members
                 .and_then(|members| members.as_ref().ok())
-                .map(|list| list.members.iter().map(KnownMember::of).collect()),
+                .map(|list| list.members.iter().map(KnownMember::new).collect()),
             named_in_certificate: answer.map(|answer| answer.has_matching_name),
             certificate_expires: answer.and_then(|answer| answer.certificate_expires),
-            failures: failures.into_iter().flatten().map(FailureStatus::of).collect(),
+            failures: failures.into_iter().flatten().map(FailureStatus::new).collect(),
         }
     }
 }
 
-impl OwnStatus {
-    fn of(status: &kcp_etcd::Status) -> Self {
+impl ReportedStatus {
+    fn new(status: &kcp_etcd::Status) -> Self {
         Self {
             cluster_id: hexadecimal(status.cluster_id),
             member_id: hexadecimal(status.member_id),
@@ -456,7 +459,7 @@ impl OwnStatus {
 }
 
 impl KnownMember {
-    fn of(member: &Member) -> Self {
+    fn new(member: &Member) -> Self {
         Self {
             id: hexadecimal(member.id),
             name: member.name.clone(),
@@ -466,7 +469,7 @@ impl KnownMember {
 }
 
 impl AlarmStatus {
-    fn of(alarm: Alarm) -> Self {
+    fn new(alarm: Alarm) -> Self {
         Self {
             member_id: hexadecimal(alarm.member_id),
             kind: alarm_name(alarm.kind),
@@ -475,7 +478,7 @@ impl AlarmStatus {
 }
 
 impl CheckStatus {
-    fn of(checked: &Checked) -> Self {
+    fn new(checked: &Checked) -> Self {
         Self {
             id: checked.id,
             outcome: checked.outcome,
@@ -485,8 +488,8 @@ impl CheckStatus {
     }
 }
 
-impl FindingOfCheck {
-    fn of(checked: &Checked, finding: &Finding) -> Self {
+impl CheckFinding {
+    fn new(checked: &Checked, finding: &Finding) -> Self {
         Self {
             id: checked.id,
             severity: finding.outcome,

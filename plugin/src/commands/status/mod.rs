@@ -1,7 +1,7 @@
-//! `kubectl kcp status`: a control plane as it really is, down to each member of etcd, and a verdict.
+//! `kubectl kcp status`: the health of control planes, down to each etcd member.
 //!
 //! - [`screen`], [`document`], [`report`]: the output
-//! - [`poll`]: one poll; [`watch`]: repeated polls
+//! - [`poll`]: reads and checks once; [`watch`]: repeats it
 
 pub mod document;
 mod poll;
@@ -25,7 +25,7 @@ use report::{StatusReport, Subject};
 /// Runs `status`.
 ///
 /// # Errors
-/// When the cluster cannot be read or the result not be written.
+/// The cluster cannot be read, or the result cannot be printed.
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);

@@ -1,4 +1,4 @@
-//! One poll: reads the control planes, then judges them.
+//! Reads control planes and checks them, once.
 
 use std::time::{Duration, Instant};
 
@@ -18,71 +18,72 @@ use kcp_control_plane::{
     snapshot::{Failure, Reading, Snapshot},
 };
 
-/// Control planes that are read at one time: each may hold a dozen connections to a cluster of its own.
-const AT_ONCE: usize = 8;
+/// Maximum number of control planes to read at the same time. Each may need a dozen connections.
+const MAX_CONCURRENT: usize = 8;
 
-/// The most control planes of one namespace whose etcd is asked without `--deep`.
-const MOST_ASKED: usize = 32;
+/// Without `--deep`, etcd is queried only if a namespace has at most this many control planes.
+const MAX_QUERIED: usize = 32;
 
-/// What a list reads of each control plane.
+/// What to read of each control plane in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// The management cluster alone.
+    /// Only the management cluster.
     Conditions,
-    /// Every source, unless the user may not read the Secrets that lead to it.
-    WhatIsPermitted,
-    /// Every source.
-    All,
+    /// All sources, except where the user is not allowed to read the Secrets.
+    PermittedSources,
+    /// All sources.
+    AllSources,
 }
 
 impl Depth {
-    fn of(arguments: &StatusArguments, control_planes: usize) -> Self {
+    fn new(arguments: &StatusArguments, control_planes: usize) -> Self {
         if arguments.deep {
-            Self::All
+            Self::AllSources
         } else if arguments.all_namespaces
             || arguments.no_etcd
             || arguments.no_workload
-            || control_planes > MOST_ASKED
+            || control_planes > MAX_QUERIED
         {
             Self::Conditions
         } else {
-            Self::WhatIsPermitted
+            Self::PermittedSources
         }
     }
 }
 
-/// Reads until `end`, and decides. Each control plane of a list has the whole time of the arguments, from its turn on.
+/// Reads until `end`, and checks. In a list, each control plane has the time limit of the arguments, starting with
+/// its own read.
 ///
 /// # Errors
-/// When the control plane, or the list of control planes, cannot be read.
+/// The control plane, or the list of control planes, cannot be read.
 pub(super) async fn poll(
     connection: &Connection,
     arguments: &StatusArguments,
     end: Instant,
     terminal: &Terminal,
 ) -> Result<Subject, Error> {
-    let reader = reads::discover(connection, reads::limit_of_list(left(end))).await?;
+    let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
     let excluded = Excluded {
         workload: arguments.no_workload,
         etcd: arguments.no_etcd,
     };
     if let Some(name) = &arguments.name {
-        let observed = one(&reader, name, excluded, end).await?;
-        return Ok(Subject::One(Box::new(inspected(observed))));
+        let observed = read_one(&reader, name, excluded, end).await?;
+        return Ok(Subject::One(Box::new(inspect_snapshot(observed))));
     }
     let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
     let selector = arguments.selector.as_deref();
-    let limit = reads::limit_of_list(left(end));
+    let limit = reads::list_limit(remaining(end));
     let listed = reads::list(&reader, namespace, selector, limit).await?;
     if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
         reads::namespace_exists(connection, namespace, limit).await?;
     }
-    let observed = match Depth::of(arguments, listed.len()) {
+    let observed = match Depth::new(arguments, listed.len()) {
         Depth::Conditions => listed.into_iter().map(by_conditions).collect(),
         depth => {
-            each(terminal, &listed, async |listed| {
-                let observed = every_source(&reader, listed, excluded, arguments.timeout).await;
-                if depth == Depth::WhatIsPermitted && may_not_read_secrets(&observed) {
+            read_concurrently(terminal, &listed, async |listed| {
+                let observed = read_all_sources(&reader, listed, excluded, arguments.timeout).await;
+                if depth == Depth::PermittedSources && may_not_read_secrets(&observed) {
                     by_conditions(listed.clone())
                 } else {
                     observed
@@ -93,20 +94,20 @@ pub(super) async fn poll(
     };
     Ok(Subject::Several {
         namespace: namespace.map(str::to_owned),
-        inspected: observed.into_iter().map(inspected).collect(),
+        inspected: observed.into_iter().map(inspect_snapshot).collect(),
     })
 }
 
-fn left(end: Instant) -> Duration {
+fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
-fn inspected(observed: Snapshot) -> Inspected {
+fn inspect_snapshot(observed: Snapshot) -> Inspected {
     let inspection = inspect(&observed, Timestamp::now());
     Inspected { observed, inspection }
 }
 
-async fn one(
+async fn read_one(
     reader: &Reader<'_>,
     name: &ControlPlaneName,
     excluded: Excluded,
@@ -116,16 +117,20 @@ async fn one(
     let name = match name {
         ControlPlaneName::Own(name) => name,
         ControlPlaneName::OfCluster(cluster) => {
-            let limit = reads::limit_of_one(left(end));
+            let limit = reads::limit_per_control_plane(remaining(end));
             &reads::control_plane_of(reader, namespace, cluster, limit).await?
         }
     };
     reads::observe(reader, namespace, name, excluded, end).await
 }
 
-/// Reads each control plane by itself with `one`, which never fails as a whole; in their order. Where a person watches,
-/// a line shows the progress.
-async fn each<C, T>(terminal: &Terminal, control_planes: &[C], one: impl AsyncFn(&C) -> T) -> Vec<T> {
+/// Reads each control plane with `one`, several at the same time. Returns results in the same order. Shows the
+/// progress on a terminal.
+async fn read_concurrently<C, T>(
+    terminal: &Terminal,
+    control_planes: &[C],
+    one: impl AsyncFn(&C) -> T,
+) -> Vec<T> {
     let total = control_planes.len();
     let progress = |done: usize| terminal.spin(&format!("{done} of {total} control planes read"));
     progress(0);
@@ -134,7 +139,7 @@ async fn each<C, T>(terminal: &Terminal, control_planes: &[C], one: impl AsyncFn
         .iter()
         .enumerate()
         .map(|(index, control_plane)| async move { (index, one(control_plane).await) });
-    let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+    let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT);
     let mut read = Vec::with_capacity(total);
     while let Some(outcome) = reads.next().await {
         read.push(outcome);
@@ -145,8 +150,8 @@ async fn each<C, T>(terminal: &Terminal, control_planes: &[C], one: impl AsyncFn
     read.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// A control plane of a list, with all its sources.
-async fn every_source(
+/// Reads all sources of a control plane in a list.
+async fn read_all_sources(
     reader: &Reader<'_>,
     listed: &Snapshot,
     excluded: Excluded,
@@ -161,7 +166,7 @@ async fn every_source(
     }
 }
 
-/// Whether the management cluster keeps back a Secret that leads to the workload cluster or to its etcd.
+/// Whether the user is not allowed to read the Secrets for the workload cluster or etcd.
 fn may_not_read_secrets(observed: &Snapshot) -> bool {
     let failures = [observed.workload.failure(), observed.etcd.failure()];
     let mut forbidden = failures
@@ -191,7 +196,7 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::time::sleep;
 
-    use super::{AT_ONCE, Depth, Inspected, MOST_ASKED, Subject, each, poll};
+    use super::{Depth, Inspected, MAX_CONCURRENT, MAX_QUERIED, Subject, poll, read_concurrently};
     use crate::{
         arguments::global::ColorWhen, commands::status::StatusArguments, output::OutputArguments,
         terminal::Terminal,
@@ -276,22 +281,22 @@ mod tests {
             arguments
         };
         for (arguments, control_planes, depth) in [
-            (arguments(), MOST_ASKED, Depth::WhatIsPermitted),
-            (arguments(), MOST_ASKED + 1, Depth::Conditions),
+            (arguments(), MAX_QUERIED, Depth::PermittedSources),
+            (arguments(), MAX_QUERIED + 1, Depth::Conditions),
             (with(|a| a.all_namespaces = true), 1, Depth::Conditions),
             (with(|a| a.no_etcd = true), 1, Depth::Conditions),
             (with(|a| a.no_workload = true), 1, Depth::Conditions),
-            (with(|a| a.deep = true), MOST_ASKED + 1, Depth::All),
+            (with(|a| a.deep = true), MAX_QUERIED + 1, Depth::AllSources),
             (
                 with(|a| {
                     a.all_namespaces = true;
                     a.deep = true;
                 }),
                 1,
-                Depth::All,
+                Depth::AllSources,
             ),
         ] {
-            assert_eq!(Depth::of(&arguments, control_planes), depth, "{arguments:?}");
+            assert_eq!(Depth::new(&arguments, control_planes), depth, "{arguments:?}");
         }
     }
 
@@ -346,8 +351,8 @@ mod tests {
     fn some_at_a_time_and_in_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let (under_way, most) = (Cell::new(0), Cell::new(0));
-        let numbers: Vec<usize> = (0..3 * AT_ONCE).collect();
-        let read = runtime.expect("a runtime").block_on(each(
+        let numbers: Vec<usize> = (0..3 * MAX_CONCURRENT).collect();
+        let read = runtime.expect("a runtime").block_on(read_concurrently(
             &Terminal::new(ColorWhen::Never),
             &numbers,
             async |number| {
@@ -363,6 +368,6 @@ mod tests {
         ));
         let expected: Vec<usize> = numbers.iter().map(|number| number * 2).collect();
         assert_eq!(read, expected);
-        assert_eq!(most.get(), AT_ONCE);
+        assert_eq!(most.get(), MAX_CONCURRENT);
     }
 }

@@ -1,4 +1,4 @@
-//! What `status` prints.
+//! The report of `status`.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
@@ -11,7 +11,7 @@ use crate::commands::status::{
 use crate::{document::resource_name, output::Report, verdict::Verdict};
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
-/// A control plane as it was read and judged.
+/// A control plane and the results of its checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
     pub observed: Snapshot,
@@ -20,9 +20,9 @@ pub struct Inspected {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// One control plane, by its name or its Cluster's.
+    /// One control plane.
     One(Box<Inspected>),
-    /// The control planes of a namespace; none for all of them.
+    /// Several control planes. `namespace` is none for all namespaces.
     Several {
         namespace: Option<String>,
         inspected: Vec<Inspected>,
@@ -37,7 +37,7 @@ impl Subject {
         }
     }
 
-    /// The screen of one control plane, or the list of several.
+    /// The screen of one control plane, or a list of several.
     pub fn screen(&self, now: Timestamp, layout: Layout) -> Screen {
         match self {
             Self::One(inspected) => one(&inspected.observed, &inspected.inspection, now, layout),
@@ -56,7 +56,7 @@ impl Subject {
     }
 }
 
-/// What was asked for, as it is printed at a time.
+/// The report at a time, which ages are relative to.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusReport<'s> {
     pub subject: &'s Subject,
@@ -78,9 +78,9 @@ impl Report for StatusReport<'_> {
     fn document(&self) -> impl Serialize {
         match self.subject {
             Subject::One(one) => {
-                Document::One(Box::new(ControlPlaneStatus::of(&one.observed, &one.inspection)))
+                Document::One(Box::new(ControlPlaneStatus::new(&one.observed, &one.inspection)))
             }
-            Subject::Several { .. } => Document::List(ControlPlaneStatusList::of(self.subject.pairs())),
+            Subject::Several { .. } => Document::List(ControlPlaneStatusList::new(self.subject.pairs())),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Staying with control planes: what is shown, and what has changed.
+//! `status --watch`: what to draw, and what has changed.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -19,13 +19,13 @@ impl Observation for Subject {
     }
 }
 
-/// As much as a terminal has room for below a heading.
+/// The part of a screen that fits below the heading.
 pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
     let screen = subject.screen(now, layout);
     screen.within(size.lines().saturating_sub(1))
 }
 
-/// What has changed, a line each; with several control planes each line names its own.
+/// Changes, one line each. With several control planes, each line starts with the name.
 fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
     let old = before.map_or(&[][..], Subject::inspected);
     let new = after.inspected();

@@ -1,4 +1,4 @@
-//! What a template selects of a document.
+//! Evaluates a template on a document.
 
 use std::cmp::Ordering;
 
@@ -9,10 +9,10 @@ use super::{Operator, Part, Path, Step};
 /// Why a template does not fit a document.
 type Mismatch = String;
 
-/// What each part selects, in order.
+/// The values that each part selects, in order.
 ///
 /// # Errors
-/// When an index is out of bounds, or a value is not of the kind that the template takes it for.
+/// An index is out of bounds, or a value has the wrong type.
 pub(super) fn find<'v>(parts: &'v [Part], document: &'v Value) -> Result<Vec<Vec<&'v Value>>, Mismatch> {
     let mut found = Vec::new();
     collect(parts, document, &mut found)?;
@@ -55,7 +55,7 @@ fn walk<'v>(path: &'v Path, from: Vec<&'v Value>) -> Result<Vec<&'v Value>, Mism
 fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, Mismatch> {
     let mut found = Vec::new();
     match step {
-        // Text replaces what is before it, a number each of the values.
+        // A string replaces all values before it; a number replaces each value.
         Step::Literal(literal @ Value::String(_)) => found.push(literal),
         Step::Literal(literal) => found.resize(values.len(), literal),
         Step::Field(name) => found.extend(values.iter().filter_map(|value| value.get(name))),
@@ -78,7 +78,7 @@ fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, M
         Step::Slice { start, end, step } => {
             for array in arrays(values)? {
                 match slice(array, *start, *end)? {
-                    // So does kubectl, and leaves the arrays after it out.
+                    // Like kubectl, stop here and ignore later arrays.
                     [] if start.is_some() || end.is_some() => return Ok(found),
                     elements => found.extend(elements.iter().step_by(stride(*step)?)),
                 }
@@ -118,7 +118,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// A value and all below it. Empty ones, numbers, booleans and null are left out: they have nothing to be selected.
+/// Collects a value and its descendants, except scalars and empty values, which have no fields to select.
 fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     let children = children(value);
     if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
@@ -129,7 +129,7 @@ fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     }
 }
 
-/// The arrays among values; null is none.
+/// Values as arrays, without null.
 fn arrays<'v>(values: &[&'v Value]) -> Result<Vec<&'v [Value]>, Mismatch> {
     let values = values.iter().filter(|value| !value.is_null());
     values

@@ -1,12 +1,12 @@
-//! `JSONPath` templates as kubectl's `-o jsonpath=` has them: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
+//! `JSONPath` templates as in kubectl's `-o jsonpath=`: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
 //!
-//! - [`parser`]: a template from its text
-//! - [`evaluate`]: what it selects of a document
+//! - [`parser`]: parses a template
+//! - [`evaluate`]: evaluates a template on a document
 //!
-//! Weighed (2026-11): jsonpath-rust, which kube links, and `serde_json_path` are of RFC 9535. kubectl's dialect is older
-//! and another: paths without `$`, names with `-`, `\.` in a name, comparisons of one pair only, errors for an index out
-//! of bounds, no `null` for a filter, and text and loops around the paths. Translating would take more code than the
-//! evaluation does. `kubectl_answers/jsonpath.json` holds kubectl's own answers.
+//! Alternatives considered (2026-11): jsonpath-rust and `serde_json_path` implement RFC 9535. kubectl's dialect is
+//! older and differs: paths without `$`, names with `-`, `\.` in a name, comparisons of single values, errors for an
+//! index out of bounds, and text and loops around paths. Translating it would take more code than evaluating it.
+//! `kubectl_answers/jsonpath.json` contains kubectl's own output.
 
 mod evaluate;
 mod parser;
@@ -21,7 +21,7 @@ pub struct Template {
     parts: Vec<Part>,
 }
 
-/// A template does not fit a document.
+/// A template does not match a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error executing jsonpath {template:?}: {reason}")]
 pub struct TemplateError {
@@ -31,7 +31,7 @@ pub struct TemplateError {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
-    /// Text outside braces, or what is in braces.
+    /// Text outside braces, or a path in braces.
     Path(Path),
     /// `{range PATH}…{end}`
     Range {
@@ -87,7 +87,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// What is wrong with it, in kubectl's words.
+    /// kubectl's error message.
     pub fn parse(source: &str) -> Result<Self, String> {
         Ok(Self {
             source: source.to_owned(),
@@ -95,10 +95,10 @@ impl Template {
         })
     }
 
-    /// What each part selects of a document. A field that is missing selects nothing.
+    /// The values that each part selects. A missing field selects nothing.
     ///
     /// # Errors
-    /// When an index is out of bounds, or a value is not of the kind that the template takes it for.
+    /// An index is out of bounds, or a value has the wrong type.
     pub fn find<'v>(&'v self, document: &'v Value) -> Result<Vec<Vec<&'v Value>>, TemplateError> {
         evaluate::find(&self.parts, document).map_err(|reason| TemplateError {
             template: self.source.clone(),
@@ -106,10 +106,10 @@ impl Template {
         })
     }
 
-    /// What the template selects, as `-o jsonpath=` prints it: without a line break at the end.
+    /// The output of `-o jsonpath=`, without a newline at the end.
     ///
     /// # Errors
-    /// As [`Template::find`].
+    /// Same as [`Template::find`].
     pub fn text(&self, document: &Value) -> Result<String, TemplateError> {
         let parts = self.find(document)?;
         let texts = parts.into_iter().map(|values| {
@@ -119,10 +119,10 @@ impl Template {
         Ok(texts.collect())
     }
 
-    /// What the template selects, as `-o jsonpath-as-json=` prints it: an array for each part.
+    /// The output of `-o jsonpath-as-json=`: an array for each part.
     ///
     /// # Errors
-    /// As [`Template::find`].
+    /// Same as [`Template::find`].
     pub fn json(&self, document: &Value) -> anyhow::Result<String> {
         let mut text = String::new();
         for values in self.find(document)? {

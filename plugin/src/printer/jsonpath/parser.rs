@@ -1,4 +1,4 @@
-//! A template from its text, read as kubectl's parser reads it.
+//! Parses a template like kubectl's parser.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Operator, Part, Path, Step};
 /// Parses a template.
 ///
 /// # Errors
-/// What is wrong with it, in kubectl's words.
+/// kubectl's error message.
 pub(super) fn parse(source: &str) -> Result<Vec<Part>, String> {
     let (parts, is_ended) = Parser { rest: source }.parts()?;
     if is_ended {
@@ -20,7 +20,7 @@ struct Parser<'t> {
     rest: &'t str,
 }
 
-/// A path from its own text, such as the left side of a comparison.
+/// Parses a path without braces, such as the left side of a comparison.
 fn fragment(text: &str) -> Result<Path, String> {
     Parser { rest: text }.path(false)
 }
@@ -43,7 +43,7 @@ impl<'t> Parser<'t> {
         rest.is_some()
     }
 
-    /// The text up to a position; all that is left for none.
+    /// Takes the text up to a position, or all remaining text for none.
     fn take(&mut self, end: Option<usize>) -> &'t str {
         let end = end.unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
@@ -51,7 +51,7 @@ impl<'t> Parser<'t> {
         taken
     }
 
-    /// Parts up to the end of a range, and whether there was one.
+    /// Parses parts up to `{end}`. Also returns whether `{end}` was found.
     fn parts(&mut self) -> Result<(Vec<Part>, bool), String> {
         let mut parts = Vec::new();
         while !self.rest.is_empty() {
@@ -84,7 +84,7 @@ impl<'t> Parser<'t> {
         Ok((parts, false))
     }
 
-    /// The steps up to a closing brace; the end of the text closes too unless `is_braced`.
+    /// Parses steps up to a closing brace, or up to the end of the text unless `is_braced`.
     fn path(&mut self, is_braced: bool) -> Result<Path, String> {
         let mut path = Vec::new();
         loop {
@@ -115,7 +115,7 @@ impl<'t> Parser<'t> {
             } else {
                 match self.next() {
                     None | Some('\r' | '\n') => return Err("unclosed action".to_owned()),
-                    // Every path starts at the document or element that it is applied to.
+                    // `$` and `@` have no effect: every path starts at the current value.
                     Some(' ' | '@' | '$') => {}
                     Some('.') => path.push(self.field()),
                     Some('[') => path.extend(self.subscript()?),
@@ -165,7 +165,7 @@ impl<'t> Parser<'t> {
         unquoted.ok_or_else(|| format!("unquote string {quote}{text}{quote} error invalid syntax"))
     }
 
-    /// What is between brackets, the first of which has been read.
+    /// Parses a subscript after its opening bracket.
     fn subscript(&mut self) -> Result<Path, String> {
         let text = self.take(self.rest.find([']', '\n']));
         if self.next() != Some(']') {
@@ -178,7 +178,7 @@ impl<'t> Parser<'t> {
         }
         let quoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
         match quoted.filter(|name| !name.contains('\'')) {
-            // As if after a dot: `['a.b']` are two fields.
+            // Like kubectl, parse it as after a dot: `['a.b']` is two fields.
             Some(name) => fragment(&format!(".{name}")),
             None => Ok(vec![index_or_slice(text)?]),
         }
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
         let Some((left, right)) = compared.filter(|(left, right)| !left.is_empty() && right.len() > 1) else {
             return fragment(text).map(Step::Exists);
         };
-        // Something is left to compare with, be it an operator.
+        // Like kubectl, require a right side, even if it looks like an operator.
         let end = right.find(|c| !is_operator(c)).unwrap_or(right.len() - 1);
         let (operator, right) = right.split_at_checked(end).unwrap_or_default();
         let (left, right) = (fragment(left)?, fragment(right)?);
@@ -216,7 +216,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The position of the parenthesis that closes a filter; one in quotes does not.
+/// The position of the parenthesis that closes a filter, ignoring quoted ones.
 fn closing_parenthesis(text: &str) -> Result<usize, String> {
     let mut quote = None;
     let mut is_quoted = false;
@@ -261,7 +261,7 @@ fn index_or_slice(text: &str) -> Result<Step, String> {
     }
 }
 
-/// Go's escapes resolved, but for those that name a character by its number; none for any other.
+/// Resolves Go's escape sequences, except numeric ones; none if a sequence is invalid.
 fn unquote(text: &str, quote: char) -> Option<String> {
     let mut unquoted = String::new();
     let mut characters = text.chars();

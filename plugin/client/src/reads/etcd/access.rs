@@ -1,4 +1,4 @@
-//! Whom to trust as a member, and as whom to come to it: from the Secrets that Cluster API and kubeadm keep.
+//! The CA and the client certificate for etcd, from Cluster API's Secrets.
 
 use std::time::SystemTime;
 
@@ -8,11 +8,11 @@ use kcp_etcd::{ClientCertificate, CredentialError, Tls, Trust};
 use crate::reads::secret::Secrets;
 use kcp_control_plane::snapshot::Failure;
 
-/// The Secret with etcd's authority. Its key is there unless etcd is external or an operator keeps it elsewhere.
-const AUTHORITY: &str = "etcd";
+/// The Secret with etcd's CA. It has no key if etcd is external, or if the operator keeps the key elsewhere.
+const CA_SECRET: &str = "etcd";
 
-/// The Secret with the client certificate that kubeadm gives to API servers.
-const CLIENT: &str = "apiserver-etcd-client";
+/// The Secret with the API servers' client certificate for etcd.
+const CLIENT_SECRET: &str = "apiserver-etcd-client";
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -20,36 +20,39 @@ const KEY: &str = "tls.key";
 #[derive(Debug)]
 pub struct Access {
     pub tls: Tls,
-    /// Whether the client certificate was issued with the authority's key.
+    /// Whether a client certificate was issued with the CA key.
     pub used_ca_key: bool,
 }
 
 impl Access {
-    /// Reads no more Secrets than it takes: the client certificate's only where none can be issued. For an external etcd
-    /// none is issued: its authority is not the cluster's.
+    /// Reads as few Secrets as possible: the client certificate only if none can be issued. For an external etcd none
+    /// is issued, because the cluster does not own its CA.
     pub async fn read(secrets: &Secrets<'_>, stacked: bool) -> Result<Self, Failure> {
-        let authority = secrets.read(AUTHORITY).await?;
-        // An operator who keeps the key elsewhere may have emptied it: a Secret of type kubernetes.io/tls must have both.
-        let client = if stacked && value(AUTHORITY, &authority, KEY).is_ok() {
+        let ca = secrets.read(CA_SECRET).await?;
+        // The key may be empty: operators who keep it elsewhere cannot remove it from a Secret of type
+        // kubernetes.io/tls.
+        let client = if stacked && value(CA_SECRET, &ca, KEY).is_ok() {
             None
         } else {
-            Some(secrets.read(CLIENT).await?)
+            Some(secrets.read(CLIENT_SECRET).await?)
         };
-        Self::of(&authority, client.as_ref(), SystemTime::now())
-            .map_err(|unusable| secrets.unusable(unusable.purpose, unusable.message))
+        Self::new(&ca, client.as_ref(), SystemTime::now())
+            .map_err(|invalid_secret| secrets.unusable(invalid_secret.purpose, invalid_secret.message))
     }
 
-    /// `client` is none where a certificate is to be issued.
-    fn of(authority: &Secret, client: Option<&Secret>, now: SystemTime) -> Result<Self, Unusable> {
-        let certificate = value(AUTHORITY, authority, CERTIFICATE)?;
-        let trust = Trust::new(certificate).map_err(|error| unusable(AUTHORITY, CERTIFICATE, &error))?;
+    /// Without `client`, issues a certificate.
+    fn new(ca: &Secret, client: Option<&Secret>, now: SystemTime) -> Result<Self, InvalidSecret> {
+        let certificate = value(CA_SECRET, ca, CERTIFICATE)?;
+        let trust =
+            Trust::new(certificate).map_err(|error| invalid_secret(CA_SECRET, CERTIFICATE, &error))?;
         let identity = match client {
-            None => ClientCertificate::minted(certificate, value(AUTHORITY, authority, KEY)?, now)
-                .map_err(|error| unusable(AUTHORITY, KEY, &error))?,
-            Some(client) => {
-                ClientCertificate::given(value(CLIENT, client, CERTIFICATE)?, value(CLIENT, client, KEY)?)
-                    .map_err(|error| unusable(CLIENT, KEY, &error))?
-            }
+            None => ClientCertificate::issue(certificate, value(CA_SECRET, ca, KEY)?, now)
+                .map_err(|error| invalid_secret(CA_SECRET, KEY, &error))?,
+            Some(client) => ClientCertificate::from_pem(
+                value(CLIENT_SECRET, client, CERTIFICATE)?,
+                value(CLIENT_SECRET, client, KEY)?,
+            )
+            .map_err(|error| invalid_secret(CLIENT_SECRET, KEY, &error))?,
         };
         Ok(Self {
             tls: Tls::new(trust, identity),
@@ -58,29 +61,29 @@ impl Access {
     }
 }
 
-/// A Secret that cannot be used.
+/// Why a Secret cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-struct Unusable {
+struct InvalidSecret {
     purpose: &'static str,
     message: String,
 }
 
-fn value<'s>(purpose: &'static str, secret: &'s Secret, key: &str) -> Result<&'s [u8], Unusable> {
+fn value<'s>(purpose: &'static str, secret: &'s Secret, key: &str) -> Result<&'s [u8], InvalidSecret> {
     let missing = match secret.value(key) {
         Some([]) => format!("key {key} is empty"),
         Some(value) => return Ok(value),
-        None => format!("it has no key {key}"),
+        None => format!("the Secret has no key {key}"),
     };
-    Err(Unusable {
+    Err(InvalidSecret {
         purpose,
         message: missing,
     })
 }
 
-fn unusable(purpose: &'static str, key: &str, error: &CredentialError) -> Unusable {
-    Unusable {
+fn invalid_secret(purpose: &'static str, key: &str, error: &CredentialError) -> InvalidSecret {
+    InvalidSecret {
         purpose,
-        message: format!("key {key} cannot be used: {error}"),
+        message: format!("key {key} is invalid: {error}"),
     }
 }
 
@@ -105,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_certificate_is_issued_where_the_key_is_there() {
-        let access = Access::of(&pair(), None, SystemTime::now()).expect("access");
+        let access = Access::new(&pair(), None, SystemTime::now()).expect("access");
         assert!(access.used_ca_key);
         let without_key = [("tls.crt", CERTIFICATE)].into();
-        let access = Access::of(&without_key, Some(&pair()), SystemTime::now()).expect("access");
+        let access = Access::new(&without_key, Some(&pair()), SystemTime::now()).expect("access");
         assert!(!access.used_ca_key);
     }
 
@@ -147,13 +150,13 @@ mod tests {
                 &garbage,
                 None,
                 "etcd",
-                "key tls.crt cannot be used: there is no PEM certificate in it",
+                "key tls.crt is invalid: contains no PEM certificate",
             ),
             (
                 &of_another,
                 None,
                 "etcd",
-                "key tls.key cannot be used: the private key does not belong to the certificate",
+                "key tls.key is invalid: the private key does not match the certificate",
             ),
             (
                 &without_key,
@@ -165,12 +168,15 @@ mod tests {
                 &without_key,
                 Some(&of_another),
                 "apiserver-etcd-client",
-                "key tls.key cannot be used: the private key does not belong to the certificate",
+                "key tls.key is invalid: the private key does not match the certificate",
             ),
         ];
-        for (authority, client, purpose, message) in cases {
-            let unusable = Access::of(authority, client, SystemTime::now()).expect_err(message);
-            assert_eq!((unusable.purpose, unusable.message.as_str()), (purpose, message));
+        for (ca, client, purpose, message) in cases {
+            let invalid_secret = Access::new(ca, client, SystemTime::now()).expect_err(message);
+            assert_eq!(
+                (invalid_secret.purpose, invalid_secret.message.as_str()),
+                (purpose, message)
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What went wrong with a member, and where that can be fixed.
+//! Describes errors of etcd members, with hints on what to fix.
 
 use kcp_control_plane::snapshot::{Failure, Forbidden};
 use kcp_etcd::{Error, HandshakeError};
@@ -13,19 +13,19 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Failures {
-    /// Whether its members are pods of the workload cluster.
+pub struct FailureContext {
+    /// Whether members are pods of the workload cluster.
     pub stacked: bool,
-    /// The name of the Secret with its authority.
+    /// The name of the Secret with etcd's CA.
     pub authority: String,
-    /// The URL of the API server that forwards ports; empty when none does.
+    /// The URL of the workload API server, which forwards ports; empty for an external etcd.
     pub server: String,
 }
 
-impl Failures {
-    pub fn of(&self, name: &str, error: Error) -> Failure {
+impl FailureContext {
+    pub fn describe(&self, name: &str, error: Error) -> Failure {
         let hint = self.hint(name, &error);
-        let without_forward = |message: &str| Failure {
+        let without_port_forward = |message: &str| Failure {
             object: object(name),
             message: one_line(message),
             hint,
@@ -38,20 +38,19 @@ impl Failures {
                     .into_inner()
                     .map(<dyn std::error::Error + Send + Sync>::downcast::<kube::Error>)
                 {
-                    Some(Ok(error)) => self.of_port_forward(name, *error),
-                    _ => without_forward(&format!("cannot connect: {text}")),
+                    Some(Ok(error)) => self.describe_port_forward(name, *error),
+                    _ => without_port_forward(&format!("cannot connect: {text}")),
                 }
             }
-            error if self.is_not_listening(&error) => without_forward(&format!(
+            error if self.is_not_listening(&error) => without_port_forward(&format!(
                 "connection refused: no etcd listens in pod {}",
                 pod(name)
             )),
-            error => without_forward(&error.to_string()),
+            error => without_port_forward(&error.to_string()),
         }
     }
 
-    /// Whether a kubelet was refused by the port that it forwards to. It says so at length, with the pod's sandbox and
-    /// both protocols' addresses.
+    /// Whether the kubelet reports that nothing listens on the forwarded port.
     fn is_not_listening(&self, error: &Error) -> bool {
         let (Error::Handshake(HandshakeError::Closed(text)) | Error::Broken { cause: text, .. }) = error
         else {
@@ -60,10 +59,10 @@ impl Failures {
         self.stacked && text.contains("error forwarding port") && text.contains("connection refused")
     }
 
-    fn of_port_forward(&self, node: &str, error: kube::Error) -> Failure {
+    fn describe_port_forward(&self, node: &str, error: kube::Error) -> Failure {
         let pod = pod(node);
-        // A WebSocket is opened with GET; API servers from 1.35 on want `create` beside `get`, and name no verb when they
-        // refuse that one (Kubernetes, `pkg/registry/core/pod/rest/authorize.go`).
+        // A WebSocket port-forward needs `get`, and since Kubernetes 1.35 also `create`, whose 403 does not contain
+        // the verb (`pkg/registry/core/pod/rest/authorize.go`).
         let verb = match &error {
             kube::Error::Api(status) if status.code == 403 && !status.message.contains(" cannot get ") => {
                 "create"
@@ -76,7 +75,7 @@ impl Failures {
             namespace: Some(KUBE_SYSTEM.to_owned()),
             name: Some(pod.clone()),
         };
-        let error = ClientError::request(error, &action, &self.server);
+        let error = ClientError::from_request_error(error, &action, &self.server);
         let forbidden = matches!(error, ClientError::Forbidden { .. }).then(|| Forbidden {
             verb: verb.to_owned(),
             resource: action.resource,
@@ -88,11 +87,11 @@ impl Failures {
             message: one_line(&error.to_string()),
             hint: match error {
                 ClientError::Forbidden { .. } => Some(format!(
-                    "allow the kubeconfig's user to get and create pods/portforward in namespace {KUBE_SYSTEM} of the \
-                     workload cluster, or leave etcd out with --no-etcd"
+                    "allow the kubeconfig's user to get and create pods/portforward in namespace {KUBE_SYSTEM} of \
+                     the workload cluster, or skip etcd with --no-etcd"
                 )),
                 ClientError::NotFound { .. } => Some(format!(
-                    "node {node} does not run etcd as a static pod, or its kubelet does not say so"
+                    "node {node} does not run etcd as a static pod, or its kubelet does not report the pod"
                 )),
                 _ => None,
             },
@@ -104,27 +103,27 @@ impl Failures {
         let authority = &self.authority;
         Some(match error {
             Error::Handshake(HandshakeError::UnknownIssuer) => {
-                format!("does Secret {authority} belong to this cluster?")
+                format!("check that Secret {authority} belongs to this cluster")
             }
             Error::Handshake(HandshakeError::ClientCertificate(_)) => {
-                format!("does the member trust the authority in Secret {authority}?")
+                format!("check that the member trusts the CA in Secret {authority}")
             }
             Error::Handshake(HandshakeError::Expired { .. }) => {
-                "a Machine that replaces this one gets a new certificate".to_owned()
+                "replace the Machine: the new one gets a new certificate".to_owned()
             }
             Error::Handshake(HandshakeError::NotYetValid) => {
-                "is the clock of this machine or of the member wrong?".to_owned()
+                "check the clocks of this machine and of the member".to_owned()
             }
             error if self.is_not_listening(error) => format!(
-                "why has etcd ended? look at the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
+                "etcd has exited: read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
                 pod(name)
             ),
             Error::Handshake(HandshakeError::Closed(_)) | Error::Deadline { .. } | Error::Broken { .. }
                 if self.stacked =>
             {
                 format!(
-                    "look at the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster, or allow more \
-                     time with --timeout",
+                    "read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster, or allow more time \
+                     with --timeout",
                     pod(name)
                 )
             }
@@ -134,7 +133,7 @@ impl Failures {
     }
 }
 
-pub fn of_all(message: &str) -> Failure {
+pub fn of_etcd(message: &str) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: one_line(message),
@@ -150,10 +149,10 @@ mod tests {
     use kcp_etcd::{Call, Error, HandshakeError, Step};
     use kube::core::Status;
 
-    use super::{Failure, Failures, Forbidden};
+    use super::{Failure, FailureContext, Forbidden};
 
-    fn failures(stacked: bool) -> Failures {
-        Failures {
+    fn failures(stacked: bool) -> FailureContext {
+        FailureContext {
             stacked,
             authority: "edge-etcd".to_owned(),
             server: "https://s".to_owned(),
@@ -161,7 +160,7 @@ mod tests {
     }
 
     fn of(stacked: bool, error: Error) -> (String, Option<String>) {
-        let failure = failures(stacked).of("n1", error);
+        let failure = failures(stacked).describe("n1", error);
         assert_eq!(
             (failure.object.as_str(), failure.forbidden),
             ("etcd member n1", None)
@@ -177,8 +176,8 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong_on_the_way_and_what_to_look_at() {
-        let logs = "look at the logs of pod etcd-n1 in namespace kube-system of the workload cluster, or allow more time \
-                    with --timeout";
+        let logs = "read the logs of pod etcd-n1 in namespace kube-system of the workload cluster, or allow more \
+                    time with --timeout";
         let deadline = || Error::Deadline {
             step: Step::Call(Call::Status),
             after: Duration::from_millis(1_500),
@@ -194,15 +193,15 @@ mod tests {
             (
                 true,
                 Error::Handshake(HandshakeError::UnknownIssuer),
-                "no TLS connection: the member's certificate was not issued by the given authority",
-                Some("does Secret edge-etcd belong to this cluster?"),
+                "TLS handshake failed: the member's certificate was not issued by etcd's CA",
+                Some("check that Secret edge-etcd belongs to this cluster"),
             ),
             (
                 true,
                 Error::Handshake(HandshakeError::Closed(
                     "error forwarding port 2379:\nrefused".to_owned(),
                 )),
-                "no TLS connection: the connection was closed: error forwarding port 2379: refused",
+                "TLS handshake failed: the connection was closed: error forwarding port 2379: refused",
                 Some(logs),
             ),
             (
@@ -216,19 +215,19 @@ mod tests {
                 )),
                 "connection refused: no etcd listens in pod etcd-n1",
                 Some(
-                    "why has etcd ended? look at the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
+                    "etcd has exited: read the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
                 ),
             ),
             (
                 true,
                 Error::Handshake(HandshakeError::Expired { not_after: None }),
                 "no TLS connection: the member's certificate has expired",
-                Some("a Machine that replaces this one gets a new certificate"),
+                Some("replace the Machine: the new one gets a new certificate"),
             ),
             (
                 true,
-                Error::Dial(io::Error::other("the API server forwards no such port")),
-                "cannot connect: the API server forwards no such port",
+                Error::Dial(io::Error::other("the API server did not open a stream for the port")),
+                "cannot connect: the API server did not open a stream for the port",
                 None,
             ),
             (
@@ -241,13 +240,13 @@ mod tests {
                 true,
                 refused(404, "NotFound", "pods \"etcd-n1\" not found"),
                 "cannot get pods/portforward \"etcd-n1\" in namespace \"kube-system\": not found",
-                Some("node n1 does not run etcd as a static pod, or its kubelet does not say so"),
+                Some("node n1 does not run etcd as a static pod, or its kubelet does not report the pod"),
             ),
             (
                 true,
                 refused(500, "InternalError", "etcdserver: no leader"),
-                "cannot get pods/portforward \"etcd-n1\" in namespace \"kube-system\": the server answers 500: \
-                 etcdserver: no leader",
+                "cannot get pods/portforward \"etcd-n1\" in namespace \"kube-system\": the server responded with \
+                 500: etcdserver: no leader",
                 None,
             ),
         ];
@@ -263,7 +262,7 @@ mod tests {
         let of_create = "pods \"etcd-n1\" is forbidden: ";
         for (verb, message, user) in [("get", of_get, " for user \"reader\""), ("create", of_create, "")] {
             assert_eq!(
-                failures(true).of("n1", refused(403, "Forbidden", message)),
+                failures(true).describe("n1", refused(403, "Forbidden", message)),
                 Failure {
                     object: "etcd member n1".to_owned(),
                     message: format!(

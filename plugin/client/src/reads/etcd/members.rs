@@ -1,4 +1,4 @@
-//! Whom to ask, and on which way.
+//! Which members to query, and how to reach them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,50 +11,50 @@ use crate::reads::workload::KUBE_SYSTEM;
 use crate::workload::PortForward;
 use kcp_control_plane::snapshot::Failure;
 
-/// Where members listen for clients, with kubeadm.
+/// kubeadm's client port of etcd.
 const CLIENT_PORT: u16 = 2379;
 
 #[derive(Debug)]
-pub struct Question {
-    /// The node's, or the endpoint's `host:port`.
+pub struct MemberQuery {
+    /// The node's name, or `host:port` of an external endpoint.
     pub name: String,
     pub machine: Option<String>,
-    /// The way, or why there is none.
+    /// How to reach the member, or why it cannot be reached.
     pub endpoint: Result<Endpoint, Failure>,
 }
 
-/// One for each control plane node: those of Machines, given as node to Machine, and those that bear the label without
-/// belonging to a Machine. Each connection is a port-forward of its own to the node's pod.
+/// One query for each control plane node: nodes of Machines (`machines` maps a node to its Machine), and other nodes
+/// with the control plane label. Each query uses its own port-forward to the node's etcd pod.
 pub fn stacked(
     client: &Client,
     machines: &BTreeMap<String, String>,
     labelled: impl IntoIterator<Item = String>,
-) -> Vec<Question> {
+) -> Vec<MemberQuery> {
     let mut nodes: BTreeSet<String> = machines.keys().cloned().collect();
     nodes.extend(labelled);
     nodes
         .into_iter()
-        .map(|node| Question {
+        .map(|node| MemberQuery {
             machine: machines.get(&node).cloned(),
             endpoint: if is_dns1123_subdomain(node.as_bytes()) {
                 let forward = PortForward::new(client.clone(), KUBE_SYSTEM, &pod(&node), CLIENT_PORT);
                 Ok(Endpoint::new(forward, [node.as_str(), "localhost"]))
             } else {
-                // It would become a part of a URL.
-                Err(refused(&node, "its name is no name of a node"))
+                // The name becomes part of a URL.
+                Err(refused(&node, "the node's name is invalid"))
             },
             name: node,
         })
         .collect()
 }
 
-/// The pod of the member on a node, as kubeadm names it.
+/// The name of a node's etcd pod, as kubeadm names it.
 pub fn pod(node: &str) -> String {
     format!("etcd-{node}")
 }
 
-/// One for each endpoint of an external etcd, `https://host:port`.
-pub fn external(endpoints: &[String]) -> Vec<Question> {
+/// One query for each endpoint of an external etcd, `https://host:port`.
+pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
     endpoints
         .iter()
         .map(|endpoint| {
@@ -70,16 +70,16 @@ pub fn external(endpoints: &[String]) -> Vec<Question> {
                 }
                 _ => Err(refused(
                     &without_user(endpoint),
-                    "it is no https URL: members are asked over TLS only",
+                    "not an https URL: members are queried over TLS only",
                 )),
             };
             match way {
-                Ok((address, host)) => Question {
+                Ok((address, host)) => MemberQuery {
                     endpoint: Ok(Endpoint::new(Tcp(address.clone()), [host])),
                     name: address,
                     machine: None,
                 },
-                Err(failure) => Question {
+                Err(failure) => MemberQuery {
                     endpoint: Err(failure),
                     name: without_user(endpoint),
                     machine: None,
@@ -89,7 +89,7 @@ pub fn external(endpoints: &[String]) -> Vec<Question> {
         .collect()
 }
 
-/// An endpoint without user and password. It may be no URL.
+/// An endpoint without user and password. The endpoint may be an invalid URL.
 fn without_user(endpoint: &str) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     match rest.rsplit_once('@') {
@@ -99,7 +99,7 @@ fn without_user(endpoint: &str) -> String {
     }
 }
 
-/// What is asked of a member is about this.
+/// The subject of a member's failures.
 pub fn object(name: &str) -> String {
     format!("etcd member {name}")
 }
@@ -117,19 +117,19 @@ fn refused(name: &str, message: &str) -> Failure {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Question, external, stacked};
+    use super::{MemberQuery, external, stacked};
     use crate::{Connection, canned::failure};
 
     /// Name, Machine, and the way or why there is none.
-    fn shown(questions: &[Question]) -> Vec<(String, Option<String>, String)> {
-        questions
+    fn shown(queries: &[MemberQuery]) -> Vec<(String, Option<String>, String)> {
+        queries
             .iter()
-            .map(|question| {
-                let way = match &question.endpoint {
+            .map(|query| {
+                let way = match &query.endpoint {
                     Ok(endpoint) => format!("{endpoint:?}"),
                     Err(failure) => format!("{}: {}", failure.object, failure.message),
                 };
-                (question.name.clone(), question.machine.clone(), way)
+                (query.name.clone(), query.machine.clone(), way)
             })
             .collect()
     }
@@ -140,16 +140,16 @@ mod tests {
         let machines: BTreeMap<String, String> = [("n2", "edge-b"), ("n1", "edge-a"), ("../x", "edge-c")]
             .map(|(node, machine)| (node.to_owned(), machine.to_owned()))
             .into();
-        let questions = stacked(&client, &machines, ["n3".to_owned(), "n1".to_owned()]);
+        let queries = stacked(&client, &machines, ["n3".to_owned(), "n1".to_owned()]);
         let way = |node: &str| format!("Endpoint {{ names: [\"{node}\", \"localhost\"], .. }}");
         let machine = |name: &str| Some(name.to_owned());
         assert_eq!(
-            shown(&questions),
+            shown(&queries),
             [
                 (
                     "../x".to_owned(),
                     machine("edge-c"),
-                    "etcd member ../x: its name is no name of a node".to_owned()
+                    "etcd member ../x: the node's name is invalid".to_owned()
                 ),
                 ("n1".to_owned(), machine("edge-a"), way("n1")),
                 ("n2".to_owned(), machine("edge-b"), way("n2")),
@@ -171,10 +171,10 @@ mod tests {
             "me:sesame@x",
             "",
         ];
-        let questions = external(&endpoints.map(str::to_owned));
+        let queries = external(&endpoints.map(str::to_owned));
         let way = |host: &str| format!("Endpoint {{ names: [\"{host}\"], .. }}");
         let refused =
-            |name: &str| format!("etcd member {name}: it is no https URL: members are asked over TLS only");
+            |name: &str| format!("etcd member {name}: not an https URL: members are queried over TLS only");
         let expected = [
             ("10.0.0.1:2379", way("10.0.0.1")),
             ("etcd.example:2379", way("etcd.example")),
@@ -187,7 +187,7 @@ mod tests {
             ("", refused("")),
         ];
         assert_eq!(
-            shown(&questions),
+            shown(&queries),
             expected.map(|(name, way)| (name.to_owned(), None, way))
         );
     }

@@ -88,7 +88,13 @@ fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Snapshot
             }
         });
         let reader = Reader::discover(&connection).await?;
-        list(&reader, namespace, None, ReadLimit::each(Duration::from_secs(10))).await
+        list(
+            &reader,
+            namespace,
+            None,
+            ReadLimit::per_read(Duration::from_secs(10)),
+        )
+        .await
     })
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 use kcp_control_plane::snapshot::{Deletion, Failure, Forbidden, HealthCheck, Reading, Snapshot};
 
-const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(10));
+const LIMIT: ReadLimit = ReadLimit::per_read(Duration::from_secs(10));
 
 /// Runs on a server that forbids each path with such a part.
 fn served<T>(forbidden: &'static str, read: impl AsyncFnOnce(&Reader<'_>) -> T) -> T {

@@ -1,17 +1,17 @@
-//! What went wrong with a workload cluster's API server, and where that can be mended: in the kubeconfig's Secret.
+//! Describes errors of a workload cluster's API server. Most hints are about the Secret with the kubeconfig.
 
 use crate::Error;
 use crate::reads::failure;
 use kcp_control_plane::snapshot::{Failure, Forbidden};
 
 #[derive(Clone, Debug)]
-pub struct Failures {
+pub struct FailureContext {
     pub kubeconfig: String,
 }
 
-impl Failures {
-    pub fn of(&self, object: &str, error: &Error) -> Failure {
-        let failure = failure::of(object.to_owned(), error);
+impl FailureContext {
+    pub fn describe(&self, object: &str, error: &Error) -> Failure {
+        let failure = failure::from_error(object.to_owned(), error);
         Failure {
             hint: self.hint(error),
             forbidden: failure.forbidden.map(|forbidden| Forbidden {
@@ -22,25 +22,27 @@ impl Failures {
         }
     }
 
-    /// Of all reads, each of which fails like this one.
-    pub fn of_all(&self, error: &Error) -> Failure {
-        self.of(&format!("Secret/{}", self.kubeconfig), error)
+    /// The failure of all reads, each of which fails with this error.
+    pub fn describe_all(&self, error: &Error) -> Failure {
+        self.describe(&format!("Secret/{}", self.kubeconfig), error)
     }
 
     fn hint(&self, error: &Error) -> Option<String> {
         let kubeconfig = format!("key value of Secret {}", self.kubeconfig);
         Some(match error {
             Error::Unreachable { .. } => {
-                format!("is the address in {kubeconfig} right, and can this machine reach it?")
+                format!("check the address in {kubeconfig}, and whether this machine can reach it")
             }
             Error::Timeout { .. } | Error::OutOfTime { .. } => format!(
-                "can this machine reach the address in {kubeconfig}? or allow more time with --timeout, or leave it \
-                 out with --no-workload"
+                "check whether this machine can reach the address in {kubeconfig}; or allow more time with \
+                 --timeout, or skip the workload cluster with --no-workload"
             ),
             Error::Tls { .. } => format!(
-                "has the server's certificate expired, or is it of another authority than {kubeconfig} has?"
+                "check whether the server's certificate has expired, and whether its CA is the one in {kubeconfig}"
             ),
-            Error::Unauthorized { .. } => format!("has the client certificate in {kubeconfig} expired?"),
+            Error::Unauthorized { .. } => {
+                format!("check whether the client certificate in {kubeconfig} has expired")
+            }
             Error::Forbidden { action, .. } => {
                 format!(
                     "allow the user of {kubeconfig} to {} {}",
@@ -56,13 +58,13 @@ impl Failures {
 mod tests {
     use std::time::Duration;
 
-    use super::{Failure, Failures};
-    use crate::reads::failure::LONGEST_MESSAGE;
+    use super::{Failure, FailureContext};
+    use crate::reads::failure::MAX_MESSAGE_CHARS;
     use crate::{Action, Error};
     use kcp_control_plane::snapshot::Forbidden;
 
-    fn failures() -> Failures {
-        Failures {
+    fn failures() -> FailureContext {
+        FailureContext {
             kubeconfig: "edge-kubeconfig".to_owned(),
         }
     }
@@ -83,7 +85,7 @@ mod tests {
             user: Some("reader".to_owned()),
         };
         assert_eq!(
-            failures().of("Pod", &error),
+            failures().describe("Pod", &error),
             Failure {
                 object: "Pod".to_owned(),
                 message: "cannot list pods in namespace \"kube-system\": forbidden for user \"reader\""
@@ -106,12 +108,12 @@ mod tests {
             cause: "connection refused".to_owned(),
         };
         assert_eq!(
-            failures().of_all(&unreachable),
+            failures().describe_all(&unreachable),
             Failure {
                 object: "Secret/edge-kubeconfig".to_owned(),
                 message: "cannot reach the API server at https://s:6443: connection refused".to_owned(),
                 hint: Some(
-                    "is the address in key value of Secret edge-kubeconfig right, and can this machine reach it?"
+                    "check the address in key value of Secret edge-kubeconfig, and whether this machine can reach it"
                         .to_owned()
                 ),
                 forbidden: None,
@@ -123,23 +125,23 @@ mod tests {
             after: Duration::from_secs(2),
         };
         assert_eq!(
-            failures().of("Pod", &timeout).hint.as_deref(),
+            failures().describe("Pod", &timeout).hint.as_deref(),
             Some(
-                "can this machine reach the address in key value of Secret edge-kubeconfig? or allow more time with \
-                 --timeout, or leave it out with --no-workload"
+                "check whether this machine can reach the address in key value of Secret edge-kubeconfig; or allow \
+                 more time with --timeout, or skip the workload cluster with --no-workload"
             )
         );
     }
 
     #[test]
     fn a_page_of_html_is_no_message() {
-        let error = Error::Answer {
+        let error = Error::Response {
             action: list_pods(),
             code: 500,
             message: format!("<html>\n{}", "ü ".repeat(1_000)),
         };
-        let failure = failures().of("Pod", &error);
-        assert_eq!(failure.message.chars().count(), LONGEST_MESSAGE + 1);
+        let failure = failures().describe("Pod", &error);
+        assert_eq!(failure.message.chars().count(), MAX_MESSAGE_CHARS + 1);
         assert!(failure.message.ends_with('…') && !failure.message.contains('\n'));
         assert_eq!(failure.hint, None);
     }

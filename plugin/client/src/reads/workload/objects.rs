@@ -1,4 +1,4 @@
-//! What is kept of a workload cluster's objects.
+//! Extracts the needed fields of a workload cluster's objects.
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -50,7 +50,7 @@ pub fn node(node: v1::Node) -> Node {
     }
 }
 
-/// None for a pod that is not named as kubeadm's static pods are: `COMPONENT-NODE`.
+/// None if the pod's name is not `COMPONENT-NODE`, as for kubeadm's static pods.
 pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let name = pod.metadata.name?;
     let node = pod.spec?.node_name?;
@@ -64,30 +64,34 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         .iter()
         .flatten()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let said_of_containers = status.container_statuses.iter().flatten().find_map(trouble);
+    let container_problems = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find_map(container_problem);
     Some(StaticPod {
         component,
         node,
         phase: status.phase.unwrap_or_default(),
         ready,
         deleting: pod.metadata.deletion_timestamp.is_some(),
-        message: said_of_containers.or_else(|| said(status.reason, status.message)),
+        message: container_problems.or_else(|| reason_and_message(status.reason, status.message)),
     })
 }
 
-fn trouble(container: &ContainerStatus) -> Option<String> {
+fn container_problem(container: &ContainerStatus) -> Option<String> {
     let state = container.state.clone()?;
     if let Some(waiting) = state.waiting {
-        return said(waiting.reason, waiting.message);
+        return reason_and_message(waiting.reason, waiting.message);
     }
     let terminated = state.terminated?;
     let reason = terminated
         .reason
         .unwrap_or_else(|| format!("exit code {}", terminated.exit_code));
-    said(Some(reason), terminated.message)
+    reason_and_message(Some(reason), terminated.message)
 }
 
-fn said(reason: Option<String>, message: Option<String>) -> Option<String> {
+fn reason_and_message(reason: Option<String>, message: Option<String>) -> Option<String> {
     let words: Vec<String> = [reason, message]
         .into_iter()
         .flatten()
@@ -128,15 +132,15 @@ struct ClusterConfiguration {
     kubernetes_version: Option<String>,
 }
 
-/// What kubeadm wrote the version of the cluster into.
+/// The Kubernetes version in kubeadm's ConfigMap.
 pub fn kubernetes_version(config: &ConfigMap) -> Result<Option<String>, String> {
     const KEY: &str = "ClusterConfiguration";
     let Some(text) = config.data.as_ref().and_then(|data| data.get(KEY)) else {
         return Ok(None);
     };
-    // The parser's words may quote what it read.
+    // Drop the parser's message, which may quote the configuration.
     let configuration: ClusterConfiguration =
-        serde_saphyr::from_str(text).map_err(|_| format!("key {KEY} is no YAML of that kind"))?;
+        serde_saphyr::from_str(text).map_err(|_| format!("key {KEY} is not a valid ClusterConfiguration"))?;
     Ok(configuration
         .kubernetes_version
         .filter(|version| !version.is_empty()))
@@ -152,9 +156,9 @@ pub fn lease(lease: Lease) -> ControllerLease {
     }
 }
 
-/// Whether an API server's verbose answer about its health has a failed check of etcd among its lines: `[+]ping ok`,
-/// `[-]etcd failed: reason withheld`.
-pub fn says_etcd_failed(health: &str) -> bool {
+/// Whether the verbose health response of an API server contains a failed etcd check. It has lines such as `[+]ping
+/// ok`, `[-]etcd failed: reason withheld`.
+pub fn reports_failed_etcd(health: &str) -> bool {
     health.lines().any(|line| line.starts_with("[-]etcd "))
 }
 
@@ -165,7 +169,7 @@ mod tests {
 
     use super::{
         Addon, Component, ControllerLease, Node, StaticPod, daemon_set, deployment, kubernetes_version,
-        lease, node, says_etcd_failed, static_pod,
+        lease, node, reports_failed_etcd, static_pod,
     };
 
     /// As kube-apiserver 1.34 words it.
@@ -184,7 +188,7 @@ mod tests {
             ),
             ("no etcd here".to_owned(), false),
         ] {
-            assert_eq!(says_etcd_failed(&health), expected, "{health}");
+            assert_eq!(reports_failed_etcd(&health), expected, "{health}");
         }
     }
 
@@ -335,7 +339,7 @@ mod tests {
         assert_eq!(of(json!({})), Ok(None));
         assert_eq!(
             of(json!({"ClusterConfiguration": "[secret"})),
-            Err("key ClusterConfiguration is no YAML of that kind".to_owned())
+            Err("key ClusterConfiguration is not a valid ClusterConfiguration".to_owned())
         );
     }
 

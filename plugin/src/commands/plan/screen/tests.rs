@@ -20,7 +20,7 @@ fn screen(plan: &Plan) -> String {
     screen::screen(plan, Layout::default())
 }
 
-fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effect)]) -> Plan {
+fn plan_for(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effect)]) -> Plan {
     let changes = changes.iter().map(|(field, effect)| Change {
         field: (*field).to_owned(),
         effect: *effect,
@@ -50,7 +50,7 @@ pub(crate) fn version_change() -> Plan {
     let mut observed = observed();
     observed.etcd_members = members(&["node-m1", "node-m2", "node-m3"]);
     let desired = with_version(spec(), "v1.35.0");
-    of(&observed, desired, &[("spec.version", Effect::Rollout)])
+    plan_for(&observed, desired, &[("spec.version", Effect::Rollout)])
 }
 
 /// A rollout under way whose first new Machine is unhealthy.
@@ -66,7 +66,7 @@ pub(crate) fn blocked() -> Plan {
     );
     observed.machines.push(new);
     pause(&mut observed.control_plane.metadata);
-    of(&observed, spec(), &[])
+    plan_for(&observed, spec(), &[])
 }
 
 /// Two of three members are gone.
@@ -78,7 +78,7 @@ pub(crate) fn no_plan() -> Plan {
             condition("EtcdMemberHealthy", False, "gone"),
         );
     }
-    of(
+    plan_for(
         &observed,
         with_replicas(spec(), 5),
         &[("spec.replicas", Effect::Scale)],
@@ -105,7 +105,7 @@ fn one_to_three() {
     let mut observed = observed();
     observed.machines.truncate(1);
     observed.control_plane.spec.replicas = Some(1);
-    insta::assert_snapshot!(plain(&screen(&of(
+    insta::assert_snapshot!(plain(&screen(&plan_for(
         &observed,
         spec(),
         &[("spec.replicas", Effect::Scale)]
@@ -125,7 +125,7 @@ fn a_change_in_place() {
             Effect::InPlace,
         ),
     ];
-    insta::assert_snapshot!(plain(&screen(&of(&observed(), spec(), &changes))));
+    insta::assert_snapshot!(plain(&screen(&plan_for(&observed(), spec(), &changes))));
 }
 
 /// An etcd elsewhere, no failure domains, and all that there is to know.
@@ -146,5 +146,5 @@ fn everything_there_is_to_know() {
     }
     unhealthy.spec.version = Some("v1.33.4".to_owned());
     let desired = observed.control_plane.spec.clone();
-    insta::assert_snapshot!(plain(&screen(&of(&observed, desired, &[]))));
+    insta::assert_snapshot!(plain(&screen(&plan_for(&observed, desired, &[]))));
 }

@@ -169,7 +169,7 @@ fn screen(report: &RepairReport, layout: Layout) -> String {
     if report.found.is_empty() {
         return format!("nothing to repair in {}\n", place(report));
     }
-    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut table = Table::with_columns(COLUMNS.iter().copied());
     for found in &report.found {
         table.row(row(found, report.namespace.is_none()));
     }

@@ -58,14 +58,14 @@ const WRONG: &[Column] = &[
 pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
     if !pool.entries.is_empty() {
-        let mut table = Table::of(ENTRIES.iter().copied());
+        let mut table = Table::with_columns(ENTRIES.iter().copied());
         for entry in &pool.entries {
             table.row(entry_row(entry, &pool.name, now));
         }
         parts.push(table.render(layout));
     }
     if !pool.clusters.is_empty() {
-        let mut table = Table::of(CLUSTERS.iter().copied());
+        let mut table = Table::with_columns(CLUSTERS.iter().copied());
         for cluster in &pool.clusters {
             table.row(cluster_row(cluster, now));
         }
@@ -73,7 +73,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     }
     let problems = pool.problems();
     if !problems.is_empty() {
-        let mut table = Table::of(WRONG.iter().copied());
+        let mut table = Table::with_columns(WRONG.iter().copied());
         for problem in &problems {
             table.row([
                 Cell::from(&problem.object),
@@ -103,7 +103,7 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
             None => "No cluster pools found.\n".to_owned(),
         };
     }
-    let mut table = Table::of(POOLS.iter().copied());
+    let mut table = Table::with_columns(POOLS.iter().copied());
     for pool in pools {
         let problems = pool.problems();
         let mut kinds: Vec<&str> = problems.iter().map(|problem| problem.kind).collect();

@@ -8,12 +8,12 @@ use crate::commands::rollout::history::{
     generation::{Generation, Member},
 };
 use crate::{
-    commands::plan::document::Told,
+    commands::plan::document::Described,
     document::{API_VERSION, ObjectName},
 };
 use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
 
-/// The generations of Machines that are there.
+/// Existing Machines, grouped by version, template and state.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -23,10 +23,10 @@ pub struct RolloutHistory<'h> {
     #[cfg_attr(test, schemars(extend("const" = "RolloutHistory")))]
     kind: &'static str,
     metadata: ObjectName,
-    /// When a rollout of every Machine was asked for last, or is to begin.
+    /// When a rollout of every Machine was last requested, or will begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_after: Option<Timestamp>,
-    /// Oldest first. Machines that are gone are not known.
+    /// Oldest first. Deleted Machines are unknown.
     generations: Vec<GenerationDocument<'h>>,
 }
 
@@ -44,8 +44,8 @@ struct GenerationDocument<'h> {
     #[serde(skip_serializing_if = "Option::is_none")]
     created_to: Option<Timestamp>,
     machines: Vec<MachineDocument<'h>>,
-    reasons: Vec<Told<Reason>>,
-    gaps: Vec<Told<Gap>>,
+    reasons: Vec<Described<Reason>>,
+    gaps: Vec<Described<Gap>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,8 +69,8 @@ struct MachineDocument<'h> {
 }
 
 impl<'h> RolloutHistory<'h> {
-    /// The document of a history.
-    pub fn of(history: &'h History) -> Self {
+    /// Creates the document of a history.
+    pub fn new(history: &'h History) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "RolloutHistory",
@@ -79,13 +79,13 @@ impl<'h> RolloutHistory<'h> {
                 namespace: history.namespace.clone(),
             },
             rollout_after: history.rollout_after,
-            generations: history.generations.iter().map(GenerationDocument::of).collect(),
+            generations: history.generations.iter().map(GenerationDocument::new).collect(),
         }
     }
 }
 
 impl<'h> GenerationDocument<'h> {
-    fn of(generation: &'h Generation) -> Self {
+    fn new(generation: &'h Generation) -> Self {
         let (from, to) = generation.created().unzip();
         let reasons = generation.reasons.iter();
         let gaps = generation.gaps.iter();
@@ -98,19 +98,19 @@ impl<'h> GenerationDocument<'h> {
             }),
             created_from: from,
             created_to: to,
-            machines: generation.members.iter().map(MachineDocument::of).collect(),
+            machines: generation.members.iter().map(MachineDocument::new).collect(),
             reasons: reasons
-                .map(|reason| Told::new(reason.clone(), reason.message(), None))
+                .map(|reason| Described::new(reason.clone(), reason.message(), None))
                 .collect(),
             gaps: gaps
-                .map(|gap| Told::new(gap.clone(), gap.message().to_owned(), None))
+                .map(|gap| Described::new(gap.clone(), gap.message().to_owned(), None))
                 .collect(),
         }
     }
 }
 
 impl<'h> MachineDocument<'h> {
-    fn of(member: &'h Member) -> Self {
+    fn new(member: &'h Member) -> Self {
         Self {
             name: &member.name,
             created: member.created,
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn a_rollout_in_the_middle() {
         let history = history(&in_the_middle(), now());
-        schema::conforms(&RolloutHistory::of(&history));
+        schema::conforms(&RolloutHistory::new(&history));
         assert_every_format(&history);
-        insta::assert_snapshot!(json(&RolloutHistory::of(&history)).expect("serializes"));
+        insta::assert_snapshot!(json(&RolloutHistory::new(&history)).expect("serializes"));
     }
 }

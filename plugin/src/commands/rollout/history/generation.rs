@@ -1,4 +1,4 @@
-//! Which Machines belong together, and why they are out of date.
+//! Groups Machines, with the reasons why they are outdated.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, machine::Infrastructure};
@@ -8,60 +8,60 @@ use kcp_control_plane::{
     snapshot::Snapshot,
 };
 
-/// What is known of the rollouts of a control plane.
+/// The generations of a control plane's Machines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The control plane's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The control plane's name.
     pub name: String,
-    /// Its generations, oldest first.
+    /// Generations, oldest first.
     pub generations: Vec<Generation>,
-    /// When a rollout of every Machine was asked for last, or is to begin.
+    /// When a rollout of every Machine was last requested, or will begin.
     pub rollout_after: Option<Timestamp>,
-    /// When it was read.
+    /// The time of the read.
     pub at: Timestamp,
 }
 
-/// Machines of one version, made from one template, that are as asked, or not so for the same reasons.
+/// Machines with the same version and template that are all up to date, or outdated for the same reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
     /// Kubernetes version.
     pub version: Option<String>,
-    /// What their infrastructure was cloned from, where it says so.
+    /// The infrastructure template, if known.
     pub template: Option<Reference>,
-    /// Why they are to be replaced; nothing for the Machines that are as asked.
+    /// Why the Machines are outdated; empty if they are up to date.
     pub reasons: Vec<Reason>,
-    /// What is missing to judge them.
+    /// Facts that are missing to decide whether the Machines are up to date.
     pub gaps: Vec<Gap>,
-    /// Its Machines, oldest first.
+    /// The Machines, oldest first.
     pub members: Vec<Member>,
 }
 
 /// A Machine of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
+    /// The Machine's name.
     pub name: String,
-    /// When it was made.
+    /// When the Machine was created.
     pub created: Option<Timestamp>,
-    /// Set while it is being deleted.
+    /// When deletion of the Machine was requested.
     pub deleting_since: Option<Timestamp>,
 }
 
 impl Generation {
-    /// Whether it is as asked.
+    /// Whether the Machines are up to date.
     pub const fn is_current(&self) -> bool {
         self.reasons.is_empty()
     }
 
-    /// When the first and the last of them was made.
+    /// When the first and the last Machine were created.
     pub fn created(&self) -> Option<(Timestamp, Timestamp)> {
         let times = || self.members.iter().filter_map(|member| member.created);
         times().min().zip(times().max())
     }
 
-    fn of(machine: &Machine, reasons: Vec<Reason>, gaps: Vec<Gap>) -> Self {
+    fn new(machine: &Machine, reasons: Vec<Reason>, gaps: Vec<Gap>) -> Self {
         Self {
             version: machine.spec.version.clone(),
             template: match &machine.infrastructure {
@@ -74,13 +74,13 @@ impl Generation {
         }
     }
 
-    /// Whether the Machines of two generations belong together. Another version and another template are reasons.
+    /// Whether both are the same generation. A different version or template is among the reasons.
     fn is_like(&self, other: &Self) -> bool {
         self.reasons == other.reasons && self.gaps == other.gaps
     }
 }
 
-/// The generations of Machines that are there.
+/// Groups the existing Machines into generations.
 pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
     let comparison = Comparison {
@@ -95,7 +95,7 @@ pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     let mut generations: Vec<Generation> = Vec::new();
     for machine in machines {
         let verdict = compare_machine(machine, comparison);
-        let own = Generation::of(machine, verdict.reasons, verdict.gaps);
+        let own = Generation::new(machine, verdict.reasons, verdict.gaps);
         let member = Member {
             name: machine.name().to_owned(),
             created: machine.creation_timestamp(),

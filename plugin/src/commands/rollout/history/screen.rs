@@ -13,7 +13,7 @@ use crate::terminal::{
 };
 use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
 
-/// The generations of Machines, oldest first.
+/// The table of generations, oldest first.
 pub fn screen(history: &History, layout: Layout) -> String {
     let mut text = if history.generations.is_empty() {
         format!("kubeadmcontrolplane/{} has no Machines\n", escape(&history.name))
@@ -28,15 +28,15 @@ pub fn screen(history: &History, layout: Layout) -> String {
         remark(&if after > history.at {
             format!("a rollout of every Machine created before {after} begins at that time")
         } else {
-            format!("a rollout was asked for last at {after}")
+            format!("the last rollout was requested at {after}")
         });
     }
-    remark("Machines that are gone are not known: Cluster API keeps no record of them");
+    remark("deleted Machines are not shown: Cluster API keeps no record of them");
     text
 }
 
 fn table(history: &History) -> Table {
-    let mut table = Table::of([
+    let mut table = Table::with_columns([
         Column::new("VERSION"),
         Column::new("TEMPLATE").name().expendable(2),
         Column::new("MACHINES"),
@@ -85,7 +85,7 @@ fn state(generation: &Generation) -> (String, Style) {
     (format!("outdated: {}", reasons.join("; ")), WARN)
 }
 
-/// `2026-08-21 11:00 to 12:00`, in UTC as the API has it.
+/// `2026-08-21 11:00 to 12:00`, in UTC.
 fn created(generation: &Generation) -> String {
     let Some((from, to)) = generation.created() else {
         return "-".to_owned();

@@ -5,7 +5,7 @@ use crate::commands::status::screen::example;
 use crate::testing::schema::{self, faults};
 
 fn document(example: &example::Example) -> Value {
-    serde_json::to_value(ControlPlaneStatus::of(&example.observed, &example.inspection)).expect("serializes")
+    serde_json::to_value(ControlPlaneStatus::new(&example.observed, &example.inspection)).expect("serializes")
 }
 
 #[test]
@@ -31,14 +31,14 @@ fn every_document_is_as_its_schema_says() {
     let pairs = examples
         .iter()
         .map(|(_, example)| (&example.observed, &example.inspection));
-    let list = serde_json::to_value(ControlPlaneStatusList::of(pairs)).expect("serializes");
+    let list = serde_json::to_value(ControlPlaneStatusList::new(pairs)).expect("serializes");
     assert_eq!(faults(&schema, &list), Vec::<String>::new());
 }
 
 #[test]
 fn scripts_find_what_they_found_before() {
     let example = example::member_dead();
-    let list = ControlPlaneStatusList::of([(&example.observed, &example.inspection)]);
+    let list = ControlPlaneStatusList::new([(&example.observed, &example.inspection)]);
     let list = serde_json::to_value(list).expect("serializes");
     for (pointer, value) in [
         ("/apiVersion", "kubectl-kcp.dev/v1alpha1"),
@@ -61,7 +61,7 @@ fn scripts_find_what_they_found_before() {
 
 #[test]
 fn no_control_plane_is_an_empty_list() {
-    let document = serde_json::to_string(&ControlPlaneStatusList::of([])).expect("serializes");
+    let document = serde_json::to_string(&ControlPlaneStatusList::new([])).expect("serializes");
     assert_eq!(
         document,
         r#"{"apiVersion":"kubectl-kcp.dev/v1alpha1","kind":"ControlPlaneStatusList","items":[]}"#

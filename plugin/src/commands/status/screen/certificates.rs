@@ -1,4 +1,4 @@
-//! When certificates expire: one line, and a table once one of them expires soon.
+//! Certificate expiry: one line, and a table if a certificate expires soon.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::Object as _;
@@ -18,13 +18,13 @@ const COLUMNS: &[Column] = &[
     Column::new("OF"),
 ];
 
-/// A certificate, and when it expires; none where that is not known.
+/// A certificate and its expiry, if known.
 struct Certificate<'o> {
     of: &'o str,
     expires: Option<Timestamp>,
 }
 
-/// Days before its expiry from which a certificate is shown in a table.
+/// Certificates that expire within this number of days are shown in a table.
 const SOON_DAYS: i64 = 60;
 
 pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) -> String {
@@ -44,7 +44,7 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
             now,
         );
     }
-    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut table = Table::with_columns(COLUMNS.iter().copied());
     for (kind, mut certificates) in kinds {
         certificates.sort_by_key(|certificate| (certificate.expires.is_none(), certificate.expires));
         let Some(first) = certificates.first() else {
@@ -102,7 +102,7 @@ fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Ve
     ]
 }
 
-/// The certificates are sorted by expiry, unknown ones last.
+/// `certificates` must be sorted by expiry, unknown ones last.
 fn whose(certificates: &[Certificate<'_>]) -> String {
     let known = certificates
         .iter()
@@ -125,7 +125,7 @@ fn whose(certificates: &[Certificate<'_>]) -> String {
     }
 }
 
-/// kubeadm's certificates, as the Machines report them.
+/// kubeadm's certificates, as reported by the Machines.
 fn machines(observed: &Snapshot) -> Vec<Certificate<'_>> {
     let machines = observed.machines.iter();
     let joined = machines.filter(|machine| machine.has_node());

@@ -1,4 +1,4 @@
-//! What has changed since the last poll, a line each.
+//! Changes since the last poll, one line each.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use kcp_control_plane::{
     snapshot::{EtcdSurvey, Snapshot, etcd::hexadecimal},
 };
 
-/// The changes from one poll to the next; for the first poll the verdict and the findings. Not escaped.
+/// The changes between two polls; for the first poll, the verdict and the findings. Not escaped.
 pub fn changes(before: Option<(&Snapshot, &Inspection)>, after: (&Snapshot, &Inspection)) -> Vec<String> {
     let (observed, inspection) = after;
     let Some((old_observed, old_inspection)) = before else {
-        let findings = told(inspection).into_iter().map(|one| one.line);
+        let findings = finding_lines(inspection).into_iter().map(|one| one.line);
         return [verdict(observed, inspection)]
             .into_iter()
             .chain(findings)
@@ -119,7 +119,7 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
     lines
 }
 
-/// Those that say of themselves that they lead.
+/// The members that claim to be leader.
 fn leaders(survey: &EtcdSurvey) -> String {
     let leaders = survey.queried.iter().filter(|asked| {
         let status = asked
@@ -189,22 +189,22 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
     lines.collect()
 }
 
-/// A finding as a line, and its identity: the message may contain a time, which changes with every poll.
+/// A finding as a line, with an identity that does not depend on the message, which may contain a time.
 #[derive(Debug)]
-struct Told {
+struct FindingLine {
     id: &'static str,
     objects: String,
     outcome: CheckOutcome,
     line: String,
 }
 
-fn told(inspection: &Inspection) -> Vec<Told> {
+fn finding_lines(inspection: &Inspection) -> Vec<FindingLine> {
     let all = inspection.findings().into_iter();
     all.map(|(checked, finding)| {
         let objects = finding.objects.join(", ");
         let (outcome, id) = (finding.outcome.as_str(), checked.id);
         let line = format!("{outcome}: {objects}: {} ({id})", finding.message);
-        Told {
+        FindingLine {
             id,
             objects,
             outcome: finding.outcome,
@@ -215,9 +215,9 @@ fn told(inspection: &Inspection) -> Vec<Told> {
 }
 
 fn findings(before: &Inspection, after: &Inspection) -> Vec<String> {
-    let (old, new) = (told(before), told(after));
-    let same = |one: &Told, other: &Told| (one.id, &one.objects) == (other.id, &other.objects);
-    let weighs_as_before = |one: &Told| {
+    let (old, new) = (finding_lines(before), finding_lines(after));
+    let same = |one: &FindingLine, other: &FindingLine| (one.id, &one.objects) == (other.id, &other.objects);
+    let weighs_as_before = |one: &FindingLine| {
         let mut old = old.iter();
         old.any(|other| same(one, other) && one.outcome == other.outcome)
     };

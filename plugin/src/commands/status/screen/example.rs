@@ -1,6 +1,6 @@
-//! Control planes as they are found, and what is decided about each: facts that are printed.
+//! Example control planes with the results of their checks, for tests of the output.
 //!
-//! - [`broken`]: those with something wrong
+//! - [`broken`]: unhealthy control planes
 
 mod broken;
 
@@ -24,7 +24,7 @@ use kcp_control_plane::{
 };
 use kcp_etcd::{Alarm, AlarmKind};
 
-/// A control plane, and what [`inspect`] says of it.
+/// A control plane and the result of [`inspect`].
 #[derive(Clone, Debug)]
 pub(crate) struct Example {
     pub(crate) observed: Snapshot,
@@ -32,7 +32,7 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    fn of(change: impl FnOnce(&mut Snapshot)) -> Self {
+    fn new(change: impl FnOnce(&mut Snapshot)) -> Self {
         let mut observed = snapshot::observed();
         for machine in &mut observed.machines {
             machine.status.certificates_expiry_date = Some(in_days(300));
@@ -49,7 +49,7 @@ impl Example {
         Self { observed, inspection }
     }
 
-    /// The same control plane after a change.
+    /// The same control plane with a change.
     pub(crate) fn after(&self, change: impl FnOnce(&mut Snapshot)) -> Self {
         let mut observed = self.observed.clone();
         change(&mut observed);
@@ -58,13 +58,13 @@ impl Example {
 }
 
 pub(crate) fn healthy() -> Example {
-    Example::of(|_| {})
+    Example::new(|_| {})
 }
 
-/// An upgrade: `m4` has been made, and its member is a learner.
+/// An upgrade in progress: `m4` was created, and its member is a learner.
 pub(crate) fn mid_rollout() -> Example {
     const REASON: &str = "* Version v1.33.6, v1.34.1 required";
-    Example::of(|observed| {
+    Example::new(|observed| {
         for machine in &mut observed.machines {
             machine.spec.version = Some("v1.33.6".to_owned());
             set(
@@ -135,9 +135,9 @@ fn add_learner(observed: &mut Snapshot) {
     });
 }
 
-/// One Machine, outside any failure domain, whose certificates are about to expire.
+/// One Machine without a failure domain, whose certificates expire soon.
 pub(crate) fn single() -> Example {
-    Example::of(|observed| {
+    Example::new(|observed| {
         observed.machines.truncate(1);
         observed.control_plane.spec.replicas = Some(1);
         let machine = observed.machine(1);
@@ -164,9 +164,9 @@ pub(crate) fn single() -> Example {
     })
 }
 
-/// Queried directly, without the CA's key; the third member's database is full.
+/// External etcd, queried without the CA key; the third member's database is full.
 pub(crate) fn external_etcd() -> Example {
-    Example::of(|observed| {
+    Example::new(|observed| {
         use_external_etcd(&mut observed.control_plane().spec);
         observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
         observed.pods().retain(|pod| pod.component != Component::Etcd);
@@ -200,10 +200,10 @@ pub(crate) fn external_etcd() -> Example {
 }
 
 pub(crate) fn no_etcd() -> Example {
-    Example::of(|observed| observed.etcd = Reading::Excluded { flag: "--no-etcd" })
+    Example::new(|observed| observed.etcd = Reading::Excluded { flag: "--no-etcd" })
 }
 
-/// Gives a Machine and its node other names, wherever they are told.
+/// Renames a Machine and its node everywhere.
 fn rename(observed: &mut Snapshot, number: usize, machine: &str, node: &str) {
     let (old_machine, old_node) = (format!("m{number}"), format!("node-m{number}"));
     let answers = observed
@@ -233,10 +233,10 @@ fn rename(observed: &mut Snapshot, number: usize, machine: &str, node: &str) {
     own.status.node_name = Some(node.to_owned());
 }
 
-/// Names and messages that would take the terminal over.
+/// Names and messages with control characters.
 pub(crate) fn control_characters() -> Example {
     const EVIL: &str = "edge\u{1b}[2J\u{7}\r\nok";
-    Example::of(|observed| {
+    Example::new(|observed| {
         rename(observed, 1, EVIL, EVIL);
         let machine = observed.machine(1);
         machine.spec.failure_domain = Some("\u{202e}zone".to_owned());
@@ -256,10 +256,10 @@ pub(crate) fn control_characters() -> Example {
     })
 }
 
-/// Names as long as installers make them.
+/// Long names, as installers generate them.
 pub(crate) fn long_names() -> Example {
     let name = |suffix: &str| format!("production-eu-central-1-payments-control-plane-{suffix}");
-    Example::of(|observed| {
+    Example::new(|observed| {
         end_members(observed, &[2]);
         for (number, suffix) in [(1, "x7k2p"), (2, "qq4d"), (3, "m9v6zz")] {
             let node = format!("ip-10-0-12-{number}.eu-central-1.compute.internal");

@@ -1,5 +1,5 @@
-//! The findings, the worst first. Those about one Machine form a group: the cause first, with its hint, the others a line
-//! each. Machines with the same findings share a group.
+//! The findings, most severe first. Findings about one Machine form a group: first the cause with its hint, then one
+//! line for each other finding. Machines with the same findings share a group.
 
 use std::fmt::Write as _;
 
@@ -22,29 +22,29 @@ use kcp_control_plane::{
     inspection::Inspection,
 };
 
-/// Cells before a finding's text: two blanks, the longest outcome, a blank.
+/// Cells before a finding's text: two blanks, the outcome, a blank.
 const INDENT: usize = 10;
 
-/// Checks without a judgement that are named where room is scarce; more are counted.
+/// In narrow output, at most this many checks without a result are named; others are counted.
 const NAMED_LIMIT: usize = 3;
 
 const HINT: &str = "hint:";
 
-/// Before what else there is to say of a subject.
+/// The label of further findings about the same subject.
 const ALSO: &str = "also:";
 
-/// A finding about one or several subjects.
-struct Told<'i> {
+/// A finding with the ids of all checks that report it.
+struct ReportedFinding<'i> {
     finding: &'i Finding,
     ids: Vec<&'static str>,
 }
 
-impl Told<'_> {
+impl ReportedFinding<'_> {
     fn is_same(&self, other: &Self) -> bool {
-        self.ids == other.ids && self.says(other.finding)
+        self.ids == other.ids && self.is_equal_to(other.finding)
     }
 
-    fn says(&self, finding: &Finding) -> bool {
+    fn is_equal_to(&self, finding: &Finding) -> bool {
         (self.finding.outcome, &self.finding.message) == (finding.outcome, &finding.message)
     }
 
@@ -53,10 +53,10 @@ impl Told<'_> {
     }
 }
 
-/// Findings that hold for each of some subjects.
+/// Subjects that have the same findings.
 struct Group<'i> {
     subjects: Vec<&'i str>,
-    told: Vec<Told<'i>>,
+    findings: Vec<ReportedFinding<'i>>,
 }
 
 fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
@@ -66,17 +66,21 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
         let id = checked.id;
         let same = by_subject.iter_mut().find(|group| group.subjects == subjects);
         let Some(group) = same.filter(|_| subject(&finding.objects).is_some()) else {
-            let told = vec![Told {
+            let findings = vec![ReportedFinding {
                 finding,
                 ids: vec![id],
             }];
-            by_subject.push(Group { subjects, told });
+            by_subject.push(Group { subjects, findings });
             continue;
         };
-        match group.told.iter_mut().find(|told| told.says(finding)) {
-            Some(told) if told.ids.contains(&id) => {}
-            Some(told) => told.ids.push(id),
-            None => group.told.push(Told {
+        match group
+            .findings
+            .iter_mut()
+            .find(|findings| findings.is_equal_to(finding))
+        {
+            Some(findings) if findings.ids.contains(&id) => {}
+            Some(findings) => findings.ids.push(id),
+            None => group.findings.push(ReportedFinding {
                 finding,
                 ids: vec![id],
             }),
@@ -85,8 +89,12 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
     let mut groups: Vec<Group<'i>> = Vec::new();
     for group in by_subject {
         let is_same = |other: &&mut Group<'i>| {
-            other.told.len() == group.told.len()
-                && other.told.iter().zip(&group.told).all(|(a, b)| a.is_same(b))
+            other.findings.len() == group.findings.len()
+                && other
+                    .findings
+                    .iter()
+                    .zip(&group.findings)
+                    .all(|(a, b)| a.is_same(b))
         };
         match groups.iter_mut().find(is_same) {
             Some(same) if same.subjects == group.subjects => {}
@@ -99,8 +107,8 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
 
 pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
     let mut text = String::new();
-    for Group { subjects, told } in groups(inspection.findings()) {
-        let Some((first, others)) = told.split_first() else {
+    for Group { subjects, findings } in groups(inspection.findings()) {
+        let Some((first, others)) = findings.split_first() else {
             continue;
         };
         let outcome = first.finding.outcome;
@@ -113,13 +121,13 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
         let mut label = ALSO;
         for other in others {
             also(&mut text, label, outcome, other, layout);
-            // With its own hint each is by itself.
+            // Findings with different hints are not merged.
             if !layout.is_wide {
                 label = "";
             }
         }
     }
-    for (reason, outcome, ids) in unjudged(inspection, layout) {
+    for (reason, outcome, ids) in checks_without_result(inspection, layout) {
         title(&mut text, outcome);
         let which = if ids.len() > NAMED_LIMIT && !layout.is_wide {
             format!("{} checks", ids.len())
@@ -131,8 +139,11 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
     text
 }
 
-/// Checks without a finding that could not be judged, by the reason; those that were skipped where all is wanted.
-fn unjudged(inspection: &Inspection, layout: Layout) -> Vec<(&str, CheckOutcome, Vec<&'static str>)> {
+/// Checks without a result, grouped by reason. Includes skipped checks in wide output.
+fn checks_without_result(
+    inspection: &Inspection,
+    layout: Layout,
+) -> Vec<(&str, CheckOutcome, Vec<&'static str>)> {
     let mut groups: Vec<(&str, CheckOutcome, Vec<&'static str>)> = Vec::new();
     for checked in &inspection.checks {
         let is_wanted = match checked.outcome {
@@ -192,22 +203,22 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
     labelled(text, HINT, lines);
 }
 
-/// Another finding of a group. It has no hint where room is scarce: the hint of the first one comes first.
-fn also(text: &mut String, label: &str, first: CheckOutcome, told: &Told<'_>, layout: Layout) {
-    let outcome = told.finding.outcome;
+/// A further finding of a group. Narrow output omits its hint.
+fn also(text: &mut String, label: &str, first: CheckOutcome, findings: &ReportedFinding<'_>, layout: Layout) {
+    let outcome = findings.finding.outcome;
     let weight = if outcome == first {
         String::new()
     } else {
         format!("{}: ", outcome.as_str())
     };
-    let line = format!("{weight}{}", told.line());
+    let line = format!("{weight}{}", findings.line());
     labelled(text, label, layout.lines(&line, INDENT + ALSO.len() + 1));
     if layout.is_wide {
-        hint(text, told.finding, layout);
+        hint(text, findings.finding, layout);
     }
 }
 
-/// Lines beside a label that is as wide as [`HINT`] and [`ALSO`].
+/// Appends lines after a label. [`HINT`] and [`ALSO`] have the same width.
 fn labelled(text: &mut String, label: &str, lines: Vec<String>) {
     let blank = " ".repeat(HINT.len());
     let mut label = if label.is_empty() {

@@ -1,4 +1,4 @@
-//! Several control planes, a line each.
+//! A list of control planes.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -29,14 +29,14 @@ const COLUMNS: &[Column] = &[
     Column::new("FINDINGS"),
 ];
 
-/// The screen of several control planes. `namespace` is none for all of them.
+/// The screen for several control planes. `namespace` is none for all namespaces.
 pub fn list<'i>(
     inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>,
     namespace: Option<&str>,
     now: Timestamp,
     layout: Layout,
 ) -> Screen {
-    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut table = Table::with_columns(COLUMNS.iter().copied());
     let mut is_empty = true;
     for (observed, inspection) in inspected {
         is_empty = false;
@@ -57,7 +57,7 @@ fn row(observed: &Snapshot, inspection: &Inspection, is_of_all: bool, now: Times
     let desired = control_plane.desired_replicas();
     let namespace = if is_of_all { control_plane.namespace() } else { "" };
     let cluster = control_plane.cluster().unwrap_or("-");
-    // The column is left out if every control plane has the name of its Cluster.
+    // Empty if equal to the control plane's name, so that the column may be omitted.
     let cluster = if cluster == control_plane.name() {
         ""
     } else {
@@ -96,7 +96,7 @@ fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     }
 }
 
-/// The checks that found something, the heaviest first.
+/// The checks that have findings, most severe first.
 fn findings(inspection: &Inspection) -> Cell {
     let all = inspection.findings();
     let Some((_, heaviest)) = all.first() else {

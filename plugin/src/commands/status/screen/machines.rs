@@ -1,4 +1,4 @@
-//! The Machines by failure domain, those that are outdated first. The findings say why they are.
+//! The Machines by failure domain, outdated ones first. The findings show the reasons.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -47,7 +47,7 @@ pub(super) fn machines(
     let has_domains = machines
         .iter()
         .any(|machine| machine.spec.failure_domain.is_some());
-    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut table = Table::with_columns(COLUMNS.iter().copied());
     let mut before = None;
     for machine in machines {
         let domain = machine.spec.failure_domain.as_deref();
@@ -96,7 +96,7 @@ fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
     }
 }
 
-/// Static pods that are ready, of those that kubeadm runs; blank where they were not read.
+/// Number of ready static pods; blank if pods were not read.
 fn pods(observed: &Snapshot, node: Option<&str>, style_of_no: Style) -> Cell {
     let pods = observed
         .workload

@@ -1,4 +1,4 @@
-//! etcd's members, a row each: what each says of itself, or that it does not. The findings say why.
+//! etcd members, one row each with the member's own status. The findings explain missing responses.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -34,14 +34,14 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
-    // The summary says why not.
+    // The summary shows why etcd was not read.
     let Some(survey) = observed.etcd.read() else {
         return String::new();
     };
     if survey.queried.is_empty() {
-        return lines("etcd members: none to ask", Style::new(), layout);
+        return lines("etcd members: none to query", Style::new(), layout);
     }
-    let mut text = if answers(survey).next().is_none() {
+    let mut text = if responding_members(survey).next().is_none() {
         let names: Vec<&str> = survey.queried.iter().map(|asked| asked.name.as_str()).collect();
         lines(
             &format!("etcd members: no response from {}", join_names(&names, "and")),
@@ -58,15 +58,15 @@ pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
 }
 
 fn table(survey: &EtcdSurvey, layout: Layout) -> String {
-    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut table = Table::with_columns(COLUMNS.iter().copied());
     for asked in &survey.queried {
         table.row(row(survey, asked));
     }
-    for stranger in strangers(survey) {
-        let (name, what) = if stranger.name.is_empty() {
+    for member in unqueried_members(survey) {
+        let (name, what) = if member.name.is_empty() {
             ("(not started)", "a member that never started")
         } else {
-            (stranger.name.as_str(), "no Machine has this node: not queried")
+            (member.name.as_str(), "no Machine has this node: not queried")
         };
         table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
     }
@@ -112,14 +112,16 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     ]
 }
 
-/// Whether it is the leader; where the members disagree, which one it follows.
+/// Whether the member is the leader; if the members disagree, which leader it follows.
 fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
-    let followed: BTreeSet<u64> = answers(survey).filter_map(|(status, _)| status.leader).collect();
+    let followed: BTreeSet<u64> = responding_members(survey)
+        .filter_map(|(status, _)| status.leader)
+        .collect();
     match status.leader {
         None => Cell::styled("none", BAD),
         Some(id) if id == status.member_id => Cell::styled("yes", GOOD),
         Some(id) if followed.len() > 1 => {
-            let leader = known(survey).into_iter().find(|member| member.id == id);
+            let leader = listed_members(survey).into_iter().find(|member| member.id == id);
             let name = leader.map_or_else(|| hexadecimal(id), |member| member.name.clone());
             Cell::styled(format!("follows {name}"), BAD)
         }
@@ -140,35 +142,35 @@ fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
     }
 }
 
-/// Members that answered with their status, and the list each has.
-fn answers(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[Member])> {
-    let answers = survey
-        .queried
-        .iter()
-        .filter_map(|asked| asked.response.as_ref().ok());
+/// The members that responded, each with its status and its list of members.
+fn responding_members(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[Member])> {
+    let answers = survey.queried.iter().filter_map(|asked| asked.response.as_ref().ok());
     answers.filter_map(|answer| {
         let members = answer.members.as_ref().map_or(&[][..], |list| &list.members);
         Some((answer.status.as_ref().ok()?, members))
     })
 }
 
-/// Every member that any list has, once.
-fn known(survey: &EtcdSurvey) -> Vec<&Member> {
-    let mut known: Vec<&Member> = answers(survey).flat_map(|(_, members)| members).collect();
+/// All members of all lists, without duplicates.
+fn listed_members(survey: &EtcdSurvey) -> Vec<&Member> {
+    let mut known: Vec<&Member> = responding_members(survey)
+        .flat_map(|(_, members)| members)
+        .collect();
     known.sort_by_key(|member| member.id);
     known.dedup_by_key(|member| member.id);
     known
 }
 
-/// Members in the lists that are none of those that were asked. Where etcd is external, one that does not answer cannot
-/// be told from them.
-fn strangers(survey: &EtcdSurvey) -> Vec<&Member> {
+/// Listed members that were not queried. For external etcd, these may include members that did not respond.
+fn unqueried_members(survey: &EtcdSurvey) -> Vec<&Member> {
     if !survey.stacked {
         return Vec::new();
     }
-    let answered: BTreeSet<u64> = answers(survey).map(|(status, _)| status.member_id).collect();
+    let answered: BTreeSet<u64> = responding_members(survey)
+        .map(|(status, _)| status.member_id)
+        .collect();
     let is_asked = |member: &Member| survey.queried.iter().any(|asked| asked.name == member.name);
-    let known = known(survey).into_iter();
+    let known = listed_members(survey).into_iter();
     known
         .filter(|member| !answered.contains(&member.id) && !is_asked(member))
         .collect()
@@ -183,7 +185,7 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
             "queried with a certificate signed by the CA key in Secret/{secret}"
         ));
     }
-    if survey.alarms == Alarms::FromStatus && answers(survey).next().is_some() {
+    if survey.alarms == Alarms::FromStatus && responding_members(survey).next().is_some() {
         notes.push("no leader to list alarms: those shown are from each member's own status".to_owned());
     }
     let misnamed: Vec<&str> = survey

@@ -2,9 +2,9 @@
 //!
 //! - [`summary`], [`findings`], [`preflight`], [`members`], [`machines`], [`certificates`]: the parts of one control
 //!   plane's screen, in this order
-//! - [`list`]: several control planes, a line each
-//! - [`changes`]: what has changed since the last poll, a line each
-//! - [`subject`]: what a finding or a blocker is about
+//! - [`list`]: a list of control planes
+//! - [`changes`]: changes since the last poll
+//! - [`subject`]: the subject of a finding or a blocker
 
 mod certificates;
 pub mod changes;
@@ -33,7 +33,7 @@ use kcp_control_plane::{
     snapshot::Snapshot,
 };
 
-/// The screen of one control plane, in parts with a blank line between them.
+/// A screen, in parts that are separated by blank lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
     parts: Vec<(Part, String)>,
@@ -64,7 +64,7 @@ impl Part {
     }
 }
 
-/// Parts that a low terminal leaves out, the first one first.
+/// Parts to omit on a low terminal, in this order.
 const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
 pub fn one(observed: &Snapshot, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
@@ -93,12 +93,12 @@ impl Screen {
         parts.join("\n")
     }
 
-    /// As much as fits into a number of lines, and the names of the parts that do not.
+    /// The parts that fit into this number of lines, and the names of the omitted ones.
     pub fn within(&self, lines: usize) -> String {
         let mut screen = self.clone();
         let mut left_out = Vec::new();
         for part in EXPENDABLE {
-            // One line says what was left out, after a blank one.
+            // Reserve a blank line and the line that names omitted parts.
             let room = if left_out.is_empty() {
                 lines
             } else {
@@ -131,7 +131,7 @@ impl Screen {
     }
 }
 
-/// Of a "no": it passes by itself while the control plane is healthy.
+/// The style of "no", which clears on its own while the control plane is healthy.
 const fn style_of_no(inspection: &Inspection) -> Style {
     match inspection.health {
         Health::Healthy => WARN,
@@ -139,7 +139,7 @@ const fn style_of_no(inspection: &Inspection) -> Style {
     }
 }
 
-/// How long ago a time was; nothing for a time to come, as clocks differ.
+/// The time since `since`; empty if it is in the future, because clocks differ.
 fn age(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "-".to_owned(),

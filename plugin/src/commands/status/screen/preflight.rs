@@ -1,4 +1,4 @@
-//! Which changes the controller would make now, and what blocks the others.
+//! Which changes the controller allows now, and what blocks others.
 
 use crate::commands::status::screen::{
     Layout, style_of_no,
@@ -18,7 +18,7 @@ const COLUMNS: &[Column] = &[
     Column::new("BLOCKED BY"),
 ];
 
-/// Cells that a name may take where room is scarce.
+/// Maximum width of a name in narrow output, in cells.
 const NAME_LIMIT: usize = 24;
 
 /// A change, or several with the same blockers.
@@ -30,15 +30,15 @@ struct Row {
 }
 
 impl Row {
-    fn of(what: &str, permission: &Permission, inspection: &Inspection, layout: Layout) -> Self {
+    fn new(what: &str, permission: &Permission, inspection: &Inspection, layout: Layout) -> Self {
         Self {
             what: what.to_owned(),
             allowed: permission.allowed,
-            blocked_by: told(&permission.blocked_by, inspection, layout),
+            blocked_by: blocking_checks(&permission.blocked_by, inspection, layout),
         }
     }
 
-    /// Whether both have the same answer and blockers.
+    /// Whether both have the same result and blockers.
     fn is_like(&self, other: &Self) -> bool {
         (self.allowed, &self.blocked_by) == (other.allowed, &other.blocked_by)
     }
@@ -52,7 +52,7 @@ impl Row {
 }
 
 pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
-    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut table = Table::with_columns(COLUMNS.iter().copied());
     for Row {
         what,
         allowed,
@@ -79,7 +79,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
     table.render(layout)
 }
 
-/// Neighbours with the same answer share a row.
+/// Merges adjacent changes with the same result.
 fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     let preflight = &inspection.preflight;
     let changes = [
@@ -89,7 +89,7 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     ];
     let mut rows: Vec<Row> = Vec::new();
     for (what, permission) in changes {
-        let row = Row::of(what, permission, inspection, layout);
+        let row = Row::new(what, permission, inspection, layout);
         match rows.last_mut() {
             Some(before) if before.is_like(&row) => {
                 before.what.push_str(", ");
@@ -108,11 +108,11 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     rows
 }
 
-/// One row for all Machines with the same answer; otherwise the most frequent answer comes last.
+/// Merges Machines with the same result; the most frequent result comes last.
 fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     let of_machine = |one: &Remediation| {
         let what = format!("remediation of {}", short(&one.machine, layout));
-        Row::of(&what, &one.permission, inspection, layout)
+        Row::new(&what, &one.permission, inspection, layout)
     };
     let all: Vec<Row> = inspection.preflight.remediation.iter().map(of_machine).collect();
     let alike = |row: &Row| all.iter().filter(|other| other.is_like(row)).count();
@@ -132,7 +132,7 @@ fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     rows
 }
 
-/// The table of Machines has the names in full.
+/// Shortens a name in narrow output. The table of Machines has full names.
 fn short(name: &str, layout: Layout) -> String {
     if layout.limit().is_some() {
         shorten(&escape(name), NAME_LIMIT).into_owned()
@@ -141,9 +141,9 @@ fn short(name: &str, layout: Layout) -> String {
     }
 }
 
-/// The checks that block, by object: the findings above have their messages. A blocker without a finding is shown with its
-/// message.
-fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<String> {
+/// The blocking checks, grouped by object. Only blockers without a finding show their message, because findings are
+/// already on the screen.
+fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<String> {
     let is_found = |blocker: &BlockedBy| {
         let checked = inspection
             .checks
@@ -161,7 +161,7 @@ fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<
             None => by_subject.push((subjects, vec![blocker])),
         }
     }
-    let told = by_subject.into_iter().map(|(subjects, blockers)| {
+    let blocking_checks = by_subject.into_iter().map(|(subjects, blockers)| {
         if let [only] = blockers.as_slice()
             && !is_found(only)
         {
@@ -169,14 +169,14 @@ fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<
         }
         let checks: Vec<&str> = blockers.iter().map(|blocker| blocker.check).collect();
         let checks = checks.join(", ");
-        // The control plane itself needs no name.
+        // Omit the name of the control plane itself.
         if blockers.iter().any(|blocker| is_of_whole(&blocker.objects)) {
             checks
         } else {
             format!("{}: {checks}", short(&subjects.join(", "), layout))
         }
     });
-    told.collect()
+    blocking_checks.collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! What a finding or a blocker is about, of the objects that it names.
+//! Determines the subject of a finding or a blocker, from the objects that it names.
 
 const CONTROL_PLANE: &str = "KubeadmControlPlane/";
 const MACHINE: &str = "Machine/";
 
-/// The one Machine among some objects, or else the only object; none of the control plane as a whole, and of several.
+/// The only Machine among the objects, or else the only object. None for several objects, or for the control plane
+/// itself.
 pub(super) fn subject(objects: &[String]) -> Option<&str> {
     if is_of_whole(objects) {
         return None;
@@ -16,12 +17,12 @@ pub(super) fn subject(objects: &[String]) -> Option<&str> {
     }
 }
 
-/// Whether the control plane itself is named: the rest is what makes it so.
+/// Whether the control plane itself is named; the other objects are then causes.
 pub(super) fn is_of_whole(objects: &[String]) -> bool {
     objects.iter().any(|object| object.starts_with(CONTROL_PLANE))
 }
 
-/// What is shown of some objects: the one they are about, the control plane alone where they sum it up, or all.
+/// The objects to show: only the subject or the control plane if there is one, else all.
 pub(super) fn subjects(objects: &[String]) -> Vec<&str> {
     let whole = objects.iter().find(|object| object.starts_with(CONTROL_PLANE));
     match whole.map(String::as_str).or_else(|| subject(objects)) {

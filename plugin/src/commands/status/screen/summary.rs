@@ -1,4 +1,4 @@
-//! What a control plane is, and the verdict on it.
+//! The summary of a control plane, with the verdict.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use kcp_control_plane::{
     snapshot::{Reading, Snapshot, Workload, workload::Addon},
 };
 
-/// Cells of a label, its colon and the blanks after it.
+/// Width of a label with its colon and blanks, in cells.
 const LABEL: usize = 15;
 
 pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layout) -> String {
@@ -57,7 +57,7 @@ pub(super) const fn health_style(health: Health) -> Style {
     }
 }
 
-/// `Blocked: 3 problems (etcd unreachable; judged from conditions)`
+/// `Blocked: 3 problems (etcd unreachable; based on conditions)`
 pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     let count = |outcome: CheckOutcome| {
         let findings = inspection.checks.iter().flat_map(|checked| &checked.findings);
@@ -84,12 +84,12 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     }
     if inspection.basis == Basis::Conditions {
         let what = unread_source(observed);
-        text = format!("{text} ({what}; judged from conditions)");
+        text = format!("{text} ({what}; based on conditions)");
     }
     text
 }
 
-/// The source without which only conditions are left.
+/// The source that was not read, so that the verdict is based on conditions.
 fn unread_source(observed: &Snapshot) -> &'static str {
     fn state<T>(
         reading: &Reading<T>,
@@ -112,12 +112,12 @@ fn unread_source(observed: &Snapshot) -> &'static str {
         .unwrap_or("etcd unreachable")
 }
 
-/// Why a source was not read; none if it was.
-pub(super) fn absence<T>(reading: &Reading<T>) -> Option<String> {
+/// Why a source was not read; none if it was read.
+pub(super) fn unread_reason<T>(reading: &Reading<T>) -> Option<String> {
     match reading {
         Reading::Read(_) => None,
         Reading::Excluded { flag } => Some(format!("not read ({flag})")),
-        Reading::NotYet => Some("no Machine is up yet".to_owned()),
+        Reading::NotYet => Some("the control plane is not initialized yet".to_owned()),
         Reading::OutOfReach(failure) => Some(format!(
             "unreachable from here: {}: {}",
             failure.object, failure.message
@@ -149,7 +149,7 @@ fn versions(control_plane: &KubeadmControlPlane) -> String {
     }
 }
 
-/// As the controller counts them: `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
+/// The controller's counts: `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
 fn counts(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());
@@ -167,8 +167,8 @@ fn counts(observed: &Snapshot) -> String {
 fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     let is_external = observed.has_external_etcd();
     let failure = observed.etcd.failure();
-    let why = match absence(&observed.etcd) {
-        // The line above says it.
+    let why = match unread_reason(&observed.etcd) {
+        // The line above shows the reason.
         Some(_) if failure.is_some() && failure == observed.workload.failure() => {
             Some("could not be read for the same reason".to_owned())
         }
@@ -180,13 +180,15 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
         (Some(why), _) => (why, style),
         (None, Some(votes)) => quorum(votes),
         (None, None) if is_external => ("external".to_owned(), style),
-        (None, None) if has_lost_quorum(inspection) => ("no quorum, and no member responds".to_owned(), BAD),
+        (None, None) if quorum_check_failed(inspection) => {
+            ("no quorum, and no member responds".to_owned(), BAD)
+        }
         (None, None) => ("votes are unknown: no member responds".to_owned(), WARN),
     }
 }
 
-/// By what others know of the members.
-fn has_lost_quorum(inspection: &Inspection) -> bool {
+/// Whether the check of etcd's quorum failed.
+fn quorum_check_failed(inspection: &Inspection) -> bool {
     let mut checks = inspection.checks.iter();
     checks.any(|checked| checked.id == "etcd-quorum" && checked.outcome == CheckOutcome::Fail)
 }
@@ -222,14 +224,14 @@ fn quorum(votes: Votes) -> (String, Style) {
 fn workload(reading: &Reading<Workload>) -> String {
     let workload = match reading {
         Reading::Read(workload) => workload,
-        other => return absence(other).unwrap_or_default(),
+        other => return unread_reason(other).unwrap_or_default(),
     };
     let nodes = match &workload.nodes {
         Reading::Read(nodes) => {
             let ready = nodes.iter().filter(|node| node.ready == Some(true)).count();
             format!("{ready} of {} nodes ready", nodes.len())
         }
-        other => format!("nodes {}", absence(other).unwrap_or_default()),
+        other => format!("nodes {}", unread_reason(other).unwrap_or_default()),
     };
     let addons = [
         ("kube-proxy", &workload.kube_proxy),
@@ -243,6 +245,6 @@ fn addon(name: &str, reading: &Reading<Option<Addon>>) -> String {
     match reading {
         Reading::Read(Some(Addon { desired, ready, .. })) => format!("{name} {ready}/{desired}"),
         Reading::Read(None) => format!("no {name}"),
-        other => format!("{name} {}", absence(other).unwrap_or_default()),
+        other => format!("{name} {}", unread_reason(other).unwrap_or_default()),
     }
 }

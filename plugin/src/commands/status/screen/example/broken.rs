@@ -1,4 +1,4 @@
-//! Control planes with something wrong, as Cluster API and the members themselves tell of it.
+//! Unhealthy control planes, as Cluster API and etcd members report them.
 
 use kcp_api::ConditionStatus::{False, Unknown};
 use kcp_control_plane::{
@@ -11,9 +11,9 @@ use kcp_control_plane::{
 
 use crate::commands::status::screen::example::Example;
 
-/// The member of `m2` ends, again and again; Cluster API has seen its pod.
+/// The member of `m2` crashes repeatedly, and Cluster API reports its pod.
 pub(crate) fn member_dead() -> Example {
-    Example::of(|observed| end_members(observed, &[2]))
+    Example::new(|observed| end_members(observed, &[2]))
 }
 
 pub(super) fn end_members(observed: &mut Snapshot, numbers: &[usize]) {
@@ -38,10 +38,10 @@ pub(super) fn end_members(observed: &mut Snapshot, numbers: &[usize]) {
     );
 }
 
-/// The machine of `m2` is gone from the network, and all that ran on it.
+/// The node of `m2` is unreachable.
 pub(crate) fn node_dead() -> Example {
-    Example::of(|observed| {
-        let silence = failure("etcd member node-m2", "connecting: no answer within 2.2 s");
+    Example::new(|observed| {
+        let silence = failure("etcd member node-m2", "connecting: no response within 2.2 s");
         observed.survey().queried[1].response = Err(silence);
         let node = &mut observed.nodes()[1];
         node.ready = None;
@@ -84,9 +84,9 @@ pub(crate) fn node_dead() -> Example {
     })
 }
 
-/// Two members have ended, and the API server forwards to none.
+/// Two members have failed, and port-forward does not work.
 pub(crate) fn quorum_lost() -> Example {
-    Example::of(|observed| {
+    Example::new(|observed| {
         end_members(observed, &[2, 3]);
         let message = "* 1 of 3 etcd members is healthy, at least 2 healthy member required for etcd quorum";
         set(
@@ -96,7 +96,7 @@ pub(crate) fn quorum_lost() -> Example {
         let survey = observed.survey();
         survey.alarms = Alarms::FromStatus;
         for asked in &mut survey.queried {
-            let silence = failure("etcd", "connecting: no answer within 2.2 s");
+            let silence = failure("etcd", "connecting: no response within 2.2 s");
             asked.response = Err(Failure {
                 object: format!("etcd member {}", asked.name),
                 ..silence
@@ -105,9 +105,9 @@ pub(crate) fn quorum_lost() -> Example {
     })
 }
 
-/// Two members have ended, and the third tells what it knows.
+/// Two members have failed, and the third one responds.
 pub(crate) fn no_leader() -> Example {
-    Example::of(|observed| {
+    Example::new(|observed| {
         end_members(observed, &[2, 3]);
         observed.survey().alarms = Alarms::FromStatus;
         let status = observed.status(1);
@@ -119,12 +119,12 @@ pub(crate) fn no_leader() -> Example {
     })
 }
 
-/// The workload cluster does not answer, and so neither does etcd.
+/// The workload cluster is unreachable, and therefore etcd, too.
 pub(crate) fn unreadable() -> Example {
-    Example::of(|observed| {
+    Example::new(|observed| {
         let failure = Failure {
             hint: Some(
-                "is the address in key value of Secret c1-kubeconfig right, and can this machine reach it?"
+                "check the address in key value of Secret c1-kubeconfig, and whether this machine can reach it"
                     .to_owned(),
             ),
             ..failure(

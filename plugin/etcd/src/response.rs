@@ -1,13 +1,13 @@
-//! Answers as plain data.
+//! etcd's responses as plain data.
 
 use crate::rpc::etcdserverpb as wire;
 
-/// A member's own view of itself and its cluster. Sizes are bytes.
+/// A member's status of itself and its cluster. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// The same for all members of one cluster.
     pub cluster_id: u64,
-    /// The member that answered.
+    /// The member that sent this response.
     pub member_id: u64,
     /// The version of etcd, `3.6.8`.
     pub version: String,
@@ -15,48 +15,48 @@ pub struct Status {
     pub db_size: u64,
     /// The part of `db_size` that holds data. Defragmentation frees the rest.
     pub db_size_in_use: u64,
-    /// The size at which the member raises its alarm. None before etcd 3.6, which does not report it.
+    /// The database size at which the member raises the alarm NOSPACE. None before etcd 3.6.
     pub db_size_quota: Option<u64>,
-    /// None when the member knows of no leader.
+    /// None if the member has no leader.
     pub leader: Option<u64>,
-    /// The index of the last entry that the member knows to be committed.
+    /// Index of the last entry that the member knows is committed.
     pub raft_index: u64,
-    /// Counts elections.
+    /// The raft term.
     pub raft_term: u64,
-    /// The index of the last entry that the member has applied.
+    /// Index of the last entry that the member has applied.
     pub raft_applied_index: u64,
-    /// Problems that the member reports: `etcdserver: no leader`, and its alarms.
+    /// Errors that the member reports: `etcdserver: no leader`, and alarms.
     pub errors: Vec<String>,
     /// A learner has no vote.
     pub is_learner: bool,
 }
 
 impl From<wire::StatusResponse> for Status {
-    fn from(answer: wire::StatusResponse) -> Self {
-        let header = answer.header.unwrap_or_default();
+    fn from(response: wire::StatusResponse) -> Self {
+        let header = response.header.unwrap_or_default();
         Self {
             cluster_id: header.cluster_id,
             member_id: header.member_id,
-            version: answer.version,
-            db_size: bytes(answer.db_size),
-            db_size_in_use: bytes(answer.db_size_in_use),
-            db_size_quota: Some(bytes(answer.db_size_quota)).filter(|quota| *quota > 0),
-            leader: Some(answer.leader).filter(|leader| *leader != 0),
-            raft_index: answer.raft_index,
-            raft_term: answer.raft_term,
-            raft_applied_index: answer.raft_applied_index,
-            errors: answer.errors,
-            is_learner: answer.is_learner,
+            version: response.version,
+            db_size: bytes(response.db_size),
+            db_size_in_use: bytes(response.db_size_in_use),
+            db_size_quota: Some(bytes(response.db_size_quota)).filter(|quota| *quota > 0),
+            leader: Some(response.leader).filter(|leader| *leader != 0),
+            raft_index: response.raft_index,
+            raft_term: response.raft_term,
+            raft_applied_index: response.raft_applied_index,
+            errors: response.errors,
+            is_learner: response.is_learner,
         }
     }
 }
 
-/// etcd's sizes are signed, and never negative.
+/// etcd's sizes are signed but never negative.
 fn bytes(size: i64) -> u64 {
     u64::try_from(size).unwrap_or_default()
 }
 
-/// The members of a cluster as one of them knows them.
+/// A member's list of the cluster's members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Members {
     /// The id of the cluster that these members form.
@@ -66,24 +66,24 @@ pub struct Members {
 }
 
 impl From<wire::MemberListResponse> for Members {
-    fn from(answer: wire::MemberListResponse) -> Self {
+    fn from(response: wire::MemberListResponse) -> Self {
         Self {
-            cluster_id: answer.header.unwrap_or_default().cluster_id,
-            members: answer.members.into_iter().map(Member::from).collect(),
+            cluster_id: response.header.unwrap_or_default().cluster_id,
+            members: response.members.into_iter().map(Member::from).collect(),
         }
     }
 }
 
-/// One member of a list.
+/// A member in a list of members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Unique in the cluster.
     pub id: u64,
     /// With kubeadm, the name of the node. Empty until the member has started once.
     pub name: String,
-    /// Where the other members reach it.
+    /// URLs for the other members.
     pub peer_urls: Vec<String>,
-    /// Where clients reach it. Empty until the member has started once.
+    /// URLs for clients. Empty until the member has started once.
     pub client_urls: Vec<String>,
     /// A learner has no vote.
     pub is_learner: bool,
@@ -106,11 +106,11 @@ impl From<wire::Member> for Member {
 pub struct Alarm {
     /// The member that raised it.
     pub member_id: u64,
-    /// The reason.
+    /// What the alarm reports.
     pub kind: AlarmKind,
 }
 
-/// What an alarm is for.
+/// The type of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AlarmKind {
@@ -118,7 +118,7 @@ pub enum AlarmKind {
     NoSpace,
     /// The member's data differs from the others'.
     Corrupt,
-    /// An alarm of a newer etcd, by its number.
+    /// The number of an alarm type that a newer etcd has added.
     Other(i32),
 }
 

@@ -1,4 +1,4 @@
-//! How much of an answer is read: a server behind a kubeconfig may be anything, and send without end.
+//! Limits the size of responses, because the server in a kubeconfig is not trusted.
 
 use std::{
     pin::Pin,
@@ -14,39 +14,39 @@ use kube::{
 use thiserror::Error;
 use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
 
-/// The largest answer to a request that is read, in bytes: one of the request's extensions.
+/// Maximum size of a response in bytes. Set it as an extension of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerLimit(pub usize);
+pub struct ResponseLimit(pub usize);
 
-impl AnswerLimit {
+impl ResponseLimit {
     pub const fn mebibytes(count: usize) -> Self {
         Self(count * 1024 * 1024)
     }
 }
 
-impl Default for AnswerLimit {
-    /// One object is at most 1.5 MiB large, by etcd's limit of a request.
+impl Default for ResponseLimit {
+    /// etcd limits an object to 1.5 MiB.
     fn default() -> Self {
         Self::mebibytes(2)
     }
 }
 
 #[derive(Debug, Error)]
-#[error("the answer is larger than {} MiB", _0.0 / 1024 / 1024)]
-struct TooLarge(AnswerLimit);
+#[error("the response is larger than {} MiB", _0.0 / 1024 / 1024)]
+struct TooLarge(ResponseLimit);
 
 type Unlimited = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 type LimitedBody = MapErr<Limited<Box<DynBody>>, Box<dyn FnMut(BoxError) -> BoxError + Send>>;
 
-/// A client that reads no more of an answer than its request's [`AnswerLimit`], of refusals too.
-pub fn limited(builder: ClientBuilder<Unlimited>) -> Client {
-    builder.with_layer(&layer_fn(LimitedAnswers)).build()
+/// Builds a client that enforces each request's [`ResponseLimit`], also on error responses.
+pub fn limit_responses(builder: ClientBuilder<Unlimited>) -> Client {
+    builder.with_layer(&layer_fn(LimitedResponses)).build()
 }
 
-struct LimitedAnswers(Unlimited);
+struct LimitedResponses(Unlimited);
 
-impl Service<Request<Body>> for LimitedAnswers {
+impl Service<Request<Body>> for LimitedResponses {
     type Response = Response<LimitedBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
@@ -56,7 +56,7 @@ impl Service<Request<Body>> for LimitedAnswers {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let limit: AnswerLimit = request.extensions().get().copied().unwrap_or_default();
+        let limit: ResponseLimit = request.extensions().get().copied().unwrap_or_default();
         let answer = self.0.call(request);
         Box::pin(async move {
             let answer = answer.await?;
@@ -86,7 +86,7 @@ mod tests {
     };
     use tower::{BoxError, service_fn, util::BoxService};
 
-    use super::{AnswerLimit, limited};
+    use super::{ResponseLimit, limit_responses};
 
     /// A client of a server that answers with `code` and as many blanks.
     fn client(code: u16, blanks: usize) -> Client {
@@ -97,10 +97,10 @@ mod tests {
                 .body(body)
                 .map_err(BoxError::from)
         });
-        limited(ClientBuilder::new(BoxService::new(service), "d"))
+        limit_responses(ClientBuilder::new(BoxService::new(service), "d"))
     }
 
-    async fn read(client: &Client, limit: Option<AnswerLimit>) -> Result<usize, String> {
+    async fn read(client: &Client, limit: Option<ResponseLimit>) -> Result<usize, String> {
         let mut request = Request::new(Vec::new());
         if let Some(limit) = limit {
             request.extensions_mut().insert(limit);
@@ -117,13 +117,13 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_read_up_to_its_limit() {
         const MIB: usize = 1024 * 1024;
-        let four = Some(AnswerLimit::mebibytes(4));
+        let four = Some(ResponseLimit::mebibytes(4));
         for (code, size, limit, read_size) in [
             (200, 2 * MIB, None, Ok(2 * MIB)),
-            (200, 2 * MIB + 1, None, Err("the answer is larger than 2 MiB")),
-            (500, 2 * MIB + 1, None, Err("the answer is larger than 2 MiB")),
+            (200, 2 * MIB + 1, None, Err("the response is larger than 2 MiB")),
+            (500, 2 * MIB + 1, None, Err("the response is larger than 2 MiB")),
             (200, 4 * MIB, four, Ok(4 * MIB)),
-            (200, 4 * MIB + 1, four, Err("the answer is larger than 4 MiB")),
+            (200, 4 * MIB + 1, four, Err("the response is larger than 4 MiB")),
         ] {
             let answer = read(&client(code, size), limit).await;
             assert_eq!(answer, read_size.map_err(str::to_owned), "{code} {size}");

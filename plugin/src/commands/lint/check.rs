@@ -1,4 +1,4 @@
-//! Applies the rules to one object, as admission would.
+//! Applies the rules to one object, as the webhook would.
 
 use std::borrow::Cow;
 
@@ -27,15 +27,15 @@ use crate::commands::lint::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write<'w> {
     Create,
-    /// An update of this object, as JSON.
+    /// An update of this old object, as JSON.
     Update(&'w str),
-    /// No write: the object is stored already.
+    /// No write: the object exists in a cluster.
     Stored,
 }
 
-/// The state of an object before the write.
+/// The object before the write.
 #[derive(Clone, Copy, Debug)]
-enum Past<'p> {
+enum OldObject<'p> {
     Nothing,
     Object(&'p str),
     Unknown,
@@ -49,8 +49,8 @@ pub(super) struct Linter<'l> {
 }
 
 impl Linter<'_> {
-    /// Judges an object, given as JSON, in a namespace.
-    pub(super) fn judge(
+    /// Checks an object, given as JSON.
+    pub(super) fn check(
         &self,
         subject: Subject,
         text: &str,
@@ -58,61 +58,72 @@ impl Linter<'_> {
         namespace: &str,
     ) -> Vec<Fault> {
         match write {
-            Write::Create => self.completed(subject, text, None, namespace),
-            // A controller must always be able to finish a deletion.
+            Write::Create => self.faults_with_defaults(subject, text, None, namespace),
+            // The webhook never blocks objects that are being deleted, so that controllers can finish the deletion.
             Write::Update(object) if update::is_deleting(object) => Vec::new(),
             Write::Stored if update::is_deleting(text) => Vec::new(),
             Write::Update(old) => {
                 let stored = update::stored(text, old);
                 let text = stored.as_deref().unwrap_or(text);
-                match update::other_version(text, old) {
-                    None => self.completed(subject, text, Some(old), namespace),
+                match update::version_mismatch(text, old) {
+                    None => self.faults_with_defaults(subject, text, Some(old), namespace),
                     Some(fault) => {
                         let mut faults = vec![fault];
-                        faults.extend(self.faults(subject, text, Past::Unknown, namespace));
+                        faults.extend(self.faults(subject, text, OldObject::Unknown, namespace));
                         faults
                     }
                 }
             }
             Write::Stored => {
-                // A stored object may lack our defaults. A value that a default would repair is a fault.
-                let completed = defaulted(subject, text, None)
+                // Apply defaults, which a stored object may lack. A value that a default would correct is a fault.
+                let completed = apply_defaults(subject, text, None)
                     .filter(|defaulted| defaulted.repairs.is_empty())
                     .and_then(|defaulted| apply(text, &defaulted.operations));
                 let mut faults = self.faults(
                     subject,
                     completed.as_deref().unwrap_or(text),
-                    Past::Nothing,
+                    OldObject::Nothing,
                     namespace,
                 );
-                faults.retain(|fault| fault.admission.is_none_or(stands));
+                faults.retain(|fault| fault.admission.is_none_or(applies_to_stored));
                 faults
             }
         }
     }
 
-    /// Applies the defaults first, as the mutating webhook runs before the validating one, and reports its repairs.
-    fn completed(&self, subject: Subject, text: &str, old: Option<&str>, namespace: &str) -> Vec<Fault> {
-        let Defaulted { operations, repairs } = defaulted(subject, text, old).unwrap_or_default();
+    /// Applies the defaults first, as the mutating webhook does, and reports corrected values.
+    fn faults_with_defaults(
+        &self,
+        subject: Subject,
+        text: &str,
+        old: Option<&str>,
+        namespace: &str,
+    ) -> Vec<Fault> {
+        let Defaulted { operations, repairs } = apply_defaults(subject, text, old).unwrap_or_default();
         let text = match operations.as_slice() {
             [] => Cow::Borrowed(text),
             operations => apply(text, operations).map_or(Cow::Borrowed(text), Cow::Owned),
         };
         let mut faults: Vec<_> = repairs.into_iter().map(Fault::from).collect();
-        faults.extend(self.faults(subject, &text, old.map_or(Past::Nothing, Past::Object), namespace));
+        faults.extend(self.faults(
+            subject,
+            &text,
+            old.map_or(OldObject::Nothing, OldObject::Object),
+            namespace,
+        ));
         faults
     }
 
-    fn faults(&self, subject: Subject, text: &str, past: Past<'_>, namespace: &str) -> Vec<Fault> {
+    fn faults(&self, subject: Subject, text: &str, old: OldObject<'_>, namespace: &str) -> Vec<Fault> {
         let found = match subject {
-            Subject::ControlPlane => self.judged::<KubeadmControlPlane<'_>>(text, past, namespace),
-            Subject::Template => self.judged::<KubeadmControlPlaneTemplate<'_>>(text, past, namespace),
-            Subject::Cluster => self.judged::<Cluster<'_>>(text, past, namespace),
-            Subject::ClusterPool => self.judged::<ClusterPool<'_>>(text, past, namespace),
+            Subject::ControlPlane => self.check_typed::<KubeadmControlPlane<'_>>(text, old, namespace),
+            Subject::Template => self.check_typed::<KubeadmControlPlaneTemplate<'_>>(text, old, namespace),
+            Subject::Cluster => self.check_typed::<Cluster<'_>>(text, old, namespace),
+            Subject::ClusterPool => self.check_typed::<ClusterPool<'_>>(text, old, namespace),
             Subject::Customization => {
-                self.judged::<ClusterDeploymentCustomization<'_>>(text, past, namespace)
+                self.check_typed::<ClusterDeploymentCustomization<'_>>(text, old, namespace)
             }
-            Subject::ClusterDeployment => self.judged::<ClusterDeployment<'_>>(text, past, namespace),
+            Subject::ClusterDeployment => self.check_typed::<ClusterDeployment<'_>>(text, old, namespace),
         };
         found.unwrap_or_else(|error| {
             let mut faults = vec![undecodable(&error)];
@@ -123,10 +134,10 @@ impl Linter<'_> {
         })
     }
 
-    fn judged<'t, T: Judged + Deserialize<'t>>(
+    fn check_typed<'t, T: Judged + Deserialize<'t>>(
         &self,
         text: &'t str,
-        past: Past<'t>,
+        old: OldObject<'t>,
         namespace: &str,
     ) -> Result<Vec<Fault>, DecodeError> {
         let new: T = decode(text)?;
@@ -134,23 +145,23 @@ impl Linter<'_> {
             operation: Operation::Update,
             ..Change::create(&new)
         };
-        match past {
-            Past::Nothing => Ok(self.put(Change::create(&new), namespace)),
-            Past::Unknown => Ok(self.put(unknown, namespace)),
-            Past::Object(old) => match decode::<T>(old) {
-                Ok(old) => Ok(self.put(Change::update(&old, &new), namespace)),
+        match old {
+            OldObject::Nothing => Ok(self.check_change(Change::create(&new), namespace)),
+            OldObject::Unknown => Ok(self.check_change(unknown, namespace)),
+            OldObject::Object(old) => match decode::<T>(old) {
+                Ok(old) => Ok(self.check_change(Change::update(&old, &new), namespace)),
                 Err(error) => {
                     let mut faults = vec![old_undecodable(&error)];
-                    faults.extend(self.put(unknown, namespace));
+                    faults.extend(self.check_change(unknown, namespace));
                     Ok(faults)
                 }
             },
         }
     }
 
-    /// Puts a change to the rules. Those that ask for other objects are shown them, and asked again.
-    fn put<T: Judged>(&self, change: Change<'_, T>, namespace: &str) -> Vec<Fault> {
-        let judged = |view: &View| -> Judgement {
+    /// Checks a change. If rules need other objects, provides them and checks again.
+    fn check_change<T: Judged>(&self, change: Change<'_, T>, namespace: &str) -> Vec<Fault> {
+        let check = |view: &View| -> Judgement {
             let context = Context {
                 now: Some(self.now),
                 view: Some(view),
@@ -159,16 +170,16 @@ impl Linter<'_> {
             judge_change(&change.within(context), self.configuration)
         };
         let nothing = View::default();
-        let mut judgement = judged(&nothing);
+        let mut judgement = check(&nothing);
         let wanted = nothing.missing();
         if wanted.any() {
             let viewer = Viewer {
                 namespace,
                 name: change.new.metadata().name.as_deref(),
-                // A client can leave owners and labels out of what it writes.
+                // A manifest may lack owner references and labels.
                 cluster: change.old.unwrap_or(change.new).metadata().cluster_name(),
             };
-            judgement = judged(&self.neighbours.view(wanted, viewer));
+            judgement = check(&self.neighbours.view(wanted, viewer));
         }
         let ignored = judgement
             .ignored_overrides
@@ -183,7 +194,7 @@ impl Linter<'_> {
             .collect()
     }
 
-    /// Judges the inventory of a pool that is not whole, such as the fragments in a document.
+    /// Checks the inventory of an incomplete pool, such as a fragment in documentation.
     fn inventory(&self, text: &str, namespace: &str) -> Vec<Fault> {
         #[derive(Deserialize)]
         struct Fragment<'a> {
@@ -205,21 +216,21 @@ impl Linter<'_> {
                 ..ClusterPoolSpec::default()
             },
         };
-        let mut faults = self.put(Change::create(&pool), namespace);
+        let mut faults = self.check_change(Change::create(&pool), namespace);
         faults.retain(|fault| fault.field.starts_with("spec.inventory"));
         faults
     }
 }
 
-/// Whether a rule speaks of an object that is there as it does of one that is written: what cannot be changed any more
-/// is no use to know, and what a write would set off now has been set off.
-fn stands(rule: &Rule) -> bool {
+/// Whether a rule applies to existing objects. Not for rules about immutable fields, which cannot be corrected any
+/// more, or about effects of a write, which have already happened.
+fn applies_to_stored(rule: &Rule) -> bool {
     rule.operations.contains(&Operation::Update) && rule.id != rollout::AFTER_PAST
 }
 
-/// What the mutating webhook makes of a write. What it cannot read it lets through.
-fn defaulted(subject: Subject, new: &str, old: Option<&str>) -> Option<Defaulted> {
-    fn by<'t, T: Deserialize<'t>>(
+/// Applies the mutating webhook's defaults. None if the object cannot be decoded, which the webhook allows.
+fn apply_defaults(subject: Subject, new: &str, old: Option<&str>) -> Option<Defaulted> {
+    fn with_defaults<'t, T: Deserialize<'t>>(
         complete: impl Fn(&Change<'_, T>) -> Defaulted,
         new: &'t str,
         old: Option<&'t str>,
@@ -232,8 +243,10 @@ fn defaulted(subject: Subject, new: &str, old: Option<&str>) -> Option<Defaulted
         Some(complete(&change))
     }
     match subject {
-        Subject::ControlPlane => by::<KubeadmControlPlane<'_>>(default_control_plane, new, old),
-        Subject::Customization => by::<ClusterDeploymentCustomization<'_>>(default_customization, new, old),
+        Subject::ControlPlane => with_defaults::<KubeadmControlPlane<'_>>(default_control_plane, new, old),
+        Subject::Customization => {
+            with_defaults::<ClusterDeploymentCustomization<'_>>(default_customization, new, old)
+        }
         Subject::Template | Subject::Cluster | Subject::ClusterPool | Subject::ClusterDeployment => None,
     }
 }
@@ -249,7 +262,7 @@ fn undecodable(error: &DecodeError) -> Fault {
 
 fn old_undecodable(error: &DecodeError) -> Fault {
     let message = format!(
-        "the object as it was cannot be read ({}), and the change to it was not judged; correct the old one",
+        "the old object cannot be decoded ({}), so the update was not checked; correct the old manifest",
         error.fault
     );
     Fault::own(OwnRule::OldUndecodable, error.field.clone(), &message)
@@ -257,7 +270,7 @@ fn old_undecodable(error: &DecodeError) -> Fault {
 
 fn override_ignored(why: &str) -> Fault {
     let message = format!(
-        "{} overrides nothing: {why}; correct or remove the entry",
+        "{} has no effect: {why}; correct or remove the entry",
         overrides::ANNOTATION
     );
     Fault::own(OwnRule::OverrideIgnored, "metadata.annotations", &message)

@@ -65,8 +65,7 @@ pub enum Command {
 }
 
 /// Shown in the help of every command, as in kubectl.
-const SEE_OPTIONS: &str = "Use \"kubectl kcp options\" for a list of global command-line options (applies to all \
-                           commands).";
+const SEE_OPTIONS: &str = "List the global flags of all commands with: kubectl kcp options";
 
 /// The command line. The help of each command refers to `options`.
 pub fn command() -> clap::Command {

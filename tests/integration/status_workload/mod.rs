@@ -284,7 +284,7 @@ impl Observer {
             )
         };
         let cases: [(&str, &str, &[u8], String); 4] = [
-            ("keyless", "wrong", b"", "it has no key value".to_owned()),
+            ("keyless", "wrong", b"", "the Secret has no key value".to_owned()),
             (
                 "garbage",
                 "value",

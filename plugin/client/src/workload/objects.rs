@@ -223,7 +223,7 @@ mod tests {
         let broken = objects(vec![lost_quorum(), failure(401, "Unauthorized", "Unauthorized")]);
         assert_eq!(
             names(&broken).await.expect_err("broken").to_string(),
-            "cannot list nodes in all namespaces: the server answers 500: etcdserver: request timed out"
+            "cannot list nodes in all namespaces: the server responded with 500: etcdserver: request timed out"
         );
     }
 

@@ -345,10 +345,7 @@ mod tests {
         for (id, near) in [
             ("version-skips-minor", "accepts_next_minor"),
             ("control-plane-in-use", "accepts_deletion_without_workers"),
-            (
-                "max-surge-zero-collect_fields-three",
-                "accepts_max_surge_0_with_three",
-            ),
+            ("max-surge-zero-below-three", "accepts_max_surge_0_with_three"),
         ] {
             let rule = rules().find(|rule| rule.id == id).unwrap();
             let rejected = rejected(rule).unwrap();

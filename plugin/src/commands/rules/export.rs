@@ -99,7 +99,7 @@ mod tests {
                 .collect();
             assert_eq!(found, policies, "{action:?}");
             assert_eq!(
-                text.contains("# - replicas-even: it is off"),
+                text.contains("# - replicas-even: off in the configuration"),
                 action == Action::Off
             );
         }

@@ -143,9 +143,9 @@ mod tests {
         let garbage: Secret = [("tls.crt", &b"sesame"[..]), ("tls.key", KEY)].into();
         let empty: Secret = [("tls.crt", CERTIFICATE), ("tls.key", &b""[..])].into();
         let cases: [(&Secret, Option<&Secret>, &str, &str); 7] = [
-            (&[].into(), None, "etcd", "it has no key tls.crt"),
+            (&[].into(), None, "etcd", "the Secret has no key tls.crt"),
             (&empty, None, "etcd", "key tls.key is empty"),
-            (&without_key, None, "etcd", "it has no key tls.key"),
+            (&without_key, None, "etcd", "the Secret has no key tls.key"),
             (
                 &garbage,
                 None,
@@ -162,7 +162,7 @@ mod tests {
                 &without_key,
                 Some(&without_key),
                 "apiserver-etcd-client",
-                "it has no key tls.key",
+                "the Secret has no key tls.key",
             ),
             (
                 &without_key,

@@ -183,11 +183,11 @@ mod tests {
             after: Duration::from_millis(1_500),
         };
         let cases = [
-            (true, deadline(), "Status: no answer within 1.5 s", Some(logs)),
+            (true, deadline(), "Status: no response within 1.5 s", Some(logs)),
             (
                 false,
                 deadline(),
-                "Status: no answer within 1.5 s",
+                "Status: no response within 1.5 s",
                 Some("allow more time with --timeout"),
             ),
             (
@@ -270,7 +270,7 @@ mod tests {
                     ),
                     hint: Some(
                         "allow the kubeconfig's user to get and create pods/portforward in namespace kube-system of the \
-                         workload cluster, or leave etcd out with --no-etcd"
+                         workload cluster, or skip etcd with --no-etcd"
                             .to_owned()
                     ),
                     forbidden: Some(Forbidden {

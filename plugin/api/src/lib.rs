@@ -3,10 +3,10 @@
 //! Each kind has one file: a public struct with the fields that are read, under their Kubernetes names, and private
 //! types for the JSON of each API version. v1beta1 and v1beta2 decode into the same struct, which follows v1beta2.
 //!
-//! - [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
-//!   [`machine_deployment`]: Cluster API
-//! - [`hive`]: Hive
-//! - [`secret`]: Kubernetes. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
+//! - Cluster API: [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
+//!   [`machine_deployment`]
+//! - Hive: [`hive`]
+//! - Kubernetes: [`secret`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`decode`]: objects and lists from JSON, with errors that name the object and the field

@@ -1,4 +1,4 @@
-//! Time limits of reads: for per_read read, and for all reads of a command together.
+//! Time limits of reads: for each read, and for all reads of a command together.
 
 use std::{
     future::Future,

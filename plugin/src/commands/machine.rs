@@ -39,7 +39,7 @@ pub enum MachineCommand {
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
-    /// Mark a Machine as unhealthy, so that its MachineHealthCheck starts a remediation
+    /// Mark a Machine as unhealthy, so that its machine health check starts a remediation
     Remediate(RemediateArguments),
 }
 

@@ -65,7 +65,11 @@ pub async fn survey(
     })
 }
 
-const fn member(name: String, machine: Option<String>, response: Result<MemberResponse, Failure>) -> QueriedMember {
+const fn member(
+    name: String,
+    machine: Option<String>,
+    response: Result<MemberResponse, Failure>,
+) -> QueriedMember {
     QueriedMember {
         name,
         machine,

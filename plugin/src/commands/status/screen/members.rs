@@ -144,7 +144,10 @@ fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
 
 /// The members that responded, each with its status and its list of members.
 fn responding_members(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[Member])> {
-    let answers = survey.queried.iter().filter_map(|asked| asked.response.as_ref().ok());
+    let answers = survey
+        .queried
+        .iter()
+        .filter_map(|asked| asked.response.as_ref().ok());
     answers.filter_map(|answer| {
         let members = answer.members.as_ref().map_or(&[][..], |list| &list.members);
         Some((answer.status.as_ref().ok()?, members))

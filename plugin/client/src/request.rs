@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(get("team-a", "c.1"), Ok(()));
         assert_eq!(
             get("team-a", "../../secrets/x"),
-            Err("cannot get clusters \"../../secrets/x\" in namespace \"team-a\": \"../../secrets/x\" is no name of \
-                 an object".to_owned())
+            Err("cannot get clusters \"../../secrets/x\" in namespace \"team-a\": \"../../secrets/x\" is not a valid \
+                 object name".to_owned())
         );
         assert!(get("..", "c1").is_err());
     }

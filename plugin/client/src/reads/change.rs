@@ -292,8 +292,8 @@ mod tests {
         assert_eq!(
             snapshot.warnings(),
             [
-                "etcd's members were not read: etcd: etcd members are reached through the workload cluster: \
-                 Secret/c1-kubeconfig: not found in namespace default; using the conditions of Machines instead"
+                "could not read the etcd members: etcd: etcd members are reached through the workload cluster: \
+                 Secret/c1-kubeconfig: not found in namespace default; using the Machines' conditions instead"
             ]
         );
         // There is no Cluster: the rules know.
@@ -384,11 +384,11 @@ mod tests {
             warnings.get(1..),
             Some(
                 &[
-                    "Cluster was not read: cannot get clusters \"c1\" in namespace \"d\": forbidden; assumed ready \
-                     and without failure domains"
+                    "could not read Cluster: cannot get clusters \"c1\" in namespace \"d\": forbidden; assuming that \
+                     the Cluster is ready and has no failure domains"
                         .to_owned(),
-                    "KubeadmConfig was not read: cannot list kubeadmconfigs in namespace \"d\": forbidden; assumed \
-                     that Machines match the spec"
+                    "could not read KubeadmConfig: cannot list kubeadmconfigs in namespace \"d\": forbidden; \
+                     assuming that all Machines match the spec"
                         .to_owned()
                 ][..]
             )

@@ -221,7 +221,7 @@ mod tests {
             (
                 true,
                 Error::Handshake(HandshakeError::Expired { not_after: None }),
-                "no TLS connection: the member's certificate has expired",
+                "TLS handshake failed: the member's certificate has expired",
                 Some("replace the Machine: the new one gets a new certificate"),
             ),
             (

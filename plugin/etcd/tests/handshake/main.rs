@@ -130,7 +130,7 @@ async fn a_member_that_accepts_and_never_answers_costs_its_timeout() {
         matches!(error, Error::Deadline { step: Step::Handshake, after } if after == timeouts.handshake),
         "{error:?}"
     );
-    assert_eq!(error.to_string(), "TLS handshake: no answer within 0.05 s");
+    assert_eq!(error.to_string(), "TLS handshake: no response within 0.05 s");
 }
 
 fn file(name: &str) -> Vec<u8> {

@@ -225,8 +225,8 @@ pub fn tolerance(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let is_less = count.votes.unhealthy > 0 && count.votes.has_quorum();
     let message = is_less.then(|| {
         let more = match count.votes.failure_tolerance() {
-            0 => "no other member may fail".to_owned(),
-            more => format!("{more} more may fail"),
+            0 => "cannot lose another member".to_owned(),
+            more => format!("can lose {more} more"),
         };
         format!("{}: {more}{}", count.votes, count.by)
     });

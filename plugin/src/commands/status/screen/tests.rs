@@ -212,8 +212,8 @@ fn the_first_look_tells_where_things_stand() {
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not respond: cannot connect: connection refused \
              (etcd-members-answer)",
             "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
-            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed for quorum: no \
-             other member may fail (etcd-tolerance)",
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed for quorum: cannot \
+             lose another member (etcd-tolerance)",
         ]
     );
 }
@@ -238,8 +238,8 @@ fn what_changes_when_a_member_dies_and_comes_back() {
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not respond: cannot connect: connection refused \
              (etcd-members-answer)",
             "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
-            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed for quorum: no \
-             other member may fail (etcd-tolerance)",
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed for quorum: cannot \
+             lose another member (etcd-tolerance)",
         ]
     );
     assert_eq!(

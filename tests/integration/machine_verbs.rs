@@ -79,8 +79,8 @@ async fn unknown_machine_is_an_error(management: &ManagementCluster, known: &str
 async fn remediate_needs_a_health_check(management: &ManagementCluster, name: &str) -> Result<()> {
     let refused = machine(management, &["remediate", name]).await?;
     let expected = format!(
-        "machine/{name} not marked for remediation: refused by kubectl kcp\n  no MachineHealthCheck selects it: the annotation \
-         would have no effect\n"
+        "machine/{name} not marked for remediation: refused by kubectl kcp\n  no MachineHealthCheck selects the Machine: the \
+         annotation would have no effect\n"
     );
     ensure!(
         refused.code == 1

@@ -22,6 +22,70 @@ fn a_scale_waits_until_the_controller_has_observed_the_last_change() {
     });
 }
 
+/// `status` names the controller that does not process a change, and how to look at it; its preflight is unknown.
+async fn stopped_controller_is_named(management: &ManagementCluster, namespace: &str) -> Result<()> {
+    // The controller reported conditions before it stopped.
+    let available = json!({"type": "Available", "status": "True", "reason": "Available", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"conditions": [available]});
+    report(
+        management.kubectl(),
+        namespace,
+        ["kubeadmcontrolplane", "edge"],
+        &status,
+    )
+    .await?;
+    let status = ["kcp", "status", "edge", "-n", namespace];
+    let screen = management.kubectl().run(status).await?;
+    let text = screen.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for expected in [
+        "Cluster API's kubeadm control plane controller has not processed generation ",
+        " of the spec for ",
+        "kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm",
+    ] {
+        ensure!(text.contains(expected), "{expected:?}: {screen}");
+    }
+    let json = management
+        .kubectl()
+        .run(status.iter().chain(&["-o", "json"]))
+        .await?;
+    let document: Value = serde_json::from_str(&json.stdout).with_context(|| json.to_string())?;
+    let allowed = document.pointer("/preflight/scaleUp/allowed");
+    ensure!(allowed.is_some_and(|allowed| *allowed != json!(true)), "{json}");
+    Ok(())
+}
+
+/// The controller manages no control plane with Machines of another owner.
+async fn machine_of_another_owner_is_reported(management: &ManagementCluster, namespace: &str) -> Result<()> {
+    let owned_by = async |name: &str| {
+        let owner = json!([{
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": name,
+            "uid": "00000000-0000-0000-0000-000000000001", "controller": true,
+        }]);
+        let owners = json!({"metadata": {"ownerReferences": owner}}).to_string();
+        let patch = [
+            "patch",
+            "machine",
+            "edge-1",
+            "--type=merge",
+            "-n",
+            namespace,
+            "-p",
+            &owners,
+        ];
+        management.kubectl().succeed(patch).await
+    };
+    owned_by("another").await?;
+    let message = "controlled by KubeadmControlPlane another";
+    let ended = management
+        .kubectl()
+        .run(["kcp", "status", "edge", "-n", namespace])
+        .await?;
+    let text = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(ended.code == 1 && text.contains(message), "{ended}");
+    owned_by("edge").await.map(drop)
+}
+
 async fn unobserved(management: &ManagementCluster) -> Result<()> {
     let namespace = "unobserved";
     let here = ["-n", namespace];
@@ -52,6 +116,9 @@ async fn unobserved(management: &ManagementCluster) -> Result<()> {
                 && denied.contains("(replicas-during-rollout)"),
             "{denied}"
         );
+        if time == 0 {
+            stopped_controller_is_named(management, namespace).await?;
+        }
         // A control plane that fails stays correctable.
         patched(&planes, &configuration(&format!("corrected-{time}"))).await?;
     }
@@ -69,6 +136,8 @@ async fn unobserved(management: &ManagementCluster) -> Result<()> {
     scale(&planes, 3)
         .await
         .context("scaling after the change was observed")?;
+
+    machine_of_another_owner_is_reported(management, namespace).await?;
 
     // A Machine without a controller is about to be adopted.
     observed(management, namespace).await?;

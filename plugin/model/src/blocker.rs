@@ -6,12 +6,24 @@ use serde::Serialize;
 
 use crate::quorum::Votes;
 
+/// The controller that reconciles control planes.
+pub const CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
+
+/// How to find out whether the controller runs. clusterctl sets the label on its pods.
+pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "reason")]
 pub enum Blocker {
     Paused,
     ClusterPaused,
+    /// Another owner controls a control plane Machine of the Cluster.
+    MixedOwnership {
+        machine: String,
+        /// `KubeadmControlPlane c2-cp`
+        owner: String,
+    },
     InfrastructureNotReady,
     NoEndpoint,
     /// The Secret with the workload cluster's kubeconfig does not exist.
@@ -56,6 +68,10 @@ pub enum Blocker {
     Alarm {
         member: String,
         machine: String,
+    },
+    /// Members follow a leader that does not respond to requests from outside.
+    LeaderUnreachable {
+        member: String,
     },
     MemberWithoutMachine {
         /// Empty until the member starts.
@@ -123,6 +139,7 @@ impl Blocker {
             self,
             Self::Paused
                 | Self::ClusterPaused
+                | Self::MixedOwnership { .. }
                 | Self::InfrastructureNotReady
                 | Self::NoEndpoint
                 | Self::NoKubeconfig
@@ -139,6 +156,9 @@ impl Blocker {
             Self::ClusterPaused => {
                 "the Cluster is paused: no controller reconciles the control plane".to_owned()
             }
+            Self::MixedOwnership { machine, owner } => format!(
+                "Machine {machine} of the Cluster is controlled by {owner}: the controller does not manage such a control plane"
+            ),
             Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
             Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
             Self::NoKubeconfig => {
@@ -170,6 +190,10 @@ impl Blocker {
             Self::Alarm { member, machine } => {
                 format!("etcd member {member} of Machine {machine} has raised an alarm")
             }
+            Self::LeaderUnreachable { member } => format!(
+                "etcd's leader {member} does not respond: Cluster API cannot move the leadership, and therefore removes no \
+                 member"
+            ),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member that has not started has no Machine".to_owned()
             }
@@ -194,7 +218,7 @@ impl Blocker {
                 generation,
                 observed_generation,
             } => format!(
-                "the controller has not processed generation {generation} of the spec; the last processed generation is \
+                "{CONTROLLER} has not processed generation {generation} of the spec; the last processed generation is \
                  {observed_generation}"
             ),
             Self::NoProgress { condition, message } => with(
@@ -211,15 +235,20 @@ impl Blocker {
                 "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
             )),
             Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
+            Self::MixedOwnership { machine, .. } => Some(format!(
+                "correct its labels or its owner: kubectl get machine {machine} -n {namespace} -o yaml"
+            )),
             Self::TopologyVersion { .. } => {
                 Some("change spec.topology.version of the Cluster instead".to_owned())
             }
+            Self::LeaderUnreachable { member } => Some(format!(
+                "repair node {member}, or stop etcd on it, for example by shutting it down: the other members then elect a \
+                 new leader"
+            )),
             Self::CertificatesNotAvailable => Some(format!(
                 "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"
             )),
-            Self::ControllerStopped { .. } | Self::NoProgress { .. } => {
-                Some("check that Cluster API's kubeadm control plane controller is running".to_owned())
-            }
+            Self::ControllerStopped { .. } | Self::NoProgress { .. } => Some(CONTROLLER_HINT.to_owned()),
             _ => None,
         }
     }
@@ -229,6 +258,7 @@ impl Blocker {
         match self {
             Self::Paused | Self::ClusterPaused => "not-paused",
             Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-ready",
+            Self::MixedOwnership { .. } => "machines-owned",
             Self::NoKubeconfig => "secrets-present",
             Self::TopologyVersion { .. } => "topology-version",
             Self::CertificatesNotAvailable => "certificates-available",
@@ -243,7 +273,7 @@ impl Blocker {
             },
             Self::UpdatingInPlace { .. } => "machines-up-to-date",
             Self::Learner { .. } => "etcd-learners",
-            Self::Silent { .. } => "etcd-members-answer",
+            Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-answer",
             Self::Alarm { .. } => "etcd-alarms",
             Self::MemberWithoutMachine { .. } => "etcd-members-match",
             Self::AnotherInProgress | Self::TriedRecently { .. } | Self::TriedTooOften { .. } => {
@@ -260,6 +290,7 @@ impl Blocker {
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }
+            | Self::MixedOwnership { machine, .. }
             | Self::NoNode { machine, .. }
             | Self::Condition { machine, .. }
             | Self::UpdatingInPlace { machine }

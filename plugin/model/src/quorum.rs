@@ -7,12 +7,17 @@ use std::fmt;
 
 use serde::Serialize;
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Member {
     /// The name of the member's node; empty until the member starts.
     pub name: String,
     pub is_learner: bool,
     pub is_healthy: bool,
+    /// Whether the controller reports the member's Machine as unhealthy. The controller then counts the member as unhealthy.
+    pub is_reported_unhealthy: bool,
+    /// Whether the member may belong to a Machine that is joining.
+    pub is_joining: bool,
     pub machine: Option<String>,
 }
 
@@ -62,9 +67,27 @@ impl Votes {
                 continue;
             }
             votes.voters += 1;
-            votes.unhealthy += usize::from(!member.is_healthy);
+            votes.unhealthy += usize::from(!member.is_healthy || member.is_reported_unhealthy);
         }
         votes
+    }
+
+    /// The votes by the members' own status, whatever the controller reports.
+    pub fn by_status(members: &[Member]) -> Self {
+        let by_status = members.iter().map(|member| Member {
+            is_reported_unhealthy: false,
+            ..member.clone()
+        });
+        Self::after(&by_status.collect::<Vec<_>>(), Change::Unchanged)
+    }
+
+    /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining member turns out to be.
+    pub fn lost(members: &[Member]) -> Option<Self> {
+        let votes = Self::by_status(members);
+        let may_recover = |member: &&Member| member.is_joining && !member.is_healthy && !member.is_starting();
+        let unconfirmed = members.iter().filter(may_recover).count();
+        let is_lost = votes.voters + unconfirmed < votes.unhealthy + votes.quorum();
+        (!members.is_empty() && is_lost).then_some(votes)
     }
 
     pub const fn quorum(self) -> usize {
@@ -122,7 +145,7 @@ mod tests {
                 },
                 is_learner: matches!(letter, 'l' | 'L'),
                 is_healthy: matches!(letter, 'h' | 'l'),
-                machine: None,
+                ..Member::default()
             })
             .collect()
     }

@@ -32,9 +32,11 @@ pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 /// blocked for seconds to minutes.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum time for the controller to create a missing Machine or to process a change of the spec. Both normally take
-/// seconds.
+/// Maximum time for the controller to create a missing Machine. It normally takes seconds.
 const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// Maximum time for the controller to process a change of the spec. It normally takes seconds.
+const OBSERVATION_LIMIT: Duration = Duration::from_secs(3 * 60);
 
 /// Conditions of the control plane whose transitions count as progress.
 const ACTIVITIES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
@@ -153,7 +155,7 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
     let since = control_plane.spec_changed()?;
     let is_stopped =
-        !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > CONTROLLER_LIMIT;
+        !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {
         blocker: Blocker::ControllerStopped {
             generation: control_plane.generation(),
@@ -497,7 +499,7 @@ mod tests {
                 "a_change_is_not_processed_yet",
                 |s| {
                     s.control_plane.metadata.generation = Some(8);
-                    change_spec(&mut s.control_plane.metadata, minutes_ago(10));
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(3));
                 },
                 &[],
             ),
@@ -505,10 +507,11 @@ mod tests {
                 "a_change_is_not_processed_for_too_long",
                 |s| {
                     s.control_plane.metadata.generation = Some(8);
-                    change_spec(&mut s.control_plane.metadata, minutes_ago(11));
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(4));
                 },
                 &[
-                    "for 11m: the controller has not processed generation 8 of the spec; the last processed generation is 7",
+                    "for 4m: Cluster API's kubeadm control plane controller has not processed generation 8 of the spec; the \
+                     last processed generation is 7",
                 ],
             ),
             (

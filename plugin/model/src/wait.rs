@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
-use crate::snapshot::Snapshot;
+use crate::{blocker::CONTROLLER, snapshot::Snapshot, staleness::format_age};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
@@ -35,6 +35,9 @@ impl WaitCondition {
         let missing = self.missing(snapshot, now);
         if missing.is_empty() {
             WaitProgress::Met
+        } else if control_plane.is_paused() || control_plane.is("Paused") {
+            let why = "the control plane is paused; the change continues when you resume it";
+            WaitProgress::Impossible(why.to_owned())
         } else {
             WaitProgress::WaitingFor(missing)
         }
@@ -46,9 +49,6 @@ impl WaitCondition {
         }
         if control_plane.deletion_timestamp().is_some() {
             return Some("the control plane is being deleted".to_owned());
-        }
-        if control_plane.is_paused() || control_plane.is("Paused") {
-            return Some("the control plane is paused; the change continues when you resume it".to_owned());
         }
         match self {
             Self::Replicas(replicas) if control_plane.desired_replicas() != *replicas => Some(format!(
@@ -76,7 +76,11 @@ impl WaitCondition {
             return missing_for_replacement(control_plane, machines, machine);
         }
         if !control_plane.is_observed() {
-            return vec!["the controller has not processed the change yet".to_owned()];
+            let lasts = control_plane.spec_changed().map_or_else(
+                || " yet".to_owned(),
+                |since| format!(" for {}", format_age(since, now)),
+            );
+            return vec![format!("{CONTROLLER} has not processed the change{lasts}")];
         }
         let desired = match self {
             Self::Replicas(replicas) => *replicas,
@@ -187,7 +191,7 @@ mod tests {
                 "not_seen_by_the_controller",
                 Replicas(3),
                 |s| s.control_plane.metadata.generation = Some(8),
-                waiting(&["the controller has not processed the change yet"]),
+                waiting(&["Cluster API's kubeadm control plane controller has not processed the change yet"]),
             ),
             (
                 "a_machine_starts",
@@ -214,9 +218,18 @@ mod tests {
                 Impossible("another client has changed replicas to 5".to_owned()),
             ),
             (
-                "paused",
+                "paused_and_complete",
                 RolledOut,
                 |s| pause(&mut s.control_plane.metadata),
+                Met,
+            ),
+            (
+                "paused_during_a_rollout",
+                RolledOut,
+                |s| {
+                    pause(&mut s.control_plane.metadata);
+                    s.control_plane.status.up_to_date_replicas = 2;
+                },
                 Impossible("the control plane is paused; the change continues when you resume it".to_owned()),
             ),
             ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Met),

@@ -112,7 +112,7 @@ pub async fn poll_until(
                     WaitProgress::Met => Some(EndingKind::Met),
                     WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
                     WaitProgress::WaitingFor(what) => {
-                        terminal.spin(&format!("waiting for {}", what.join(", ")));
+                        terminal.spin(&what.join(", "));
                         let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, at);
                         (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
                     }

@@ -1,14 +1,17 @@
 //! Each fault of an etcd member, found by the checks for it, and no longer found after its end.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
 
-use super::losses::killed;
+use super::losses::{agree, killed};
 use super::output::StatusResult;
-use super::{PAUSED, comes_to};
+use super::{NAME, NAMESPACE, OLD, PAUSED, comes_to};
 
 /// The name of a member without a Machine.
 const STRAY: &str = "stray";
@@ -16,8 +19,11 @@ const STRAY: &str = "stray";
 pub(super) async fn are_reported(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
-    [_, second, third]: [&str; 3],
+    machines: [&str; 3],
 ) -> Result<()> {
+    add_ons_are_reported(management, workload).await?;
+    unreachable_leader_is_reported(management, workload, machines).await?;
+    let [_, second, third] = machines;
     let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{second}");
     let of_member = |check: &str| format!("fail {check} EtcdMember/{second}, Machine/{second}");
     for (fault, back, findings) in [
@@ -62,6 +68,92 @@ pub(super) async fn are_reported(
     }
     stray_is_reported(management, workload).await?;
     faults_of_the_last_machine_are_reported(management, workload, third).await
+}
+
+/// The machines run no add-ons. These objects have the status that controllers would write.
+async fn add_ons_are_reported(management: &ManagementCluster, workload: &WorkloadCluster) -> Result<()> {
+    let api: Api<DaemonSet> = Api::namespaced(workload.client()?.clone(), "kube-system");
+    let labels = json!({"k8s-app": "kube-proxy"});
+    let kube_proxy = serde_json::from_value(json!({
+        "metadata": {"name": "kube-proxy"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "kube-proxy", "image": format!("registry.k8s.io/kube-proxy:{OLD}")}]},
+            },
+        },
+    }))?;
+    api.create(&PostParams::default(), &kube_proxy).await?;
+    let outdated = "warn kube-proxy-ready DaemonSet/kube-proxy".to_owned();
+    let not_ready = |severity: &str| {
+        vec![
+            format!("{severity} kube-proxy-ready DaemonSet/kube-proxy"),
+            outdated.clone(),
+        ]
+    };
+    // More pods than nodes: the pods of the three young nodes may still be starting.
+    for (ready, exit_code, verdict, findings) in [
+        (0, 1, "Degraded", not_ready("fail")),
+        (1, 0, "Healthy", not_ready("warn")),
+        (5, 0, "Healthy", vec![outdated.clone()]),
+    ] {
+        let status = json!({"status": {"currentNumberScheduled": 5, "desiredNumberScheduled": 5, "numberMisscheduled": 0,
+            "numberReady": ready}});
+        api.patch_status("kube-proxy", &PatchParams::default(), &Patch::Merge(&status))
+            .await?;
+        let findings = [findings, vec![PAUSED.to_owned()]].concat();
+        let what = format!("{ready} of 5 pods of kube-proxy");
+        comes_to(management, &what, exit_code, verdict, &findings).await?;
+    }
+    api.delete("kube-proxy", &DeleteParams::default()).await?;
+    is_healthy_again(management, Fault::Renew).await
+}
+
+/// The leader leads on while no client reaches it, so Cluster API cannot move its leadership: no Machine may be deleted.
+async fn unreachable_leader_is_reported(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    machines: [&str; 3],
+) -> Result<()> {
+    let mut leader = None;
+    for machine in machines {
+        let status = workload.etcd_of(machine).await?.status().await?;
+        if status.leader == status.header.member_id {
+            leader = Some(machine);
+        }
+    }
+    let leader = leader.context("no member leads")?;
+    let other = machines
+        .into_iter()
+        .find(|machine| *machine != leader)
+        .context("no other Machine")?;
+    workload.inflict(Fault::Expire, leader).await?;
+    let message = format!("etcd's leader {leader} does not respond: Cluster API cannot move the leadership");
+    wait::until("the unreachable leader blocks deletions", || async {
+        let status = StatusResult::take(management, &[]).await?;
+        let blockers = status.at("/preflight/scaleDown/blockedBy").to_string();
+        ensure!(blockers.contains(&message), "{blockers}");
+        for command in [
+            &["kcp", "plan", NAME, "-n", NAMESPACE, "--replicas=1"][..],
+            &["kcp", "machine", "replace", other, "-n", NAMESPACE],
+        ] {
+            let ended = management.kubectl().run(command).await?;
+            ensure!(
+                ended.code == 1 && one_line(&ended.stdout).contains(&message),
+                "{ended}"
+            );
+        }
+        Ok(())
+    })
+    .await?;
+    workload.inflict(Fault::Renew, leader).await?;
+    is_healthy_again(management, Fault::Renew).await
+}
+
+/// Text without its line breaks.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A member without a Machine, first as a learner and then as a voter.
@@ -134,7 +226,9 @@ async fn is_degraded(
     mut findings: Vec<String>,
 ) -> Result<StatusResult> {
     findings.push(PAUSED.to_owned());
-    comes_to(management, &fault.to_string(), 1, "Degraded", &findings).await
+    let result = comes_to(management, &fault.to_string(), 1, "Degraded", &findings).await?;
+    agree(management).await?;
+    Ok(result)
 }
 
 async fn is_healthy_again(management: &ManagementCluster, back: Fault) -> Result<()> {

@@ -15,7 +15,7 @@ use kcp_api::metadata::Object as _;
 use kcp_client::reads::{self, Excluded, MachineByNode, Target};
 use kcp_client::{Connection, ConnectionFlags};
 use kcp_control_plane::snapshot::{
-    EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
+    EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Workload,
     etcd::{Alarms, QueriedMember},
     workload::{Component, Node, StaticPod},
 };
@@ -259,7 +259,7 @@ impl Observer {
         let [Some(_)] = leaders.as_slice() else {
             bail!("the leaders are {leaders:?}");
         };
-        let EtcdMembers::Read(members) = survey.members(Unqueried::Unhealthy) else {
+        let EtcdMembers::Read(members) = survey.members(&[]) else {
             bail!("{survey:?}");
         };
         let mut names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();

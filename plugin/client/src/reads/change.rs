@@ -7,7 +7,7 @@ use std::{
 
 use kcp_api::{Object as _, kind::CLUSTER};
 use kcp_control_plane::snapshot::{
-    EtcdMember, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Unqueried, Workload,
+    EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Workload,
     change::{ChangeSnapshot, Part, UnreadPart},
 };
 
@@ -142,23 +142,13 @@ fn change_snapshot(
     etcd: &Reading<EtcdSurvey>,
 ) -> (ChangeSnapshot, Vec<planned::Unread>) {
     fetched.observed.workload = workload;
-    let mut etcd_failure = None;
-    if fetched.observed.etcd_members != EtcdMembers::External {
-        match etcd {
-            Reading::Read(survey) => {
-                fetched.observed.etcd_members = survey.members(Unqueried::Unhealthy);
-                if fetched.observed.etcd_members == EtcdMembers::Unread && survey.api_server_lacks_etcd {
-                    fetched.observed.etcd_members = lost_members(&fetched.observed);
-                } else if fetched.observed.etcd_members == EtcdMembers::Unread {
-                    etcd_failure = Some(no_response(survey));
-                }
-            }
-            Reading::OutOfReach(failure) | Reading::Failed(failure) => {
-                etcd_failure = Some(failure.clone());
-            }
-            Reading::Excluded { .. } | Reading::NotYet => {}
-        }
-    }
+    fetched.observed.etcd = etcd.clone();
+    let etcd_failure = match etcd {
+        _ if fetched.observed.members() != EtcdMembers::Unread => None,
+        Reading::Read(survey) => Some(no_response(survey)),
+        Reading::OutOfReach(failure) | Reading::Failed(failure) => Some(failure.clone()),
+        Reading::Excluded { .. } | Reading::NotYet => None,
+    };
     let Fetched {
         object,
         observed,
@@ -183,20 +173,6 @@ fn unread_part(planned::Unread { part, kind, error }: &planned::Unread) -> Unrea
         is_absent: matches!(error, Error::NotFound { .. }),
         why: error.to_string(),
     }
-}
-
-/// For the case that no member responds and the API server reports an etcd failure: all members count as lost.
-fn lost_members(observed: &Snapshot) -> EtcdMembers {
-    let nodes = observed
-        .machines
-        .iter()
-        .filter_map(|machine| machine.status.node_name.clone());
-    let members = nodes.map(|name| EtcdMember {
-        name,
-        fault: Some("no response, and the API server cannot reach etcd either".to_owned()),
-        ..EtcdMember::default()
-    });
-    EtcdMembers::Read(members.collect())
 }
 
 fn no_response(survey: &EtcdSurvey) -> Failure {
@@ -288,7 +264,7 @@ mod tests {
     async fn reports_what_cannot_be_read_and_has_the_latest_version() {
         let snapshot = read(|_| None).await.expect("read");
         assert_eq!(snapshot.control_plane().resource_version(), "2");
-        assert_eq!(snapshot.observed.etcd_members, EtcdMembers::Unread);
+        assert_eq!(snapshot.observed.members(), EtcdMembers::Unread);
         assert_eq!(
             snapshot.warnings(),
             [
@@ -318,7 +294,7 @@ mod tests {
             };
             let (snapshot, _) = change_snapshot(fetched(), Reading::NotYet, &Reading::Read(survey));
             let silent = ["node-m1", "node-m2", "node-m3"]
-                .map(|node| snapshot.observed.etcd_members.fault(node).is_some());
+                .map(|node| snapshot.observed.members().fault(node).is_some());
             (silent, snapshot.etcd_failure.is_some())
         };
         assert_eq!(silent_members(true), ([true; 3], false));
@@ -367,7 +343,7 @@ mod tests {
         };
         let (snapshot, _) = change_snapshot(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
-            snapshot.observed.etcd_members.fault("node-m2"),
+            snapshot.observed.members().fault("node-m2"),
             Some("not queried, because no control plane node has the member's name")
         );
     }

@@ -11,7 +11,7 @@ use crate::reads::{
     time_limits::until, workload_and_etcd,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
-use kcp_control_plane::snapshot::{Reading, Snapshot, Unqueried};
+use kcp_control_plane::snapshot::{Reading, Snapshot};
 
 /// Reads a control plane and all related facts, until `end` at the latest.
 ///
@@ -42,13 +42,10 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (mut snapshot, (workload, endpoint_certificate, etcd)) = tokio::join!(
+    let (snapshot, (workload, endpoint_certificate, etcd)) = tokio::join!(
         Box::pin(read_related(&reads, object, control_plane, tell)),
         Box::pin(beyond)
     );
-    if let Some(survey) = etcd.read() {
-        snapshot.etcd_members = survey.members(Unqueried::Healthy);
-    }
     Ok(Snapshot {
         workload,
         endpoint_certificate,

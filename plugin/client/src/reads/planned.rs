@@ -73,6 +73,7 @@ pub struct Reads<'r> {
 /// The Machines of a control plane, and the templates of their infrastructure.
 struct Machines {
     own: Vec<Machine>,
+    others: Vec<Machine>,
     infrastructure: BTreeMap<Reference, Infrastructure>,
     unread: Vec<Unread>,
 }
@@ -143,6 +144,7 @@ impl Reads<'_> {
                 }
                 own.sort_by(|a, b| a.name().cmp(b.name()));
                 fetched.observed.machines = own;
+                fetched.observed.others = machines.others;
             }
             Err(error) => unread(Part::Machines, &MACHINE, error),
         }
@@ -183,12 +185,15 @@ impl Reads<'_> {
             .connection
             .list(resource, Some(self.namespace), Some(selector));
         let mut own: Vec<Machine> = self.within(&action, read).await?;
-        own.retain(|machine| control_plane.has(machine));
+        let others = own
+            .extract_if(.., |machine| !control_plane.has(machine))
+            .collect();
         machines_known(&own);
         let mut unread = Vec::new();
         let infrastructure = self.infrastructure(&own, selector, &mut unread).await;
         Ok(Machines {
             own,
+            others,
             infrastructure,
             unread,
         })

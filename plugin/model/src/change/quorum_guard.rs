@@ -123,6 +123,14 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
         let why = "no other Machine runs a working API server, controller manager and scheduler";
         return Some(FatalLoss::new(Blocker::NoOtherWorks, why));
     }
+    if let Some(member) = state.unreachable_leader.clone() {
+        let blocker = Blocker::LeaderUnreachable { member };
+        let hint = blocker.hint("", "");
+        return Some(FatalLoss {
+            why: [Some(blocker.message()), hint].into_iter().flatten().collect(),
+            blocker,
+        });
+    }
     remove_unstarted_member(&mut state, &replica);
     let votes = state.votes(state.removal(&replica))?;
     if state.members.as_ref().is_some_and(Vec::is_empty) {
@@ -156,7 +164,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
 
 /// A warning if the Machine's etcd member is the leader.
 pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
-    let EtcdMembers::Read(members) = &observed.etcd_members else {
+    let EtcdMembers::Read(members) = observed.members() else {
         return None;
     };
     let mut machines = observed.machines.iter();
@@ -175,7 +183,7 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
 /// member without a healthy pod counts as unhealthy.
 fn state(observed: &Snapshot) -> State {
     let mut state = State::new(observed, &[]);
-    if observed.etcd_members != EtcdMembers::Unread {
+    if observed.members() != EtcdMembers::Unread {
         return state;
     }
     let has_no_pod = |replica: &&Replica| replica.has_fault("EtcdPodHealthy");
@@ -205,9 +213,10 @@ fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) ->
         || format!("etcd member {member}, which has no Machine,"),
         |machine| format!("etcd member {member} of Machine {machine}"),
     );
-    match observed.etcd_members.fault(member) {
+    let etcd = observed.members();
+    match etcd.fault(member) {
         Some(why) => format!("{what} is unhealthy: {why}"),
-        None if observed.etcd_members.has_alarm(member) => format!("{what} has raised an alarm"),
+        None if etcd.has_alarm(member) => format!("{what} has raised an alarm"),
         None => format!("{what} is unhealthy"),
     }
 }

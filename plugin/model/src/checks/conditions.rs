@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Object as _};
 
 use crate::{
+    blocker::{CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         components::machines_without_etcd,
@@ -12,7 +13,7 @@ use crate::{
         machine_grace::{are_machines_changing, is_fresh},
     },
     snapshot::Snapshot,
-    staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age},
+    staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -25,7 +26,8 @@ pub const CHECKS: &[Check] = &[
         "status-current",
         "the controller has processed the current spec",
         current,
-    ),
+    )
+    .preflight(),
     Check::new("available", "condition Available is True", available).summing_up(),
     Check::new(
         "certificates-available",
@@ -83,22 +85,27 @@ pub fn reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
     } else {
         return Ok(Vec::new());
     };
-    Ok(vec![Finding::unknown(observed.object(), message).hint(
-        "check that Cluster API's kubeadm control plane controller is running",
-    )])
+    Ok(vec![
+        Finding::unknown(observed.object(), message).hint(CONTROLLER_HINT),
+    ])
 }
 
-pub fn current(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn current(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
         return Ok(Vec::new());
     }
+    let lasts = control_plane
+        .spec_changed()
+        .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
-        "the controller has processed generation {} of the spec, but not yet {}",
-        control_plane.status.observed_generation.unwrap_or(0),
-        control_plane.generation()
+        "{CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}",
+        control_plane.generation(),
+        control_plane.status.observed_generation.unwrap_or_default()
     );
-    Ok(vec![Finding::unknown(observed.object(), message)])
+    Ok(vec![
+        Finding::unknown(observed.object(), message).hint(CONTROLLER_HINT),
+    ])
 }
 
 pub fn available(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -132,7 +139,7 @@ pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult 
         return Err(NoResult::skipped("etcd is external"));
     }
     // Other checks report the unhealthy members.
-    let is_explained = votes(observed, now).is_some_and(|votes| votes.unhealthy > 0)
+    let is_explained = votes(observed).is_some_and(|votes| votes.unhealthy > 0)
         || !machines_without_etcd(observed).is_empty();
     summary_findings(observed, "EtcdClusterHealthy", is_explained, now)
 }

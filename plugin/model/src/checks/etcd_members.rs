@@ -1,7 +1,8 @@
 //! etcd's members: they match the Machines, have no alarms, and are promoted in time.
 
 use jiff::Timestamp;
-use kcp_api::Object as _;
+use kcp_api::{Machine, Object as _};
+use kcp_etcd::Member;
 
 use crate::{
     checks::{
@@ -18,6 +19,7 @@ use crate::{
     snapshot::{
         Snapshot,
         etcd::{Alarms, hexadecimal},
+        management::owner,
     },
 };
 
@@ -64,16 +66,21 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
             finding.hint(replacement_hint(observed, of))
         })
     });
-    let without_machine = membership
+    let unmatched: Vec<ListedMember<'_>> = membership
         .listed()
         .filter(|ListedMember { member, .. }| machine_of_node(observed, &member.name).is_none())
+        .collect();
+    let joining =
+        machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
+    let may_be_joining = unmatched.len() <= joining.count();
+    let without_machine = unmatched
+        .into_iter()
         .map(|ListedMember { member, .. }| {
             let object = member_object(member);
-            // The member may belong to a Machine that does not reference its node yet, or that was just deleted.
-            if are_machines_changing(observed, now) {
-                return Finding::info(object, "has no Machine yet, or its Machine was just deleted");
+            if may_be_joining {
+                return Finding::info(object, "has no Machine yet: a Machine is joining");
             }
-            member_without_machine(observed, object, "has no Machine", || {
+            member_without_machine(observed, member, "has no Machine", || {
                 format!(
                     "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl \
                      member remove {}",
@@ -88,10 +95,20 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
 /// because the member may be a healthy voter on that Machine.
 fn member_without_machine(
     observed: &Snapshot,
-    object: String,
+    member: &Member,
     message: &str,
     removal_hint: impl FnOnce() -> String,
 ) -> Finding {
+    let object = member_object(member);
+    let runs_member = |other: &&Machine| other.node() == Some(&member.name);
+    if let Some(other) = observed.others.iter().find(runs_member) {
+        let message = format!(
+            "runs on Machine {}, which {} controls",
+            other.name(),
+            owner(other)
+        );
+        return Finding::fail(object, message).hint("do not remove the member: see check machines-owned");
+    }
     let Some(first) = machines_without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());
     };
@@ -191,7 +208,7 @@ pub fn learners(observed: &Snapshot, now: Timestamp) -> CheckResult {
             }
             match of {
                 Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
-                None => member_without_machine(observed, object, message, || {
+                None => member_without_machine(observed, member, message, || {
                     format!(
                         "remove the member, because no other member can join before: etcdctl member remove {}",
                         hexadecimal(member.id)

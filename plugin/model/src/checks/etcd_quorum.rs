@@ -8,10 +8,10 @@ use crate::{
         Check,
         components::{self, machines_without_etcd},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
-        machine_grace::{Phase, phase_of_node, require_machines},
-        membership::{Membership, member_finding, phase_of_queried},
+        machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
+        membership::{Membership, member_finding, phase_of_queried, voters},
     },
-    quorum::{Change, Votes},
+    quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,
         etcd::{EtcdSurvey, MemberResponse},
@@ -113,12 +113,8 @@ fn pod_hint(node: &str) -> String {
 }
 
 /// etcd's votes; none if etcd is external or its members are unknown.
-pub fn votes(observed: &Snapshot, now: Timestamp) -> Option<Votes> {
-    let survey = observed.etcd.read().filter(|survey| survey.stacked)?;
-    let membership = Membership::new(survey);
-    membership
-        .is_known()
-        .then(|| Votes::after(&membership.members(observed, now), Change::Unchanged))
+pub fn votes(observed: &Snapshot) -> Option<Votes> {
+    voters(observed).map(|members| Votes::by_status(&members))
 }
 
 /// etcd's votes, with their source.
@@ -126,8 +122,10 @@ struct VoteCount {
     votes: Votes,
     /// The unhealthy members or Machines, as `Kind/name`.
     unhealthy: Vec<String>,
-    /// Whether the Machines of all unhealthy members are being deleted.
-    are_leaving: bool,
+    /// Whether etcd has lost quorum.
+    is_lost: bool,
+    /// Whether every unhealthy member belongs to a Machine that is joining or being deleted.
+    clears_on_its_own: bool,
     /// A suffix of the message that names the source; empty if the members were queried.
     by: &'static str,
     unread: Option<NoResult>,
@@ -137,36 +135,34 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
     if observed.has_external_etcd() {
         return Err(NoResult::skipped("etcd is external"));
     }
-    let unread = match stacked_survey(observed).map(Membership::new) {
-        Ok(membership) if membership.is_known() => {
-            let members = membership.members(observed, now);
-            let unhealthy: Vec<&str> = members
+    if let Some(members) = voters(observed) {
+        let is_unhealthy = |member: &&quorum::Member| !member.is_starting() && !member.is_healthy;
+        let unhealthy: Vec<&quorum::Member> = members.iter().filter(is_unhealthy).collect();
+        return Ok(VoteCount {
+            votes: Votes::by_status(&members),
+            is_lost: Votes::lost(&members).is_some(),
+            clears_on_its_own: unhealthy
                 .iter()
-                .filter(|member| !member.is_starting() && !member.is_healthy)
-                .map(|member| member.name.as_str())
-                .collect();
-            return Ok(VoteCount {
-                votes: Votes::after(&members, Change::Unchanged),
-                are_leaving: unhealthy
-                    .iter()
-                    .all(|name| phase_of_node(observed, name, now) == Phase::Deleting),
-                unhealthy: unhealthy
-                    .iter()
-                    .map(|name| format!("EtcdMember/{name}"))
-                    .collect(),
-                by: "",
-                unread: None,
-            });
-        }
-        Ok(membership) => membership.unknown(),
+                .all(|member| clears_on_its_own(member, observed, now)),
+            unhealthy: unhealthy
+                .iter()
+                .map(|member| format!("EtcdMember/{}", member.name))
+                .collect(),
+            by: "",
+            unread: None,
+        });
+    }
+    let unread = match stacked_survey(observed) {
+        Ok(survey) => Membership::new(survey).unknown(),
         Err(no_result) => no_result,
     };
     require_machines(observed)?;
     let (votes, unhealthy) = votes_from_machines(observed, now);
     Ok(VoteCount {
         votes,
+        is_lost: votes.voters > 0 && !votes.has_quorum(),
         // Machines that are being deleted are not counted.
-        are_leaving: false,
+        clears_on_its_own: false,
         unhealthy: unhealthy.iter().map(|name| machine_object(name)).collect(),
         by: if observed.workload.read().is_some() {
             " (from pods and Machine conditions)"
@@ -177,11 +173,19 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
     })
 }
 
+/// Whether the Machine of an unhealthy member is joining or being deleted.
+fn clears_on_its_own(member: &quorum::Member, observed: &Snapshot, now: Timestamp) -> bool {
+    match machine_of_node(observed, &member.name) {
+        Some(machine) => Phase::from_machine(machine, now) == Phase::Deleting,
+        None => member.is_joining && phase_of_node(observed, &member.name, now) == Phase::Starting,
+    }
+}
+
 impl VoteCount {
     fn into_result(self, observed: &Snapshot, message: Option<String>, hint: Option<&str>) -> CheckResult {
         let findings = message.map(|message| {
             let object = observed.object();
-            let finding = if self.are_leaving && self.votes.has_quorum() {
+            let finding = if self.clears_on_its_own && !self.is_lost {
                 Finding::info(object, message)
             } else {
                 Finding::fail(object, message)
@@ -207,9 +211,9 @@ pub fn only_api_server_responds(observed: &Snapshot) -> bool {
 
 pub fn quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
-    // Without any voter, etcd has not been created yet.
-    let is_lost = count.votes.voters > 0 && !count.votes.has_quorum();
-    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", count.votes, count.by));
+    let mut message = count
+        .is_lost
+        .then(|| format!("quorum is lost: {}{}", count.votes, count.by));
     if message.is_none() && only_api_server_responds(observed) {
         let cut_off =
             "quorum is lost, or the API server cannot connect to etcd: it reports that etcd does not respond";
@@ -222,7 +226,7 @@ pub fn quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
 
 pub fn tolerance(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
-    let is_less = count.votes.unhealthy > 0 && count.votes.has_quorum();
+    let is_less = count.votes.unhealthy > 0 && !count.is_lost;
     let message = is_less.then(|| {
         let more = match count.votes.failure_tolerance() {
             0 => "cannot lose another member".to_owned(),

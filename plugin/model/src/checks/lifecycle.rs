@@ -9,7 +9,7 @@ use crate::{
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         rollout::has_pending_change,
     },
-    snapshot::Snapshot,
+    snapshot::{Reading, Snapshot, management::owner},
     staleness::format_age,
 };
 
@@ -77,6 +77,9 @@ pub fn paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     }
     let (outcome, pending) = if has_pending_change(observed, now) {
         (CheckOutcome::Fail, ", with changes pending")
+    } else if matches!(observed.workload, Reading::Excluded { .. }) {
+        // No controller updates the conditions that the verdict is based on.
+        (CheckOutcome::Unknown, "")
     } else {
         (CheckOutcome::Warn, "")
     };
@@ -168,7 +171,19 @@ pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
             control_plane.namespace()
         ))
     });
-    Ok(findings.collect())
+    let others = observed.others.iter().map(|other| {
+        let message = format!(
+            "controlled by {}: the controller of {} does not manage a control plane with Machines of another owner",
+            owner(other),
+            control_plane.name()
+        );
+        Finding::fail(machine_object(other.name()), message).hint(format!(
+            "correct its labels or its owner: kubectl get machine {} -n {} -o yaml",
+            other.name(),
+            control_plane.namespace()
+        ))
+    });
+    Ok(findings.chain(others).collect())
 }
 
 #[cfg(test)]
@@ -181,7 +196,16 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
+        ("machines-owned", "by_another_control_plane", |o| {
+            let mut other = crate::testing::objects::machine("x1");
+            other.metadata.owner_references.as_mut().expect("an owner")[0].name = "c2-cp".to_owned();
+            o.others.push(other);
+        }),
         ("not-paused", "at_rest", |o| {
+            pause(&mut o.control_plane().metadata);
+        }),
+        ("not-paused", "by_conditions", |o| {
+            o.workload = crate::snapshot::Reading::Excluded { flag: "no NAME" };
             pause(&mut o.control_plane().metadata);
         }),
         ("not-paused", "with_a_change_pending", |o| {

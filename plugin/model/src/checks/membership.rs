@@ -1,18 +1,18 @@
 //! Combines the responses of etcd's members into one member list.
 
 use jiff::Timestamp;
-use kcp_api::Object as _;
+use kcp_api::Object;
 use kcp_etcd::{Member, Members, Status};
 
 use crate::{
     checks::{
         finding::{CheckOutcome, Finding, NoResult},
-        machine_grace::{Phase, are_machines_changing, machine_of_node, phase_of_node},
+        machine_grace::{Phase, machine_of_node, phase_of_node},
     },
     quorum,
     snapshot::{
-        Snapshot,
-        etcd::{EtcdSurvey, MemberResponse, QueriedMember, hexadecimal, ids},
+        EtcdMembers, Snapshot,
+        etcd::{EtcdSurvey, QueriedMember, hexadecimal, ids},
     },
 };
 
@@ -96,49 +96,24 @@ impl<'s> Membership<'s> {
         self.list.is_some_and(|usual| ids(usual) == ids(list))
     }
 
-    /// The members as they count for quorum. Unhealthy is a member that does not respond, has an alarm, has no leader while
-    /// others have one, or belongs to another cluster. A member that was not queried counts as healthy in an external etcd and
-    /// while Machines start or are deleted; one that was queried, while its Machine has not named its node.
-    pub fn members(&self, observed: &Snapshot, now: Timestamp) -> Vec<quorum::Member> {
-        let is_open = !self.survey.stacked || are_machines_changing(observed, now);
-        let alarmed = self.survey.members_with_alarm();
-        self.listed()
-            .map(|ListedMember { member, queried }| quorum::Member {
-                name: member.name.clone(),
-                is_learner: member.is_learner,
-                is_healthy: queried.map_or(is_open, |queried| {
-                    self.participates(queried) || self.may_be_starting(queried, observed, now)
-                }) && !alarmed.contains(&member.id),
-                machine: machine_of_node(observed, &member.name)
-                    .filter(|_| self.survey.stacked)
-                    .map(|machine| machine.name().to_owned()),
-            })
-            .collect()
-    }
-
     /// Whether the member may belong to a starting Machine that does not reference its node yet.
     pub fn may_be_starting(&self, queried: &QueriedMember, observed: &Snapshot, now: Timestamp) -> bool {
         machine_of_node(observed, &queried.name).is_none()
             && phase_of_queried(self.survey, queried, observed, now) == Phase::Starting
     }
-
-    /// Whether a member responds and is connected with the others.
-    fn participates(&self, queried: &QueriedMember) -> bool {
-        let Ok(MemberResponse {
-            status: Ok(status), ..
-        }) = &queried.response
-        else {
-            return false;
-        };
-        let is_cut_off = status.leader.is_none() && self.survey.has_leader();
-        !is_cut_off && Some(status.cluster_id) == self.cluster_id
-    }
 }
 
-impl EtcdSurvey {
-    pub fn has_leader(&self) -> bool {
-        self.statuses().any(|(_, status)| status.leader.is_some())
-    }
+/// The members of a stacked etcd as they count for quorum; none if they are unknown.
+pub fn voters(observed: &Snapshot) -> Option<Vec<quorum::Member>> {
+    let survey = observed.etcd.read()?;
+    let EtcdMembers::Read(members) = survey.members(&observed.machines) else {
+        return None;
+    };
+    let voters = members.iter().map(|member| {
+        let machine = machine_of_node(observed, &member.name);
+        member.voter(machine.map(Object::name))
+    });
+    Some(voters.collect())
 }
 
 /// `EtcdMember/` with the name of the member, or its id if it has no name.

@@ -8,17 +8,15 @@ use crate::{
     checks::{
         Check,
         components::{describe_hint, machines_without_etcd},
-        etcd_quorum::only_api_server_responds,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, are_machines_changing, require_machines},
-        membership::Membership,
         rollout::up_to_date,
     },
     plan::{
         remediation::{self, RemediationContext},
         state::{Replica, State},
     },
-    snapshot::Snapshot,
+    snapshot::{EtcdMembers, Snapshot},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -39,32 +37,24 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// The state that decisions start from. Its etcd members are those of the survey; without a survey, one for each Machine,
-/// unhealthy if its pod is known not to be ready.
+/// The state that decisions start from. If the etcd members could not be read, a member is also unhealthy if its pod is not
+/// ready.
 pub fn state(observed: &Snapshot, now: Timestamp) -> State {
     let mut state = State::new(observed, &up_to_date(observed, now));
-    let survey = observed.etcd.read().filter(|survey| survey.stacked);
-    let members = survey.map(|survey| Membership::new(survey).members(observed, now));
-    if state.members.is_none() {
+    if observed.members() != EtcdMembers::Unread {
         return state;
     }
-    if let Some(members) = members.filter(|members| !members.is_empty()) {
-        state.members = Some(members);
-    } else {
-        let without_etcd = machines_without_etcd(observed);
-        let broken: Vec<String> = state
-            .replicas
-            .iter()
-            .filter(|replica| {
-                has_failed(replica, "EtcdPodHealthy") || without_etcd.contains(replica.name.as_str())
-            })
-            .map(|replica| replica.name.clone())
-            .collect();
-        let only_api_server_responds = only_api_server_responds(observed);
-        for member in state.members.iter_mut().flatten() {
-            let is_broken = member.machine.as_ref().is_some_and(|name| broken.contains(name));
-            member.is_healthy &= !is_broken && !only_api_server_responds;
-        }
+    let without_etcd = machines_without_etcd(observed);
+    let broken: Vec<String> = state
+        .replicas
+        .iter()
+        .filter(|replica| {
+            has_failed(replica, "EtcdPodHealthy") || without_etcd.contains(replica.name.as_str())
+        })
+        .map(|replica| replica.name.clone())
+        .collect();
+    for member in state.members.iter_mut().flatten() {
+        member.is_healthy &= !member.machine.as_ref().is_some_and(|name| broken.contains(name));
     }
     state
 }
@@ -147,6 +137,7 @@ const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
         Blocker::TriedTooOften { .. }
         | Blocker::LastMachine
         | Blocker::MembersUnknown
+        | Blocker::LeaderUnreachable { .. }
         | Blocker::NoOtherWorks
         | Blocker::Quorum { .. } => CheckOutcome::Fail,
         _ => CheckOutcome::Info,

@@ -220,7 +220,7 @@ pub(super) mod cases {
         }),
         ("controller-responds", "a_change_of_a_moment_ago", |o| {
             o.control_plane().metadata.generation = Some(8);
-            change_spec(&mut o.control_plane().metadata, minutes_ago(10));
+            change_spec(&mut o.control_plane().metadata, minutes_ago(3));
         }),
         ("controller-responds", "a_change_of_long_ago", |o| {
             o.control_plane().metadata.generation = Some(8);

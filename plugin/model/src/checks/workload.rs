@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::{
     checks::{
         Check,
         components::WORKLOAD,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, node_object, require},
-        machine_grace::{are_machines_changing, machine_of_node},
+        machine_grace::{Phase, are_machines_changing, machine_of_node, machines_without_node},
+        rollout::has_pending_change,
     },
     kubelet_skew::{Skew, skew},
     snapshot::{
@@ -37,6 +39,10 @@ pub const CHECKS: &[Check] = &[
         kubelet_skew,
     ),
 ];
+
+/// Annotations of a control plane whose add-ons Cluster API does not update.
+const SKIP_KUBE_PROXY: &str = "controlplane.cluster.x-k8s.io/skip-kube-proxy";
+const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 /// How long a Lease may be expired. A change of leader takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
@@ -74,21 +80,31 @@ pub fn leases(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
+/// An add-on that kubeadm installs, and the image that the spec requires.
+struct Expected<'e> {
+    kind: &'static str,
+    name: &'static str,
+    addon: &'e Reading<Option<Addon>>,
+    /// Pods that may still be starting.
+    starting: i64,
+    /// The tag of the image; none if the spec does not determine it.
+    tag: Option<&'e str>,
+}
+
 pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
-    let unsettled = workload.nodes.read().map_or(0, |nodes| {
-        let nodes = nodes.iter().filter(|node| !has_settled(node, now));
-        i64::try_from(nodes.count()).unwrap_or(i64::MAX)
-    });
-    addon(
-        observed,
-        "DaemonSet",
-        "kube-proxy",
-        |workload| &workload.kube_proxy,
-        // The pod on a node that is not settled may not be ready yet.
-        |addon| addon.desired.saturating_sub(addon.ready) <= unsettled,
-        now,
-    )
+    let control_plane = &observed.control_plane;
+    let is_managed = !control_plane.has_annotation(SKIP_KUBE_PROXY);
+    let expected = Expected {
+        kind: "DaemonSet",
+        name: "kube-proxy",
+        addon: &workload.kube_proxy,
+        // The pod on a node that is not settled may not be ready yet, and a joining node may not be listed yet.
+        starting: count_nodes(workload, |node| !has_settled(node, now))
+            .saturating_add(joining(observed, now)),
+        tag: is_managed.then(|| control_plane.spec.version()),
+    };
+    addon(observed, &expected, now)
 }
 
 /// Whether a node is ready and older than [`JOIN_LIMIT`].
@@ -98,46 +114,81 @@ fn has_settled(node: &Node, now: Timestamp) -> bool {
 }
 
 pub fn core_dns(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    addon(
-        observed,
-        "Deployment",
-        "coredns",
-        |workload| &workload.core_dns,
-        |_| false,
-        now,
-    )
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let control_plane = &observed.control_plane;
+    let fields = &control_plane.spec.kubeadm_config_spec.fields;
+    let tag = fields.pointer("/clusterConfiguration/dns/imageTag");
+    let has_settled_node = count_nodes(workload, |node| has_settled(node, now)) > 0;
+    let expected = Expected {
+        kind: "Deployment",
+        name: "coredns",
+        addon: &workload.core_dns,
+        // Until the first node is settled, no pod may be ready.
+        starting: if has_settled_node { 0 } else { i64::MAX },
+        tag: tag
+            .and_then(serde_json::Value::as_str)
+            .filter(|tag| !tag.is_empty() && !control_plane.has_annotation(SKIP_CORE_DNS)),
+    };
+    addon(observed, &expected, now)
 }
 
-fn addon(
-    observed: &Snapshot,
-    kind: &str,
-    name: &str,
-    part: fn(&Workload) -> &Reading<Option<Addon>>,
-    is_coming_up: impl Fn(&Addon) -> bool,
-    now: Timestamp,
-) -> CheckResult {
-    let workload = require(&observed.workload, WORKLOAD)?;
-    let Some(addon) = require(part(workload), name)? else {
+fn joining(observed: &Snapshot, now: Timestamp) -> i64 {
+    let joining =
+        machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
+    i64::try_from(joining.count()).unwrap_or(i64::MAX)
+}
+
+fn count_nodes(workload: &Workload, counts: impl Fn(&Node) -> bool) -> i64 {
+    let nodes = workload.nodes.read().into_iter().flatten();
+    i64::try_from(nodes.filter(|node| counts(node)).count()).unwrap_or(i64::MAX)
+}
+
+fn addon(observed: &Snapshot, expected: &Expected<'_>, now: Timestamp) -> CheckResult {
+    let Expected { kind, name, .. } = expected;
+    let Some(addon) = require(expected.addon, name)? else {
         return Err(NoResult::skipped(format!(
             "the workload cluster has no {kind} {name}"
         )));
     };
-    if addon.ready >= addon.desired {
-        return Ok(Vec::new());
-    }
-    let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
-    let outcome = if are_machines_changing(observed, now) || is_coming_up(addon) {
-        CheckOutcome::Info
-    } else {
-        CheckOutcome::Warn
-    };
-    let hint = format!(
-        "in the workload cluster: kubectl describe {} {name} -n kube-system",
-        kind.to_lowercase()
-    );
-    Ok(vec![
-        Finding::new(outcome, format!("{kind}/{name}"), message).hint(hint),
-    ])
+    let object = || format!("{kind}/{name}");
+    let missing = addon.desired.saturating_sub(addon.ready);
+    let not_ready = (missing > 0).then(|| {
+        let outcome = if missing <= expected.starting {
+            CheckOutcome::Info
+        } else if addon.ready == 0 {
+            CheckOutcome::Fail
+        } else {
+            CheckOutcome::Warn
+        };
+        let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
+        Finding::new(outcome, object(), message).hint(format!(
+            "in the workload cluster: kubectl describe {} {name} -n kube-system",
+            kind.to_lowercase()
+        ))
+    });
+    let outdated = expected.tag.and_then(|tag| {
+        let actual = image_tag(addon.image.as_deref()?)?;
+        // Image tags have no `+`; kubeadm replaces it with `_`.
+        let desired = tag.replace('+', "_");
+        (actual != desired).then(|| {
+            let outcome = if has_pending_change(observed, now) || are_machines_changing(observed, now) {
+                CheckOutcome::Info
+            } else {
+                CheckOutcome::Warn
+            };
+            let message = format!("runs image tag {actual}, but the spec requires {desired}");
+            Finding::new(outcome, object(), message)
+                .hint("Cluster API updates the image after all Machines are up to date and etcd is healthy")
+        })
+    });
+    Ok(not_ready.into_iter().chain(outdated).collect())
+}
+
+/// `v1.34.1` for `registry.k8s.io/kube-proxy:v1.34.1`; none for an image without a tag.
+fn image_tag(image: &str) -> Option<&str> {
+    let name = image.split_once('@').map_or(image, |(name, _)| name);
+    let (_, tag) = name.rsplit_once(':')?;
+    (!tag.contains('/')).then_some(tag)
 }
 
 /// Major and minor version: `(1, 34)` for `v1.34.1`.
@@ -202,6 +253,12 @@ pub(super) mod cases {
         }
     }
 
+    fn kube_proxy_image(observed: &mut Snapshot, tag: &str) {
+        if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
+            add_on.image = Some(format!("registry.k8s.io/kube-proxy:{tag}"));
+        }
+    }
+
     fn worker(observed: &mut Snapshot, kubelet: &str) {
         observed.nodes()[3].kubelet_version = kubelet.to_owned();
     }
@@ -242,12 +299,37 @@ pub(super) mod cases {
             o.nodes()[3].ready = Some(false);
             lacks_kube_proxies(o, 2);
         }),
+        ("kube-proxy-ready", "none_ready", |o| lacks_kube_proxies(o, 4)),
+        ("kube-proxy-ready", "another_image", |o| {
+            kube_proxy_image(o, "v1.33.0");
+        }),
+        ("kube-proxy-ready", "another_image_during_a_rollout", |o| {
+            kube_proxy_image(o, "v1.33.0");
+            o.machine(1).spec.version = Some("v1.33.0".to_owned());
+        }),
+        ("kube-proxy-ready", "another_image_that_is_not_managed", |o| {
+            kube_proxy_image(o, "v1.33.0");
+            crate::testing::objects::annotate(&mut o.control_plane().metadata, super::SKIP_KUBE_PROXY, "");
+        }),
         ("kube-proxy-ready", "none_there", |o| {
             o.workload().kube_proxy = Reading::Read(None);
         }),
         ("coredns-ready", "none", |o| {
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
                 add_on.ready = 0;
+            }
+        }),
+        ("coredns-ready", "some_during_a_deletion", |o| {
+            o.machine(2).metadata.deletion_timestamp = Some(kcp_api::metadata::Time(minutes_ago(1)));
+            if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
+                add_on.ready = 1;
+            }
+        }),
+        ("coredns-ready", "another_image", |o| {
+            o.control_plane().spec.kubeadm_config_spec.fields["clusterConfiguration"]["dns"] =
+                serde_json::json!({"imageTag": "v1.12.1"});
+            if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
+                add_on.image = Some("registry.k8s.io/coredns/coredns:v1.11.3".to_owned());
             }
         }),
         ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),

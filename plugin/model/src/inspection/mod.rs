@@ -113,7 +113,7 @@ pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
         } else {
             Basis::Conditions
         },
-        votes: votes(observed, now),
+        votes: votes(observed),
         up_to_date: up_to_date(observed, now),
         preflight: preflight::preflight(observed, &checks, now),
         checks,

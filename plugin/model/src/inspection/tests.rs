@@ -7,12 +7,12 @@ use crate::{
         Health::{self, Blocked, Degraded, Healthy, Unknown},
         inspect,
     },
-    plan::rollout_reason::Reason,
+    plan::{Desired, plan, rollout_reason::Reason, step::NoPlan},
     quorum::Votes,
     snapshot::{Reading, Snapshot},
     testing::{
-        objects::{condition, now, pause, set, use_external_etcd},
-        snapshot::{failure, observed},
+        objects::{condition, minutes_ago, now, pause, set, use_external_etcd},
+        snapshot::{failure, member, observed},
     },
 };
 
@@ -24,96 +24,115 @@ fn leave_out(observed: &mut Snapshot) {
 
 type Case = (&'static str, fn(&mut Snapshot), Health, Basis);
 
+const VERDICTS: &[Case] = &[
+    ("nothing_wrong", |_| {}, Healthy, AllSources),
+    ("left_out", leave_out, Healthy, Conditions),
+    (
+        "paused_and_left_out",
+        |o| {
+            leave_out(o);
+            pause(&mut o.control_plane().metadata);
+        },
+        Unknown,
+        Conditions,
+    ),
+    (
+        "cluster_paused_and_left_out",
+        |o| {
+            leave_out(o);
+            o.cluster_mut().spec.paused = true;
+        },
+        Unknown,
+        Conditions,
+    ),
+    (
+        "etcd_left_out",
+        |o| o.etcd = Reading::Excluded { flag: "--no-etcd" },
+        Healthy,
+        Conditions,
+    ),
+    (
+        "etcd_out_of_reach",
+        |o| {
+            use_external_etcd(&mut o.control_plane().spec);
+            o.secrets().insert("c1-apiserver-etcd-client".to_owned());
+            o.etcd = Reading::OutOfReach(failure("etcd", "no way"));
+        },
+        Healthy,
+        Conditions,
+    ),
+    (
+        "etcd_failed",
+        |o| o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there")),
+        Unknown,
+        Conditions,
+    ),
+    (
+        "no_member_answers",
+        |o| {
+            for queried in &mut o.survey().queried {
+                queried.response = Err(failure("etcd", "no answer within 2 s"));
+            }
+        },
+        Unknown,
+        Conditions,
+    ),
+    (
+        "workload_failed",
+        |o| o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "is not there")),
+        Unknown,
+        Conditions,
+    ),
+    (
+        "etcd_failed_and_something_is_wrong_anyway",
+        |o| {
+            o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there"));
+            o.control_plane().status.failure_message = Some("broken".to_owned());
+        },
+        Degraded,
+        Conditions,
+    ),
+    (
+        "etcd_failed_and_what_is_asked_for_does_not_go_on",
+        |o| {
+            o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there"));
+            pause(&mut o.control_plane().metadata);
+            o.control_plane().spec.replicas = Some(5);
+        },
+        Blocked,
+        Conditions,
+    ),
+    (
+        "warnings_alone",
+        |o| {
+            pause(&mut o.control_plane().metadata);
+            o.health_checks()[0].paused = true;
+        },
+        Healthy,
+        AllSources,
+    ),
+    (
+        "a_rollout",
+        |o| o.machine(1).spec.version = Some("v1.33.0".to_owned()),
+        Healthy,
+        AllSources,
+    ),
+    ("a_member_killed", |o| o.kill(2), Degraded, AllSources),
+    (
+        "by_conditions_alone",
+        |o| {
+            leave_out(o);
+            let failed = condition("SchedulerPodHealthy", False, "crashed");
+            set(&mut o.machine(2).status.conditions, failed);
+        },
+        Degraded,
+        Conditions,
+    ),
+];
+
 #[test]
 fn the_verdict_and_what_it_rests_on() {
-    let cases: &[Case] = &[
-        ("nothing_wrong", |_| {}, Healthy, AllSources),
-        ("left_out", leave_out, Healthy, Conditions),
-        (
-            "etcd_left_out",
-            |o| o.etcd = Reading::Excluded { flag: "--no-etcd" },
-            Healthy,
-            Conditions,
-        ),
-        (
-            "etcd_out_of_reach",
-            |o| {
-                use_external_etcd(&mut o.control_plane().spec);
-                o.secrets().insert("c1-apiserver-etcd-client".to_owned());
-                o.etcd = Reading::OutOfReach(failure("etcd", "no way"));
-            },
-            Healthy,
-            Conditions,
-        ),
-        (
-            "etcd_failed",
-            |o| o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there")),
-            Unknown,
-            Conditions,
-        ),
-        (
-            "no_member_answers",
-            |o| {
-                for queried in &mut o.survey().queried {
-                    queried.response = Err(failure("etcd", "no answer within 2 s"));
-                }
-            },
-            Unknown,
-            Conditions,
-        ),
-        (
-            "workload_failed",
-            |o| o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "is not there")),
-            Unknown,
-            Conditions,
-        ),
-        (
-            "etcd_failed_and_something_is_wrong_anyway",
-            |o| {
-                o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there"));
-                o.control_plane().status.failure_message = Some("broken".to_owned());
-            },
-            Degraded,
-            Conditions,
-        ),
-        (
-            "etcd_failed_and_what_is_asked_for_does_not_go_on",
-            |o| {
-                o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there"));
-                pause(&mut o.control_plane().metadata);
-                o.control_plane().spec.replicas = Some(5);
-            },
-            Blocked,
-            Conditions,
-        ),
-        (
-            "warnings_alone",
-            |o| {
-                pause(&mut o.control_plane().metadata);
-                o.health_checks()[0].paused = true;
-            },
-            Healthy,
-            AllSources,
-        ),
-        (
-            "a_rollout",
-            |o| o.machine(1).spec.version = Some("v1.33.0".to_owned()),
-            Healthy,
-            AllSources,
-        ),
-        ("a_member_killed", |o| o.kill(2), Degraded, AllSources),
-        (
-            "by_conditions_alone",
-            |o| {
-                leave_out(o);
-                let failed = condition("SchedulerPodHealthy", False, "crashed");
-                set(&mut o.machine(2).status.conditions, failed);
-            },
-            Degraded,
-            Conditions,
-        ),
-    ];
-    for (name, change, health, basis) in cases {
+    for (name, change, health, basis) in VERDICTS {
         let mut observed = observed();
         change(&mut observed);
         let inspection = inspect(&observed, now());
@@ -175,8 +194,6 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
 /// What real controllers go through in a rollout or while a control plane comes up is no alarm.
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
-    use crate::testing::{objects::minutes_ago, snapshot::member};
-
     type Step = (&'static str, fn(&mut Snapshot));
     /// Steps of a Machine that joins, one after another.
     const STEPS: &[Step] = &[
@@ -232,4 +249,226 @@ fn nothing_is_wrong_while_a_machine_comes_up() {
         assert!(alarms.is_empty(), "{name}: {alarms:?}");
         assert_eq!(inspection.health, Healthy, "{name}");
     }
+}
+
+/// Name, fault, votes (voters, unhealthy, starting), whether quorum is lost, verdict.
+type Fault = (&'static str, fn(&mut Snapshot), [usize; 3], bool, Health);
+
+fn delete(o: &mut Snapshot, number: usize) {
+    o.machine(number).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+}
+fn join(o: &mut Snapshot, name: &str) {
+    let mut machine = crate::testing::objects::new_machine(name);
+    machine.metadata.creation_timestamp = Some(Time(minutes_ago(2)));
+    o.machines.push(machine);
+}
+fn list(o: &mut Snapshot, name: &str) {
+    o.each_list(|list| list.members.push(member(9, name)));
+}
+fn cut_off(o: &mut Snapshot, number: usize) {
+    o.status(number).leader = None;
+}
+
+const FAULTS: &[Fault] = &[
+    ("nothing", |_| {}, [3, 0, 0], false, Healthy),
+    ("kill", |o| o.kill(2), [3, 1, 0], false, Degraded),
+    (
+        "kill_two",
+        |o| {
+            o.kill(2);
+            o.kill(3);
+        },
+        [3, 2, 0],
+        true,
+        Blocked,
+    ),
+    ("cut_off", |o| cut_off(o, 3), [3, 1, 0], false, Degraded),
+    (
+        "no_leader",
+        |o| (1..=3).for_each(|number| cut_off(o, number)),
+        [3, 3, 0],
+        true,
+        Blocked,
+    ),
+    (
+        "split",
+        |o| {
+            o.status(3).cluster_id = 0xc2;
+            o.list(3).cluster_id = 0xc2;
+        },
+        [3, 1, 0],
+        false,
+        Degraded,
+    ),
+    (
+        "no_space",
+        |o| {
+            o.survey().alarms = crate::snapshot::etcd::Alarms::Listed(vec![kcp_etcd::Alarm {
+                member_id: 2,
+                kind: kcp_etcd::AlarmKind::NoSpace,
+            }]);
+        },
+        [3, 1, 0],
+        false,
+        Degraded,
+    ),
+    ("stray", |o| list(o, "stray"), [4, 1, 0], false, Degraded),
+    (
+        "stray_learner",
+        |o| {
+            o.each_list(|list| {
+                list.members.push(kcp_etcd::Member {
+                    is_learner: true,
+                    ..member(9, "stray")
+                });
+            });
+        },
+        [3, 0, 1],
+        false,
+        Degraded,
+    ),
+    (
+        "stray_during_a_deletion",
+        |o| {
+            list(o, "stray");
+            o.kill(2);
+            delete(o, 2);
+        },
+        [4, 2, 0],
+        true,
+        Blocked,
+    ),
+    (
+        "deleted_member_stopped",
+        |o| {
+            o.kill(2);
+            delete(o, 2);
+        },
+        [3, 1, 0],
+        false,
+        Healthy,
+    ),
+    (
+        "joining_voter_without_node",
+        |o| {
+            list(o, "node-m4");
+            join(o, "m4");
+        },
+        [4, 1, 0],
+        false,
+        Healthy,
+    ),
+    (
+        "stray_and_joining",
+        |o| {
+            list(o, "node-m4");
+            o.each_list(|list| list.members.push(member(10, "stray")));
+            join(o, "m4");
+        },
+        [5, 2, 0],
+        false,
+        Degraded,
+    ),
+    (
+        "joining_voter_and_two_dead",
+        |o| {
+            list(o, "node-m4");
+            join(o, "m4");
+            o.kill(2);
+            o.kill(3);
+        },
+        [4, 3, 0],
+        true,
+        Blocked,
+    ),
+];
+
+/// `status`, `list` and `plan` count the same votes and agree whether etcd has lost quorum, whatever is wrong.
+#[test]
+fn status_and_plan_agree_on_quorum() {
+    for (name, fault, [voters, unhealthy, starting], is_lost, health) in FAULTS {
+        let mut observed = observed();
+        fault(&mut observed);
+        let inspection = inspect(&observed, now());
+        let votes = Votes {
+            voters: *voters,
+            unhealthy: *unhealthy,
+            starting: *starting,
+        };
+        assert_eq!(inspection.votes, Some(votes), "{name}");
+        assert_eq!(inspection.health, *health, "{name}");
+        let plan = plan(&observed, &Desired::current(&observed), now());
+        let lost = matches!(&plan.steps, Err(NoPlan::QuorumLost { votes: lost }) if *lost == votes);
+        assert_eq!(lost, *is_lost, "{name}: {:?}", plan.steps);
+        let mut checks = inspection.checks.iter();
+        let quorum = checks
+            .find(|checked| checked.id == "etcd-quorum")
+            .map(|checked| checked.outcome);
+        assert_eq!(quorum == Some(CheckOutcome::Fail), *is_lost, "{name}");
+    }
+}
+
+/// The member of a joining Machine is not one that the controller removes.
+#[test]
+fn a_joining_machine_keeps_its_member() {
+    use crate::{plan::step::Purpose, testing::objects::new_machine};
+
+    let mut observed = observed();
+    observed.machines.push(new_machine("m4"));
+    observed.control_plane().spec.replicas = Some(4);
+    observed.each_list(|list| list.members.push(member(9, "ip-10-0-0-4")));
+    let plan = plan(&observed, &Desired::current(&observed), now());
+    let steps: Vec<_> = plan
+        .steps()
+        .iter()
+        .map(|step| (step.purpose, step.names.clone()))
+        .collect();
+    assert_eq!(steps, [(Purpose::ComeUp, vec!["m4".to_owned()])]);
+}
+
+/// Cluster API moves the leadership before it removes any member, and cannot do so without reaching the leader.
+#[test]
+fn an_unreachable_leader_blocks_every_deletion() {
+    use crate::change::quorum_guard::fatal_loss;
+
+    let mut observed = observed();
+    observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
+    let blocker = "etcd's leader node-m1 does not respond: Cluster API cannot move the leadership, and therefore removes \
+                   no member";
+    let way_out = "repair node node-m1, or stop etcd on it, for example by shutting it down: the other members then elect \
+                   a new leader";
+    let preflight = inspect(&observed, now()).preflight;
+    let remediations = preflight
+        .remediation
+        .iter()
+        .map(|remediation| &remediation.permission);
+    for permission in remediations.chain([&preflight.scale_down]) {
+        assert_eq!(permission.allowed, Some(false));
+        let mut messages = permission
+            .blocked_by
+            .iter()
+            .map(|blocked_by| blocked_by.message.as_str());
+        assert!(messages.any(|message| message == blocker), "{permission:?}");
+    }
+    for machine in ["m1", "m2", "m3"] {
+        let loss = fatal_loss(&observed, machine).expect("a loss");
+        assert_eq!(loss.why, [blocker, way_out], "{machine}");
+    }
+    // The plan of a scale down names it too, and a Machine that waits for remediation is not replaced.
+    observed.control_plane().spec.replicas = Some(1);
+    let plan_of = |observed: &Snapshot| plan(observed, &Desired::current(observed), now());
+    let messages: Vec<String> = plan_of(&observed)
+        .blockers
+        .iter()
+        .map(crate::blocker::Blocker::message)
+        .collect();
+    assert!(messages.iter().any(|message| message == blocker), "{messages:?}");
+    for kind in ["HealthCheckSucceeded", "OwnerRemediated"] {
+        set(
+            &mut observed.machine(1).status.conditions,
+            condition(kind, False, "unhealthy"),
+        );
+    }
+    let next = plan_of(&observed).remediation.expect("a remediation");
+    assert_eq!(next.blocked_by.map(|by| by.message()), Some(blocker.to_owned()));
 }

@@ -12,7 +12,7 @@ use crate::{
         state::component_conditions,
         step::{Action, Purpose},
     },
-    snapshot::{EtcdMembers, Snapshot},
+    snapshot::{EtcdMembers, Snapshot, management::owner},
 };
 
 /// The blockers of the first step; empty if the plan has no steps.
@@ -33,6 +33,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
         first.is_some_and(|step| step.action == Action::Create && step.purpose != Purpose::Initialize);
     if joins && !observed.control_plane.is("CertificatesAvailable") {
         blockers.push(Blocker::CertificatesNotAvailable);
+    }
+    if first.is_some_and(|step| step.action == Action::Delete)
+        && let Some(leader) = observed.members().unreachable_leader()
+    {
+        blockers.push(Blocker::LeaderUnreachable {
+            member: leader.name.clone(),
+        });
     }
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     blockers.extend(waits.flat_map(|step| {
@@ -61,7 +68,20 @@ pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
     ]
     .into_iter()
     .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
+    .chain(mixed_ownership(observed))
     .collect()
+}
+
+/// The controller checks the owners only once the control plane is initialized.
+fn mixed_ownership(observed: &Snapshot) -> impl Iterator<Item = Blocker> {
+    let others = observed
+        .others
+        .iter()
+        .filter(|_| observed.control_plane.status.initialized);
+    others.map(|machine| Blocker::MixedOwnership {
+        machine: machine.name().to_owned(),
+        owner: owner(machine),
+    })
 }
 
 fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
@@ -75,12 +95,13 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover => {
             let of_name = |other: &&Machine| other.name() == name;
-            let stacked = observed.etcd_members != EtcdMembers::External;
+            let etcd = observed.members();
+            let stacked = etcd != EtcdMembers::External;
             match observed.machines.iter().find(of_name) {
                 Some(machine) if machine.has_node() => {
                     let mut blockers = condition_blockers(machine, stacked, purpose);
-                    blockers.extend(member_blocker(machine, &observed.etcd_members));
-                    blockers.extend(alarm_blocker(machine, &observed.etcd_members));
+                    blockers.extend(member_blocker(machine, &etcd));
+                    blockers.extend(alarm_blocker(machine, &etcd));
                     blockers
                 }
                 _ => vec![Blocker::NoNode {

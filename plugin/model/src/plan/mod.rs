@@ -129,7 +129,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         remediation,
         blockers,
         at_risk,
-        members_unread: observed.etcd_members == EtcdMembers::Unread,
+        members_unread: observed.members() == EtcdMembers::Unread,
         steps,
     }
 }

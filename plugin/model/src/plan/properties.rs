@@ -10,7 +10,7 @@ use crate::{
         state::State,
         step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
-    quorum::{Change, Member},
+    quorum::{Change, Member, Votes},
     testing::{
         objects::now,
         plan::{declared, spec, state, with_replicas},
@@ -95,7 +95,7 @@ fn starts() -> impl Strategy<Value = Start> {
                             },
                             is_learner,
                             is_healthy,
-                            machine: None,
+                            ..Member::default()
                         });
                     });
                 }
@@ -117,11 +117,7 @@ fn starts() -> impl Strategy<Value = Start> {
 }
 
 fn began_without_quorum(state: &State) -> bool {
-    let has_members = state.members.as_ref().is_some_and(|members| !members.is_empty());
-    has_members
-        && !state
-            .votes(Change::Unchanged)
-            .is_some_and(crate::quorum::Votes::has_quorum)
+    state.members.as_deref().and_then(Votes::lost).is_some()
 }
 
 fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {

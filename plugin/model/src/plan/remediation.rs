@@ -141,6 +141,9 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if state.members.as_ref().is_none_or(Vec::is_empty) {
         return Some(Blocker::MembersUnknown);
     }
+    if let Some(member) = state.unreachable_leader.clone() {
+        return Some(Blocker::LeaderUnreachable { member });
+    }
     let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
     if !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);

@@ -82,12 +82,7 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
             validity_days: spec.certificate_validity_days(),
         });
     }
-    // Without members, etcd has not been created yet.
-    let has_members = start.members.as_ref().is_some_and(|members| !members.is_empty());
-    if let Some(votes) = start
-        .votes(Change::Unchanged)
-        .filter(|votes| has_members && !votes.has_quorum())
-    {
+    if let Some(votes) = start.members.as_deref().and_then(Votes::lost) {
         return Err(NoPlan::QuorumLost { votes });
     }
     simulate_until(start, context, |_| false)

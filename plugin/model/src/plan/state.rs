@@ -14,13 +14,13 @@ use crate::{
 
 /// Machine conditions that the controller checks, and whether they concern stacked etcd. The order is that of remediation.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
-    (ETCD_MEMBER, true),
+    (ETCD_MEMBER_HEALTHY, true),
     ("EtcdPodHealthy", true),
     ("APIServerPodHealthy", false),
     ("ControllerManagerPodHealthy", false),
     ("SchedulerPodHealthy", false),
 ];
-const ETCD_MEMBER: &str = "EtcdMemberHealthy";
+const ETCD_MEMBER_HEALTHY: &str = "EtcdMemberHealthy";
 /// Reports the labels and taints that kubeadm sets on a node. The condition affects only the order of remediations.
 pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
@@ -77,6 +77,8 @@ pub struct State {
     pub replicas: Vec<Replica>,
     /// None if etcd is external.
     pub members: Option<Vec<Member>>,
+    /// The name of etcd's leader, if it does not respond.
+    pub unreachable_leader: Option<String>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub remediation_in_progress: bool,
     /// The number of Machines created by earlier steps.
@@ -115,7 +117,7 @@ impl Replica {
     pub fn runs_components(&self) -> bool {
         self.faults
             .iter()
-            .all(|fault| fault.condition == ETCD_MEMBER || fault.condition == LABELS_AND_TAINTS)
+            .all(|fault| fault.condition == ETCD_MEMBER_HEALTHY || fault.condition == LABELS_AND_TAINTS)
     }
 
     pub fn blocking_faults(&self) -> impl Iterator<Item = &Fault> {
@@ -175,12 +177,11 @@ impl State {
             let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
             outdated.any(|verdict| verdict.machine == name)
         };
-        let stacked = observed.etcd_members != EtcdMembers::External;
+        let etcd = observed.members();
+        let stacked = etcd != EtcdMembers::External;
         let has_unhealthy_member = |machine: &Machine| {
             let node = machine.node();
-            node.is_some_and(|node| {
-                observed.etcd_members.fault(node).is_some() || observed.etcd_members.has_alarm(node)
-            })
+            node.is_some_and(|node| etcd.fault(node).is_some() || etcd.has_alarm(node))
         };
         let mut replicas: Vec<Replica> = observed
             .machines
@@ -219,7 +220,8 @@ impl State {
                     .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
             });
         Self {
-            members: members(&observed.etcd_members, &replicas),
+            members: members(&etcd, &replicas),
+            unreachable_leader: etcd.unreachable_leader().map(|leader| leader.name.clone()),
             replicas,
             remediation_in_progress,
             created_count: 0,
@@ -232,7 +234,7 @@ impl State {
         let mut reported = self.clone();
         for replica in &mut reported.replicas {
             replica.has_unhealthy_member = false;
-            if replica.has_fault(ETCD_MEMBER) {
+            if replica.has_fault(ETCD_MEMBER_HEALTHY) {
                 continue;
             }
             let of_replica = |member: &&mut Member| member.machine.as_deref() == Some(&replica.name);
@@ -298,9 +300,9 @@ impl State {
         if let Some(members) = &mut self.members {
             members.push(Member {
                 name: name.clone(),
-                is_learner: false,
                 is_healthy: true,
                 machine: Some(name.clone()),
+                ..Member::default()
             });
         }
         self.replicas.push(Replica {
@@ -336,58 +338,73 @@ impl State {
             return;
         };
         replica.recover();
+        self.unreachable_leader = self
+            .unreachable_leader
+            .take()
+            .filter(|leader| replica.node.as_ref() != Some(leader));
         let Some(members) = &mut self.members else { return };
-        if let Some(member) = members
-            .iter_mut()
-            .find(|member| member.machine.as_deref() == Some(name))
-        {
-            member.is_healthy = true;
-            member.is_learner = false;
-        } else {
-            // A member without a name belongs to the Machine that has just joined.
-            members.retain(|member| !member.name.is_empty());
-            members.push(Member {
-                name: replica.node.clone().unwrap_or_default(),
-                is_learner: false,
-                is_healthy: true,
-                machine: Some(name.to_owned()),
-            });
+        let recovered = Member {
+            name: replica.node.clone().unwrap_or_default(),
+            is_healthy: true,
+            machine: Some(name.to_owned()),
+            ..Member::default()
+        };
+        let own = members
+            .iter()
+            .position(|member| member.machine.as_deref() == Some(name))
+            .or_else(|| joining_member(members, name));
+        match own.and_then(|own| members.get_mut(own)) {
+            Some(own) if own.name.is_empty() => *own = recovered,
+            Some(own) => {
+                replica.node = Some(own.name.clone());
+                let name = std::mem::take(&mut own.name);
+                *own = Member { name, ..recovered };
+            }
+            None => members.push(recovered),
         }
     }
 }
 
-fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
-    let of_replica = |replica: &Replica, is_learner| Member {
-        name: replica.node.clone().unwrap_or_default(),
-        is_learner,
-        is_healthy: !replica.has_fault(ETCD_MEMBER) && !replica.has_unhealthy_member,
-        machine: Some(replica.name.clone()),
+/// The member that a joining Machine has started: the one with the Machine's name, or one that may be joining.
+fn joining_member(members: &[Member], machine: &str) -> Option<usize> {
+    let unmatched = || {
+        members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.machine.is_none())
     };
+    let named = unmatched().find(|(_, member)| member.name == machine);
+    let starting = || unmatched().find(|(_, member)| member.is_joining || member.name.is_empty());
+    named.or_else(starting).map(|(index, _)| index)
+}
+
+fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
     match etcd {
         EtcdMembers::External => None,
         EtcdMembers::Unread => Some(
             replicas
                 .iter()
-                .filter(|replica| replica.node.is_some())
-                .map(|replica| of_replica(replica, false))
+                .filter_map(|replica| {
+                    Some(Member {
+                        name: replica.node.clone()?,
+                        is_healthy: !replica.has_fault(ETCD_MEMBER_HEALTHY) && !replica.has_unhealthy_member,
+                        machine: Some(replica.name.clone()),
+                        ..Member::default()
+                    })
+                })
                 .collect(),
         ),
         EtcdMembers::Read(members) => Some(
             members
                 .iter()
                 .map(|member| {
-                    let replica = replicas
-                        .iter()
-                        .find(|replica| replica.node.as_ref().is_some_and(|node| *node == member.name));
-                    replica.map_or_else(
-                        || Member {
-                            name: member.name.clone(),
-                            is_learner: member.is_learner,
-                            is_healthy: !member.has_alarm && member.fault.is_none(),
-                            machine: None,
-                        },
-                        |replica| of_replica(replica, member.is_learner),
-                    )
+                    let of_member = |replica: &&Replica| replica.node.as_ref() == Some(&member.name);
+                    let replica = replicas.iter().find(of_member);
+                    Member {
+                        is_reported_unhealthy: replica
+                            .is_some_and(|replica| replica.has_fault(ETCD_MEMBER_HEALTHY)),
+                        ..member.voter(replica.map(|replica| replica.name.as_str()))
+                    }
                 })
                 .collect(),
         ),

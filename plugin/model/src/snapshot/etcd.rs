@@ -10,9 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-use crate::snapshot::Failure;
+use crate::{quorum, snapshot::Failure};
 
 /// The responses of all queried etcd members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +38,6 @@ pub struct QueriedMember {
     pub response: Result<MemberResponse, Failure>,
 }
 
-/// How a listed member counts that could not be queried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unqueried {
-    /// Nothing is risked on it.
-    Unhealthy,
-    /// Its Machine may be coming up.
-    Healthy,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdMembers {
     /// The controller does not manage the members of an external etcd.
@@ -56,6 +48,7 @@ pub enum EtcdMembers {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct EtcdMember {
     /// The name of the member's node; empty until the member starts.
     pub name: String,
@@ -65,6 +58,22 @@ pub struct EtcdMember {
     pub is_leader: bool,
     /// Why the member counts as unhealthy, for example because it does not respond or has no leader; none if it is healthy.
     pub fault: Option<String>,
+    /// Whether the member may belong to a Machine that is joining and does not reference its node yet.
+    pub is_joining: bool,
+}
+
+impl EtcdMember {
+    /// The member as it counts for quorum, with the Machine that it runs on.
+    pub fn voter(&self, machine: Option<&str>) -> quorum::Member {
+        quorum::Member {
+            name: self.name.clone(),
+            is_learner: self.is_learner,
+            is_healthy: self.fault.is_none() && !self.has_alarm,
+            is_reported_unhealthy: false,
+            is_joining: self.is_joining,
+            machine: machine.map(str::to_owned),
+        }
+    }
 }
 
 impl EtcdMembers {
@@ -76,6 +85,16 @@ impl EtcdMembers {
                 let member = members.iter().find(|member| member.name == node)?;
                 member.fault.as_deref()
             }
+        }
+    }
+
+    /// The leader, if it could not be queried. Cluster API then cannot move the leadership, and removes no member.
+    pub fn unreachable_leader(&self) -> Option<&EtcdMember> {
+        match self {
+            Self::External | Self::Unread => None,
+            Self::Read(members) => members
+                .iter()
+                .find(|member| member.is_leader && member.fault.is_some()),
         }
     }
 
@@ -146,8 +165,9 @@ impl EtcdSurvey {
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
 
-    /// The members as a plan counts them: those on the agreed list.
-    pub fn members(&self, unqueried: Unqueried) -> EtcdMembers {
+    /// The members in the agreed list, with the faults that every command counts. A member that was not queried is never
+    /// healthy. `machines` are the Machines of the control plane.
+    pub fn members(&self, machines: &[Machine]) -> EtcdMembers {
         if !self.stacked {
             return EtcdMembers::External;
         }
@@ -155,41 +175,47 @@ impl EtcdSurvey {
             return EtcdMembers::Unread;
         };
         let leader = self.latest_leader(list);
-        let members_with_alarm = self.members_with_alarm();
-        EtcdMembers::Read(
-            list.members
-                .iter()
-                .map(|member| EtcdMember {
-                    name: member.name.clone(),
-                    is_learner: member.is_learner,
-                    has_alarm: members_with_alarm.contains(&member.id),
-                    is_leader: leader == Some(member.id),
-                    fault: self.fault(member, unqueried),
-                })
-                .collect(),
-        )
+        let with_alarm = self.members_with_alarm();
+        let mut members: Vec<EtcdMember> = list
+            .members
+            .iter()
+            .map(|member| EtcdMember {
+                name: member.name.clone(),
+                is_learner: member.is_learner,
+                has_alarm: with_alarm.contains(&member.id),
+                is_leader: leader == Some(member.id),
+                fault: self.fault(member, list.cluster_id),
+                is_joining: false,
+            })
+            .collect();
+        mark_joining(&mut members, machines);
+        EtcdMembers::Read(members)
     }
 
-    /// Why a member does not count as healthy. kubeadm names it after its node.
-    fn fault(&self, member: &Member, unqueried: Unqueried) -> Option<String> {
+    /// Why a member is unhealthy. kubeadm names a member after its node.
+    fn fault(&self, member: &Member, cluster_id: u64) -> Option<String> {
+        let is_own = |status: &Status| status.member_id == member.id && status.cluster_id == cluster_id;
+        let own = self.statuses().find(|(_, status)| is_own(status));
+        if let Some((_, status)) = own {
+            return status
+                .leader
+                .is_none()
+                .then(|| "the member has no leader".to_owned());
+        }
         let Some(queried) = self.queried.iter().find(|queried| queried.name == member.name) else {
-            // One that has yet to start or to be promoted is counted as such.
+            // Learners and members that have not started do not vote.
             let votes = !member.is_learner && !member.name.is_empty();
-            return (votes && unqueried == Unqueried::Unhealthy)
+            return votes
                 .then(|| "not queried, because no control plane node has the member's name".to_owned());
         };
         let status = queried
             .response
             .as_ref()
             .and_then(|response| response.status.as_ref());
-        match status {
-            Err(failure) => Some(failure.message.clone()),
-            Ok(status) if status.leader.is_none() => Some("the member has no leader".to_owned()),
-            Ok(status) if status.member_id != member.id => {
-                Some("a member of another etcd cluster responds on this node".to_owned())
-            }
-            Ok(_) => None,
-        }
+        Some(match status {
+            Err(failure) => failure.message.clone(),
+            Ok(_) => "a member of another etcd cluster responds on this node".to_owned(),
+        })
     }
 
     /// The leader of the latest raft term that any member reports.
@@ -223,6 +249,26 @@ impl EtcdSurvey {
                 .map(|(id, kind)| (id, kind.to_owned()))
                 .collect(),
         }
+    }
+}
+
+/// Marks as many members without a Machine as Machines are joining. Healthy members come first: a member that does not
+/// respond is more likely one that a deleted Machine left behind.
+fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
+    let joining = machines
+        .iter()
+        .filter(|machine| !machine.has_node() && machine.deletion_timestamp().is_none())
+        .count();
+    let has_machine = |member: &EtcdMember| {
+        machines
+            .iter()
+            .any(|machine| machine.node() == Some(&member.name))
+    };
+    let mut unmatched: Vec<&mut EtcdMember> =
+        members.iter_mut().filter(|member| !has_machine(member)).collect();
+    unmatched.sort_by_key(|member| member.fault.is_some());
+    for member in unmatched.into_iter().take(joining) {
+        member.is_joining = true;
     }
 }
 
@@ -317,7 +363,7 @@ mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
     use super::{
-        Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember, Unqueried,
+        Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember,
         preferred_cluster, tally, unique_best,
     };
 
@@ -417,7 +463,7 @@ mod tests {
         foreign.name = "n2".to_owned();
         let cut_off = queried(3, &[1, 2, 3], None, 7, &[]);
         let queried = vec![queried(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
-        let etcd = survey(queried, Alarms::FromStatus).members(Unqueried::Unhealthy);
+        let etcd = survey(queried, Alarms::FromStatus).members(&[]);
         let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.fault(node));
         assert_eq!(
             silences,
@@ -428,7 +474,7 @@ mod tests {
                 None
             ]
         );
-        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unqueried::Unhealthy);
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(&[]);
         assert_eq!(etcd.fault("n1"), None, "nobody has told a list");
     }
 
@@ -441,10 +487,9 @@ mod tests {
             queried(2, known, Some(1), 7, &[]),
         ];
         let survey = survey(queried, Alarms::Listed(Vec::new()));
-        assert_eq!(shown(&survey.members(Unqueried::Unhealthy)), "n1* n2 n4? n9~");
-        assert_eq!(shown(&survey.members(Unqueried::Healthy)), "n1* n2 n4 n9~");
+        assert_eq!(shown(&survey.members(&[])), "n1* n2 n4? n9~");
         assert_eq!(
-            survey.members(Unqueried::Unhealthy).fault("n4"),
+            survey.members(&[]).fault("n4"),
             Some("not queried, because no control plane node has the member's name")
         );
     }
@@ -515,7 +560,7 @@ mod tests {
                     )],
                     Alarms::FromStatus,
                 ),
-                "n1? n2 n3!",
+                "n1? n2? n3!?",
             ),
             (survey(vec![silent("n1")], Alarms::FromStatus), "unread"),
             (
@@ -526,7 +571,7 @@ mod tests {
                 "external",
             ),
         ] {
-            assert_eq!(shown(&survey.members(Unqueried::Healthy)), members);
+            assert_eq!(shown(&survey.members(&[])), members);
         }
     }
 

@@ -66,6 +66,14 @@ impl HealthCheck {
     }
 }
 
+/// The controller of a Machine: `KubeadmControlPlane c2-cp`.
+pub fn owner(machine: &Machine) -> String {
+    machine.controller().map_or_else(
+        || "another owner".to_owned(),
+        |owner| format!("{} {}", owner.kind, owner.name),
+    )
+}
+
 /// The numbers of unhealthy Machines at which a `MachineHealthCheck` remediates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {

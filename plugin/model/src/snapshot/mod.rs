@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _};
 
-pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey, Unqueried};
+pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
 pub use management::{Deletion, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
 pub use workload::{EndpointCertificate, Workload};
@@ -31,10 +31,12 @@ pub struct Snapshot {
     pub has_kubeconfig: Option<bool>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
-    /// As a plan counts them: those of the survey in `etcd`, if there is one.
+    /// The etcd members if `etcd` was not read. Use [`Self::members`], which prefers `etcd`.
     pub etcd_members: EtcdMembers,
     /// Control plane Machines of the Cluster without an owner. The controller has not adopted them.
     pub unowned: Vec<String>,
+    /// Control plane Machines of the Cluster that another owner controls.
+    pub others: Vec<Machine>,
     /// The deletions that wait for a deletion hook or a finalizer.
     pub deletions: Vec<Deletion>,
     /// The `MachineHealthChecks` of the Cluster.
@@ -63,6 +65,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             has_kubeconfig: None,
             machines: Vec::new(),
             unowned: Vec::new(),
+            others: Vec::new(),
             deletions: Vec::new(),
             health_checks: Reading::NotYet,
             secrets: Reading::NotYet,
@@ -117,6 +120,30 @@ impl Snapshot {
     /// `KubeadmControlPlane/c1-cp`
     pub fn object(&self) -> String {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
+    }
+
+    /// The etcd members, for every decision about them.
+    pub fn members(&self) -> EtcdMembers {
+        let Some(survey) = self.etcd.read() else {
+            return self.etcd_members.clone();
+        };
+        match survey.members(&self.machines) {
+            EtcdMembers::Unread if survey.api_server_lacks_etcd => self.members_without_quorum(),
+            members => members,
+        }
+    }
+
+    /// No member responds, and the API server reports that etcd does not respond either: every member is unhealthy.
+    fn members_without_quorum(&self) -> EtcdMembers {
+        let nodes = self.machines.iter().filter_map(Machine::node);
+        let members = nodes.map(|node| EtcdMember {
+            name: node.to_owned(),
+            fault: Some(
+                "no response, and the API server reports that etcd does not respond to it".to_owned(),
+            ),
+            ..EtcdMember::default()
+        });
+        EtcdMembers::Read(members.collect())
     }
 
     pub fn has_external_etcd(&self) -> bool {

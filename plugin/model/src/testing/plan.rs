@@ -88,11 +88,13 @@ pub fn state(machines: &str) -> State {
             is_learner: learners.contains(&replica.name.as_str()),
             is_healthy: !replica.has_fault("EtcdMemberHealthy") && !replica.has_unhealthy_member,
             machine: Some(replica.name.clone()),
+            ..Member::default()
         })
     });
     State {
         members: Some(members.collect()),
         replicas,
+        unreachable_leader: None,
         remediation_in_progress: false,
         created_count: 0,
     }

@@ -147,7 +147,19 @@ mod tests {
             ),
             ("in_the_way", |s| unhealthy(s, 5), InProgress),
             ("in_the_way_for_long", |s| unhealthy(s, 15), Stuck),
-            ("paused", |s| pause(&mut s.control_plane.metadata), Stopped),
+            (
+                "paused_and_complete",
+                |s| pause(&mut s.control_plane.metadata),
+                Complete,
+            ),
+            (
+                "paused_during_a_rollout",
+                |s| {
+                    pause(&mut s.control_plane.metadata);
+                    s.control_plane.status.up_to_date_replicas = 1;
+                },
+                Stopped,
+            ),
             (
                 "planned",
                 |s| s.control_plane.spec.rollout_after = Some(minutes_ago(-5)),

@@ -154,6 +154,7 @@ fn each_part_fails_alone() {
         )];
         expected.machines.clear();
         expected.unowned.clear();
+        expected.others.clear();
         expected.deletions.clear();
         expected.health_checks = Reading::Read(vec![HealthCheck {
             name: "h1".to_owned(),

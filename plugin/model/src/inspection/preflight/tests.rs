@@ -96,7 +96,8 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
         o.status(1).leader = None;
         o.survey().alarms = Alarms::FromStatus;
     });
-    let lost = "etcd-quorum: KubeadmControlPlane/c1-cp EtcdMember/node-m2 EtcdMember/node-m3";
+    let lost =
+        "etcd-quorum: KubeadmControlPlane/c1-cp EtcdMember/node-m1 EtcdMember/node-m2 EtcdMember/node-m3";
     for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
         let reported = reported(permission);
         assert_eq!(reported[..2], ["no", lost]);

@@ -186,7 +186,10 @@ fn add_objections(objections: &mut Objections, next: &NextRemediation, machine: 
     };
     match blocker {
         // `fatal_loss` reports more details.
-        Blocker::LastMachine | Blocker::NoOtherWorks | Blocker::Quorum { .. } => {}
+        Blocker::LastMachine
+        | Blocker::NoOtherWorks
+        | Blocker::LeaderUnreachable { .. }
+        | Blocker::Quorum { .. } => {}
         Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => {
             objections.lasting.push(blocker.message());
         }

@@ -12,9 +12,10 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::{preflight, preflight_without_plan},
     },
-    plan::messages,
+    plan::{messages, rollout_reason::verdicts, state::State},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
+    verbs::rollout::progress,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,11 @@ pub fn decide(
     api_version: &str,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let (after, in_progress) = match RequestedRollout::new(snapshot, context.now) {
+    let requested = RequestedRollout::new(snapshot, context.now);
+    if let Some(progress) = progress_of_change(snapshot, &requested, context.now) {
+        return Ok(Decision::Refused(refused_without_time(snapshot, progress)));
+    }
+    let (after, in_progress) = match requested {
         RequestedRollout::None => return Ok(Decision::Unchanged("no rollout is planned".to_owned())),
         RequestedRollout::Complete { after } => {
             return Ok(Decision::Unchanged(format!(
@@ -144,6 +149,42 @@ fn after_cancelling(
         messages::join_names(left, "and")
     );
     Ok((preflight.warnings, vec![replaced, outdated]))
+}
+
+/// The progress of a rollout that a change of the spec has started; none if there is no such rollout.
+fn progress_of_change(
+    snapshot: &ChangeSnapshot,
+    requested: &RequestedRollout,
+    now: Timestamp,
+) -> Option<String> {
+    let is_started_by_change = match requested {
+        RequestedRollout::None => true,
+        RequestedRollout::Complete { .. } => State::new(
+            &snapshot.observed,
+            &verdicts(&snapshot.observed, &snapshot.control_plane().spec, now),
+        )
+        .needs_rollout(),
+        RequestedRollout::InProgress { .. } | RequestedRollout::Planned { .. } => false,
+    };
+    progress(snapshot.control_plane()).filter(|_| is_started_by_change)
+}
+
+/// The refusal to cancel a rollout that a change of the spec has started.
+fn refused_without_time(snapshot: &ChangeSnapshot, progress: String) -> Refusal {
+    let control_plane = snapshot.control_plane();
+    let (name, namespace) = (control_plane.name(), control_plane.namespace());
+    Refusal {
+        remedies: vec![format!(
+            "revert the change of the spec, or pause the rollout: kubectl kcp rollout pause {name} -n {namespace}"
+        )],
+        ..Refusal::new(
+            RefusedBy::Command,
+            vec![
+                progress,
+                "a change of the spec started it, not a rollout time that can be cancelled".to_owned(),
+            ],
+        )
+    }
 }
 
 fn refused_without_running(
@@ -267,6 +308,30 @@ mod tests {
                 after: minutes_ago(270)
             }
         );
+    }
+
+    #[test]
+    fn a_rollout_started_by_a_change_of_the_spec_is_named() {
+        let expected = Refusal {
+            remedies: vec![
+                "revert the change of the spec, or pause the rollout: kubectl kcp rollout pause c1-cp -n d"
+                    .to_owned(),
+            ],
+            ..Refusal::new(
+                RefusedBy::Command,
+                vec![
+                    "a rollout is in progress: 1 of 3 Machines are up to date".to_owned(),
+                    "a change of the spec started it, not a rollout time that can be cancelled".to_owned(),
+                ],
+            )
+        };
+        for mut rolling in [snapshot(), rollout_at(600)] {
+            for machine in &mut rolling.observed.machines[..2] {
+                machine.spec.version = Some("v1.33.0".to_owned());
+            }
+            rolling.observed.control_plane.status.up_to_date_replicas = 1;
+            assert_eq!(decided(&rolling, false), Decision::Refused(expected.clone()));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use kcp_api::{
 use kcp_control_plane::{
     inspection::{Inspection, inspect},
     snapshot::{
-        Failure, Reading, Snapshot, Unqueried,
+        Failure, Reading, Snapshot,
         etcd::{Alarms, QueriedMember},
         workload::{Component, Node, StaticPod},
     },
@@ -41,10 +41,7 @@ impl Example {
         Self::judged(observed)
     }
 
-    fn judged(mut observed: Snapshot) -> Self {
-        if let Reading::Read(survey) = &observed.etcd {
-            observed.etcd_members = survey.members(Unqueried::Healthy);
-        }
+    fn judged(observed: Snapshot) -> Self {
         let inspection = inspect(&observed, now());
         Self { observed, inspection }
     }

@@ -13,7 +13,6 @@ use tokio::{
     sync::{Semaphore, mpsc, watch},
     time,
 };
-use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::{
@@ -23,11 +22,12 @@ use crate::{
     metrics::Connections,
     places::{Place, Places},
     shutdown::{self, Phase},
+    tls,
 };
 
 /// The layer below HTTP.
 pub(crate) enum Transport {
-    Tls(TlsAcceptor),
+    Tls(Arc<tls::Acceptor>),
     Plain,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Listener<H> {
 /// The connections that may still be opened.
 struct Admittance {
     places: Arc<Places>,
-    /// Connections beyond the limit, which are answered with 503.
+    /// Connections beyond the limit, which get the response 503.
     refused: Arc<Semaphore>,
     /// Each served connection has a clone.
     serving: mpsc::Sender<()>,
@@ -131,7 +131,7 @@ impl<H: Handle> Listener<H> {
 
     /// Serves a connection, or refuses its requests if it has no place.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<Place>) {
-        // Nagle's algorithm would only delay answers: each is written in one piece.
+        // Nagle's algorithm would only delay responses: each is written in one piece.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "the client disconnected before it was served");
             return;
@@ -147,7 +147,7 @@ impl<H: Handle> Listener<H> {
                 let shaken = match &place {
                     Some(place) => tokio::select! {
                         shaken = handshake => shaken,
-                        () = place.gives_way() => return,
+                        () = place.evicted() => return,
                     },
                     None => handshake.await,
                 };

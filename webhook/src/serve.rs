@@ -11,7 +11,6 @@ use std::{
 use kcp_rules::{Operation, Scope, rule::Check, topics};
 use thiserror::Error;
 use tokio::{net::TcpListener, runtime, sync::watch, time};
-use tokio_rustls::TlsAcceptor;
 use tracing::{error, info, warn};
 
 use crate::{
@@ -67,17 +66,17 @@ pub enum StartError {
 /// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It answered every review in progress.
+    /// It responded to every review in progress.
     Drained,
     /// Some reviews took longer than the drain timeout.
     TimedOut,
     /// It received a second stop request.
     Aborted,
-    /// A background task or the review listener ended unexpectedly. Reviews in progress were answered if possible.
+    /// A background task or the review listener ended unexpectedly. Reviews in progress got a response if possible.
     Failed,
 }
 
-/// The threads that answer reviews. A review takes tens of microseconds, so two threads do not limit the rate of writes,
+/// The threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of writes,
 /// and every further thread would cost memory. With two, a costly review leaves one thread for the others.
 const REVIEW_THREADS: usize = 2;
 
@@ -115,7 +114,7 @@ pub struct Server {
 }
 
 struct Parts {
-    acceptor: TlsAcceptor,
+    acceptor: Arc<tls::Acceptor>,
     /// Whether only clients with a verified certificate get reads.
     needs_certificates: bool,
     overrides: Overrides,
@@ -156,7 +155,7 @@ impl Server {
             .map(|file| ClientCa::load(file, metrics.clone()))
             .transpose()?
             .map(Arc::new);
-        let acceptor = tls::acceptor(key_pair.clone(), client_ca.clone())?;
+        let acceptor = Arc::new(tls::acceptor(key_pair.clone(), client_ca.clone())?);
         let address = arguments.bind_address;
         let open = async |port| {
             listener::bind(address, port)
@@ -316,7 +315,7 @@ impl Parts {
             },
             // The connection metrics do not include probes.
             counters: Connections::default(),
-            // Probes are answered until the process exits, so that they report the shutdown.
+            // Probes get a response until the process exits, so that they report the shutdown.
             phase: watch::channel(Phase::Serving).1,
         }
     }

@@ -3,20 +3,50 @@
 mod client_ca;
 mod key_pair;
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use rustls::{ServerConfig, crypto::ring, server::NoServerSessionStorage};
-use tokio_rustls::TlsAcceptor;
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    server::{self, NoServerSessionStorage},
+};
+use tokio::{net::TcpStream, sync::Semaphore, task};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 pub(crate) use client_ca::{ClientCa, ClientCaError};
 pub(crate) use key_pair::{KeyPair, KeyPairError};
+
+/// Key exchanges that are computed at one time. Each occupies a thread for longer than a review. With two threads for
+/// reviews, one stays free while many clients connect at once.
+const KEY_EXCHANGES: usize = 1;
+
+/// Accepts TLS connections.
+pub(crate) struct Acceptor {
+    config: Arc<ServerConfig>,
+    key_exchanges: Semaphore,
+}
+
+impl Acceptor {
+    /// Performs a handshake. The caller limits its time.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        // A client that sends its hello slowly must not keep others from a key exchange.
+        let hello = LazyConfigAcceptor::new(server::Acceptor::default(), stream).await?;
+        // Nothing closes the semaphore.
+        let turn = self.key_exchanges.acquire().await;
+        let handshake = hello.into_stream(self.config.clone());
+        // Reviews that arrived during this key exchange run before the next one.
+        task::yield_now().await;
+        drop(turn);
+        handshake.await
+    }
+}
 
 /// Accepts TLS 1.2 and 1.3. Each handshake uses the current key pair, and verifies a client certificate if the client has
 /// one and there are authorities.
 pub(crate) fn acceptor(
     key_pair: Arc<KeyPair>,
     client_ca: Option<Arc<ClientCa>>,
-) -> Result<TlsAcceptor, rustls::Error> {
+) -> Result<Acceptor, rustls::Error> {
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?;
     let config = match client_ca {
@@ -29,5 +59,8 @@ pub(crate) fn acceptor(
     // No session resumption: the API server does not use it, and a resumed session would keep using a replaced certificate.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Acceptor {
+        config: Arc::new(config),
+        key_exchanges: Semaphore::new(KEY_EXCHANGES),
+    })
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
@@ -60,10 +61,24 @@ impl Hosts {
 
     /// Creates a cluster with a customization and finalizers, in a namespace of the cluster's name.
     pub(crate) async fn cluster(&self, name: &str, entry: &str, finalizers: &[&str]) {
+        self.annotated_cluster(name, entry, finalizers, &json!({})).await;
+    }
+
+    /// Creates a cluster with a customization that another cluster uses. Our webhook would deny it.
+    pub(crate) async fn second_cluster(&self, name: &str, entry: &str) {
+        let end = Timestamp::now() + SignedDuration::from_hours(1);
+        let overridden = format!("customization-held-by-another={end:.0}");
+        let annotations = json!({"kubectl-kcp.dev/override-rules": overridden});
+        self.annotated_cluster(name, entry, &[], &annotations).await;
+    }
+
+    async fn annotated_cluster(&self, name: &str, entry: &str, finalizers: &[&str], annotations: &Value) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let deployment = json!({
             "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
-            "metadata": {"name": name, "namespace": name, "finalizers": finalizers},
+            "metadata": {
+                "name": name, "namespace": name, "finalizers": finalizers, "annotations": annotations,
+            },
             "spec": {
                 "baseDomain": "example.com", "clusterName": name, "platform": {},
                 "clusterPoolRef": {"namespace": self.namespace, "poolName": "hosts",

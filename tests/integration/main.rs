@@ -9,6 +9,7 @@ mod cluster_rules;
 mod cluster_view;
 mod configuration;
 mod converted;
+mod customization_holder;
 mod deletion;
 mod documents;
 mod etcd;

@@ -322,7 +322,7 @@ fn the_entry_of_a_living_cluster_is_reserved_for_it() {
             );
         }
 
-        hosts.cluster("repair-used-lima", "host-0", &[]).await;
+        hosts.second_cluster("repair-used-lima", "host-0").await;
         let contested = vec!["host-0 contested none -".to_owned()];
         assert_eq!(hosts.repair(&["--yes"]).await, (1, contested));
     });

@@ -110,7 +110,12 @@ impl ManagementCluster {
 
     /// Starts an API server on the same etcd with nothing installed, for a test that changes what other tests use.
     pub async fn another_api_server(&self, name: &str) -> Result<ApiServer> {
-        ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
+        self.another_with_flags(name, &[]).await
+    }
+
+    /// The same with more flags.
+    pub async fn another_with_flags(&self, name: &str, flags: &[&str]) -> Result<ApiServer> {
+        ApiServer::start_with(&self.run, &self.assets, &self.etcd, name, flags).await
     }
 
     /// The same with some of Cluster API's definitions, by plural, and without its managers: see

@@ -46,7 +46,7 @@ enum Target {
 }
 
 impl Target {
-    fn of(request: &Request<'_>) -> Option<Self> {
+    fn from_request(request: &Request<'_>) -> Option<Self> {
         let resource = &request.resource;
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
             (kind::CLUSTER_API, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
@@ -85,7 +85,7 @@ impl Admission {
     /// Refuses a resource that the webhook does not review, because its registration promises a review. Allows every status
     /// write: no rule checks a status, and a controller must always be able to write one.
     pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
-        let Some(target) = Target::of(request) else {
+        let Some(target) = Target::from_request(request) else {
             return not_reviewed(request);
         };
         if target == Target::Status || request.operation == Operation::Connect {

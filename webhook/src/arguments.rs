@@ -55,7 +55,7 @@ pub struct ServeArguments {
     pub tls_private_key_file: PathBuf,
 
     /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it changes. A client
-    /// without a certificate of these authorities still gets an answer, but the webhook reads no other objects for it. Without
+    /// without a certificate of these authorities still gets a response, but the webhook reads no other objects for it. Without
     /// this flag, it reads them for every client that reaches the port.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,

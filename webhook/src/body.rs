@@ -103,7 +103,7 @@ where
         let (due, late) = pace.next(length);
         let frame = tokio::select! {
             frame = time::timeout_at(due, body.frame()) => frame.map_err(|_| late)?,
-            () = buffer.gives_way() => return Err(BodyError::NoMemory),
+            () = buffer.evicted() => return Err(BodyError::NoMemory),
         };
         let Some(frame) = frame else { break };
         // Ignores trailers.

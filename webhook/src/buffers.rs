@@ -1,5 +1,5 @@
-//! The memory for bodies. When it is short, an incomplete body gives way: the one that has held the most bytes for the
-//! longest time. So a client that sends slowly cannot keep the memory from a client that sends at once.
+//! The memory for bodies. When it is short, an incomplete body is evicted: the one that has held the most bytes for the
+//! longest time. So a client that sends slowly cannot take the memory of a client that sends at once.
 
 use std::{
     collections::BTreeMap,
@@ -42,23 +42,23 @@ struct Body {
     bytes: usize,
     since: Instant,
     complete: bool,
-    gives_way: Arc<Notify>,
+    evicted: Arc<Notify>,
 }
 
 /// The client that sends a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) peer: IpAddr,
-    /// Whether a review on the connection has been answered, or the API server's certificate was verified.
+    /// Whether the connection has carried a complete review, or the API server's certificate was verified.
     pub(crate) proven: bool,
 }
 
-/// The memory does not suffice for a body, and no other body gives way.
+/// There is not enough memory for a body, and no other body can be evicted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory;
 
 impl Buffers {
-    /// Memory for bodies that never give way, such as answers of the API server.
+    /// Memory for bodies that are never evicted, such as responses of the API server.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -82,9 +82,9 @@ impl Buffers {
         })
     }
 
-    /// An empty buffer. A body without a sender never gives way.
+    /// An empty buffer. A body without a sender is never evicted.
     pub(crate) fn open(self: &Arc<Self>, sender: Option<Sender>) -> Buffer {
-        let gives_way = Arc::new(Notify::new());
+        let evicted = Arc::new(Notify::new());
         let mut held = self.held();
         let id = held.next;
         held.next += 1;
@@ -95,14 +95,14 @@ impl Buffers {
                 bytes: 0,
                 since: Instant::now(),
                 complete: false,
-                gives_way: gives_way.clone(),
+                evicted: evicted.clone(),
             },
         );
         drop(held);
         Buffer {
             buffers: self.clone(),
             id,
-            gives_way,
+            evicted,
         }
     }
 
@@ -134,7 +134,7 @@ impl Buffers {
             };
             match slowest.filter(|slowest| *slowest != id) {
                 Some(slowest) => {
-                    held.remove(slowest, |body| body.gives_way.notify_one());
+                    held.remove(slowest, |body| body.evicted.notify_one());
                     self.evicted.inc();
                 }
                 None => return Err(NoMemory),
@@ -189,7 +189,7 @@ impl Held {
 pub(crate) struct Buffer {
     buffers: Arc<Buffers>,
     id: u64,
-    gives_way: Arc<Notify>,
+    evicted: Arc<Notify>,
 }
 
 impl Buffer {
@@ -198,16 +198,16 @@ impl Buffer {
         self.buffers.grow(self.id, bytes)
     }
 
-    /// A complete body no longer gives way.
+    /// A complete body is no longer evicted.
     pub(crate) fn complete(&self) {
         if let Some(body) = self.buffers.held().bodies.get_mut(&self.id) {
             body.complete = true;
         }
     }
 
-    /// Waits until the body must give way to others.
-    pub(crate) async fn gives_way(&self) {
-        self.gives_way.notified().await;
+    /// Waits until the body is evicted.
+    pub(crate) async fn evicted(&self) {
+        self.evicted.notified().await;
     }
 }
 

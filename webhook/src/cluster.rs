@@ -3,11 +3,13 @@
 //! - `watch`: lists and watches a kind, and updates its cache
 //! - `view`: reads the objects that rules need
 //! - `subject`: the names of the object under review
-//! - `authorization`: asks the API server what a user may do, and for the labels of a namespace
-//! - `discovery`: asks the API server for the versions of a group
+//! - `authorization`: reads from the API server what a user may do, and the labels of a namespace
+//! - `discovery`: reads the versions of a group from the API server
+//! - `cluster_deployments`: finds the `ClusterDeployment`s that belong to a pool or use a customization
+//! - `pool_entries`: counts the entries of pools by the leases on them
 //! - `list`: live reads of lists
 //! - `live_reads`: reads from the API server until a deadline
-//! - `shared_reads`: shares one answer between the reviews that ask for it
+//! - `shared_reads`: shares one response between the reviews that read the same path
 //! - `versions`: remembers the version in which to read a group
 //! - `kinds`: the watched kinds, and the part of each object that is cached
 //! - `cache`: the cached objects of one kind
@@ -16,11 +18,13 @@
 
 mod authorization;
 mod cache;
+mod cluster_deployments;
 mod discovery;
 mod events;
 mod kinds;
 mod list;
 mod live_reads;
+mod pool_entries;
 mod read_error;
 mod shared_reads;
 mod subject;
@@ -28,8 +32,9 @@ mod versions;
 mod view;
 mod watch;
 
-use std::{env, path::Path, sync::Arc};
+use std::{collections::BTreeMap, env, path::Path, sync::Arc};
 
+use jiff::Timestamp;
 use kcp_rules::view::MissingParts;
 use kube::{
     Client, Config,
@@ -38,11 +43,17 @@ use kube::{
 use thiserror::Error;
 
 use self::{kinds::Caches, live_reads::ApiServer, view::Filled};
-use crate::{limits::LIVE_READS, metrics::Metrics, tasks::Tasks};
+use crate::{
+    limits::LIVE_READ_TIMEOUT,
+    metrics::{Metrics, PoolEntries, PoolName},
+    tasks::Tasks,
+};
 
 #[cfg(test)]
 pub(crate) use self::discovery::REGISTERED;
-pub(crate) use self::{cache::State, live_reads::LiveReads, read_error::ReadError, subject::Subject};
+pub(crate) use self::{
+    cache::State, live_reads::LiveReads, read_error::ReadError, subject::Subject, view::Source,
+};
 
 /// A kubeconfig that cannot be used.
 #[derive(Debug, Error)]
@@ -50,14 +61,6 @@ pub(crate) use self::{cache::State, live_reads::LiveReads, read_error::ReadError
 pub struct AccessError {
     file: String,
     error: String,
-}
-
-/// Where a view is read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// The caches, and live reads of everything that is not cached. Lags behind the API server slightly.
-    Caches,
-    LiveReads,
 }
 
 /// The objects in the API server.
@@ -114,7 +117,7 @@ impl Cluster {
 
     /// Starts the reads of one review: its deadline runs from now on.
     pub(crate) fn reads(&self) -> LiveReads<'_> {
-        self.server.reads_within(LIVE_READS)
+        self.server.reads_within(LIVE_READ_TIMEOUT)
     }
 
     /// Reads the missing parts of a view, all at once. A part that cannot be read stays unknown.
@@ -125,9 +128,8 @@ impl Cluster {
         subject: &Subject,
         source: Source,
     ) -> Filled {
-        let caches = (source == Source::Caches).then_some(&*self.caches);
         // Boxed: the future is large, and most reviews never get here.
-        Box::pin(reads.view(missing, subject, caches)).await
+        Box::pin(reads.view(missing, subject, &self.caches, source)).await
     }
 
     /// Watches all cached kinds. Without API access there is nothing to watch.
@@ -138,8 +140,13 @@ impl Cluster {
     }
 
     /// The state of each cache, and the number of objects in it.
-    pub(crate) fn caches(&self) -> [(&'static str, State, usize); 4] {
+    pub(crate) fn caches(&self) -> [(&'static str, State, usize); 5] {
         self.caches.states()
+    }
+
+    /// The entries of each pool, as their lease records say.
+    pub(crate) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
+        self.caches.pool_entries(now)
     }
 
     /// The versions of control planes that the API server serves and the webhook configurations do not list.

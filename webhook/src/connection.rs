@@ -28,7 +28,7 @@ use crate::{
 /// How long a closing server waits for the first request on a new connection.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends, a timeout passes, it must give way to another, or the server closes.
+/// Serves a connection until it ends, a timeout passes, it is evicted, or the server closes.
 pub(crate) async fn serve<S, H>(
     stream: S,
     handler: &H,
@@ -42,7 +42,7 @@ where
 {
     let stage = Stage::default();
     let service = service_fn(|request| {
-        stage.advance_to(Stage::ANSWERING);
+        stage.advance_to(Stage::RESPONDING);
         async {
             let response = handler.handle(request, client).await;
             stage.advance_to(Stage::IDLE);
@@ -54,17 +54,17 @@ where
         http1::Builder::new()
             // hyper has one timeout for a slow head and an idle connection. `Timed` has one for each.
             .header_read_timeout(None)
-            // A client that has closed its sending side still gets its answer.
+            // A client that has closed its sending side still gets its response.
             .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
             .serve_connection(TokioIo::new(timed), service)
     );
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = client.gives_way() => return Ok(()),
+        () = client.evicted() => return Ok(()),
         () = shutdown::closing(&mut phase) => {}
     }
-    // A client that has just connected is about to send a request. The answer asks it to close the connection.
+    // A client that has just connected is about to send a request. The response tells it to close the connection.
     if stage.is_new()
         && let Ok(ended) = time::timeout(FIRST_REQUEST, connection.as_mut()).await
     {
@@ -98,9 +98,9 @@ impl Stage {
     /// No part of a request has arrived.
     const IDLE: u32 = 0;
     /// Part of a request's head has arrived.
-    const HEAD: u32 = 1;
-    /// The request is being answered, or its body is being read. The router has its own timeouts for both.
-    const ANSWERING: u32 = 2;
+    const READING_HEAD: u32 = 1;
+    /// The response is being computed, or the body of the request is being read. The router has its own timeouts for both.
+    const RESPONDING: u32 = 2;
     const COUNT: u32 = 3;
 
     /// Whether the connection has never received anything.
@@ -110,7 +110,7 @@ impl Stage {
 
     /// Whether a head has arrived in part.
     fn is_within_head(&self) -> bool {
-        self.now() % Self::COUNT == Self::HEAD
+        self.now() % Self::COUNT == Self::READING_HEAD
     }
 
     fn now(&self) -> u32 {
@@ -152,10 +152,10 @@ impl<'s, S> Timed<'s, S> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let stage = self.stage.now();
         let limit = match stage % Stage::COUNT {
-            // A new client should send its first request soon. Only an answered one may stay idle for long.
+            // A new client should send its first request soon. Only a client that got a response may stay idle for long.
             Stage::IDLE if self.stage.is_new() => self.head,
             Stage::IDLE => self.idle,
-            Stage::HEAD => self.head,
+            Stage::READING_HEAD => self.head,
             _ => return Poll::Pending,
         };
         if self.deadline_stage != stage {
@@ -179,7 +179,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<'_, S> {
             return self.poll_deadline(cx).map(Err);
         }
         if buffer.filled().len() > filled && self.stage.now() % Stage::COUNT == Stage::IDLE {
-            self.stage.advance_to(Stage::HEAD);
+            self.stage.advance_to(Stage::READING_HEAD);
         }
         read
     }

@@ -131,7 +131,7 @@ impl Decision {
     }
 
     /// Denies the write if a rule denies it, and allows it otherwise.
-    pub(crate) fn of(
+    pub(crate) fn from_judgement(
         group: &'static str,
         kind: &'static str,
         name: impl FnOnce() -> String,

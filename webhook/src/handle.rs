@@ -1,4 +1,4 @@
-//! The interface between a connection and the code that answers its requests.
+//! The interface between a connection and the code that responds to its requests.
 
 use http_body_util::Full;
 use hyper::{
@@ -48,10 +48,10 @@ impl Client {
         }
     }
 
-    /// Waits until the connection must give way to another.
-    pub(crate) async fn gives_way(&self) {
+    /// Waits until the connection is evicted.
+    pub(crate) async fn evicted(&self) {
         match self {
-            Self::Served { place, .. } => place.gives_way().await,
+            Self::Served { place, .. } => place.evicted().await,
             Self::Refused => std::future::pending().await,
         }
     }

@@ -12,6 +12,7 @@ use hyper::{
     body::{Bytes, Incoming},
     header::{self, HeaderValue},
 };
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
@@ -50,17 +51,21 @@ impl Health {
             "/livez" => self.probe("livez", verbose, &[]),
             "/readyz" => {
                 let serving = *self.phase.borrow() == Phase::Serving;
-                // The first two are always true once this port answers. They are listed to show what ready means.
+                // The first two are always true once this port responds. They are listed to show what ready means.
                 self.probe(
                     "readyz",
                     verbose,
                     &[("key-pair", true), ("listener", true), ("serving", serving)],
                 )
             }
-            "/metrics" => match self.metrics.encode() {
-                Ok(text) => answer(StatusCode::OK, metrics::CONTENT_TYPE, text),
-                Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
-            },
+            "/metrics" => {
+                self.metrics
+                    .set_pool_entries(self.cluster.pool_entries(Timestamp::now()));
+                match self.metrics.encode() {
+                    Ok(text) => answer(StatusCode::OK, metrics::CONTENT_TYPE, text),
+                    Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
+                }
+            }
             _ => answer(
                 StatusCode::NOT_FOUND,
                 TEXT,

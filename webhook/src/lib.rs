@@ -5,7 +5,7 @@
 //! All modules, in layers: each uses only modules further down this list. A test checks the order.
 //!
 //! - [`serve`]: starts the server, runs it, and shuts it down
-//! - [`offline`]: answers reviews without sockets and without API access
+//! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
 //! - [`log`]: the log on stderr
 //! - [`arguments`]: command-line arguments
@@ -14,15 +14,15 @@
 //! - `connection`: serves HTTP/1.1 on one connection, with timeouts
 //! - `router`: routes requests to the webhooks by path, method and content type
 //! - `health`: serves `/livez`, `/readyz` and `/metrics`
-//! - `handle`: the interface between a connection and the code that answers its requests
-//! - `places`: the connections that are open, and which of them gives way to a new one
+//! - `handle`: the interface between a connection and the code that responds to its requests
+//! - `places`: the open connections, and which of them is evicted for a new one
 //! - `panics`: catches panics
 //! - `admission`: decides on reviews
-//! - `response`: writes the answer to a review
+//! - `response`: writes the response to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
 //! - `cluster`: objects that a review does not carry: caches and live reads
 //! - `body`: reads an HTTP body up to a size limit
-//! - `buffers`: the memory for bodies, and which of them gives way when it is short
+//! - `buffers`: the memory for bodies, and which of them is evicted when memory is short
 //! - [`configuration`]: the action of each rule, reloaded when the file changes
 //! - `tls`: TLS with a key pair that is reloaded when its files change
 //! - `tasks`: background tasks that run as long as the server does

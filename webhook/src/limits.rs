@@ -1,13 +1,13 @@
 //! Limits on what one client, and all clients together, may use.
 //!
 //! They bound the server's memory below the limit in the manifests; a test measures it. The largest parts are 64 MiB for
-//! request bodies ([`Limits::buffered_bytes`]), 32 MiB for answers of the API server ([`ANSWERS_BYTES`]), about 40 MiB for
+//! request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`ANSWERS_BYTES`]), about 40 MiB for
 //! the caches of four kinds ([`CACHED_OBJECTS`] and [`CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full
 //! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time ([`VALUES`]).
 
 use std::time::Duration;
 
-/// The largest head of a request, and the largest chunk of a body, in bytes. A larger head is answered with 431.
+/// The largest head of a request, and the largest chunk of a body, in bytes. A larger head gets the response 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The most values in an object: fields, list entries, and the lists and objects themselves. Real objects rarely have
@@ -36,13 +36,13 @@ pub(crate) const WARNING_CHARS: usize = 256;
 pub(crate) const WARNINGS_BYTES: usize = 4096;
 
 /// The time for all live reads of one review. A scale reads the control plane, and then the objects that rules need. The
-/// manifests give a review at least three seconds, so that the webhook can still answer and explain the failure.
-pub(crate) const LIVE_READS: Duration = Duration::from_secs(1);
+/// manifests give a review at least three seconds, so that the webhook can still respond and explain the failure.
+pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The largest answer of the API server to a live read, in bytes.
+/// The largest response of the API server to a live read, in bytes.
 pub(crate) const ANSWER_BYTES: usize = 16 * MIB;
 
-/// All answers to live reads in memory at one time, in bytes.
+/// All responses to live reads in memory at one time, in bytes.
 pub(crate) const ANSWERS_BYTES: usize = 32 * MIB;
 
 /// The page size of lists.
@@ -59,7 +59,7 @@ pub(crate) const CACHED_BYTES: usize = 4 * MIB;
 /// Live reads in progress at one time. Further ones wait until the deadline of their review.
 pub(crate) const CONCURRENT_READS: usize = 32;
 
-/// The most objects of a list that is read live: what can be read within [`LIVE_READS`].
+/// The most objects of a list that is read live: what can be read within [`LIVE_READ_TIMEOUT`].
 pub(crate) const LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;
@@ -71,20 +71,20 @@ pub struct Limits {
     pub body_bytes: usize,
     /// All bodies in memory at one time, in bytes.
     pub buffered_bytes: usize,
-    /// Reviews in progress at one time, from the end of their bodies. Further ones are answered with 503.
+    /// Reviews in progress at one time, from the end of their bodies. Further ones get the response 503.
     pub reviews: usize,
     /// Connections served at one time.
     pub connections: usize,
     /// Connections from one IP address. The API server has one for each review in progress, and keeps 25 idle ones.
     pub connections_per_peer: usize,
-    /// Connections from one IP address on which no review has been answered. Beyond it, the one that has waited longest
-    /// gives way to a new one. The API server's connections leave this state with their first answer.
+    /// Connections from one IP address that have not carried a complete review. For each further one, the connection that has
+    /// waited longest is evicted. The API server's connections leave this state with their first response.
     pub waiting_connections_per_peer: usize,
-    /// Connections beyond [`Limits::connections`] that are answered with 503. Further ones are closed without an answer.
+    /// Connections beyond [`Limits::connections`] that get the response 503. Further ones are closed without a response.
     pub refused_connections: usize,
-    /// All bodies in memory of one IP address, on connections on which no review has been answered.
+    /// All bodies in memory of one IP address, on connections that have not carried a complete review, in bytes.
     pub buffered_bytes_per_peer: usize,
-    /// All bodies in memory of one IP address. What only the API server needs.
+    /// All bodies in memory of one IP address, in bytes. Only the API server needs that many.
     pub buffered_bytes_per_proven_peer: usize,
     /// The limits on waiting connections and bodies of one IP address apply to those of at least this age: an API server that
     /// starts opens many at once. It waits no longer than this for a review.

@@ -1,8 +1,9 @@
 //! Prometheus metrics. Where controller-runtime has the same metric, we use its name, so that its dashboards work.
 
+mod pool_entries;
 mod requests;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use kcp_rules::{Action, topics};
 use prometheus_client::{
@@ -11,7 +12,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use self::requests::{InFlight, Requests};
+pub(crate) use self::pool_entries::{FURTHER_POOLS, PoolEntries, PoolName};
+use self::{
+    pool_entries::PoolGauges,
+    requests::{InFlight, Requests},
+};
 use crate::{
     decision::{Decision, UNDECODABLE, Verdict},
     hook::Hook,
@@ -72,6 +77,7 @@ pub(crate) struct Metrics {
     cached_objects: Family<CacheLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
+    pool_entries: PoolGauges,
     pub(crate) connections: Connections,
     pub(crate) evicted_bodies: Counter,
     pub(crate) panics: Counter,
@@ -95,6 +101,7 @@ impl Metrics {
             cached_objects: Family::default(),
             watch_restarts: Family::default(),
             unregistered_versions: Family::default(),
+            pool_entries: PoolGauges::default(),
             connections: Connections::default(),
             evicted_bodies: Counter::default(),
             panics: Counter::default(),
@@ -179,6 +186,7 @@ impl Metrics {
             "Restarts of a list and watch that failed or whose kind is not served",
             self.watch_restarts.clone(),
         );
+        self.pool_entries.register(registry);
         registry.register(
             "kcp_webhook_connections",
             "Open connections",
@@ -191,7 +199,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_connections_evicted",
-            "Connections without an answered review that were closed in favour of new ones",
+            "Connections without a complete review that were closed in favour of new ones",
             self.connections.evicted.clone(),
         );
         registry.register(
@@ -201,7 +209,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_panics",
-            "Reviews that panicked and were answered with 500",
+            "Reviews that panicked and got the response 500",
             self.panics.clone(),
         );
         registry.register(
@@ -302,6 +310,11 @@ impl Metrics {
             };
             self.unregistered_versions.get_or_create(&labels).set(1);
         }
+    }
+
+    /// Replaces the counts of all pools.
+    pub(crate) fn set_pool_entries(&self, pools: BTreeMap<PoolName, PoolEntries>) {
+        self.pool_entries.set(pools);
     }
 
     pub(crate) fn watch_restarted(&self, kind: &'static str) {

@@ -20,7 +20,7 @@ pub struct Offline {
     router: Router,
 }
 
-/// The answer to a body without a readable uid.
+/// The response to a body without a readable uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRejection {
     /// The HTTP status code.
@@ -47,12 +47,12 @@ impl Default for Offline {
 }
 
 impl Offline {
-    /// The answer of `/mutate` to a body.
+    /// The response of `/mutate` to a body.
     pub async fn mutate(&self, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.answer(Hook::Mutate, body).await
     }
 
-    /// The answer of `/validate` to a body.
+    /// The response of `/validate` to a body.
     pub async fn validate(&self, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.answer(Hook::Validate, body).await
     }

@@ -1,7 +1,7 @@
-//! The connections that are open, and which of them gives way to a new one.
+//! The open connections, and which of them is evicted for a new one.
 //!
-//! A connection is proven once a review on it was answered, or once the API server's certificate was verified. A client can
-//! open connections and then send nothing, or slowly. Such connections stay unproven, so they give way, and proven ones stay.
+//! A connection is proven once it has carried a complete review, or once the API server's certificate was verified. A client can
+//! open connections and then send nothing, or slowly. Such connections stay unproven, so they are evicted, and proven ones stay.
 
 use std::{
     cmp::Reverse,
@@ -44,7 +44,7 @@ struct State {
     /// Since when the server waits for a request. Before that, the client may be waiting for the server's handshake.
     waits_since: OnceLock<Instant>,
     proven: AtomicBool,
-    gives_way: Notify,
+    evicted: Notify,
 }
 
 impl Places {
@@ -56,19 +56,19 @@ impl Places {
         })
     }
 
-    /// Takes a place for a new connection. Returns `None` if there is none, and no other connection gives way.
+    /// Takes a place for a new connection. Returns `None` if all are taken, and no connection can be evicted.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         // An IPv4 client of a socket for both families is the same peer as on a socket for IPv4.
         let peer = peer.to_canonical();
         let mut open = self.open();
         let now = Instant::now();
         let unanswered = open
-            .of(peer)
+            .connections_from(peer)
             .filter(|connection| connection.is_waiting() && connection.waits_for(now).is_some())
             .count();
-        let gives_way = if open.connections.len() >= self.limits.connections {
+        let evicted = if open.connections.len() >= self.limits.connections {
             Some(open.longest_waiting(open.most_waiting()?, now)?)
-        } else if open.of(peer).count() >= self.limits.connections_per_peer {
+        } else if open.connections_from(peer).count() >= self.limits.connections_per_peer {
             Some(open.longest_waiting(peer, now)?)
         } else if unanswered >= self.limits.waiting_connections_per_peer {
             let is_old = |id: &u64| {
@@ -80,8 +80,8 @@ impl Places {
         } else {
             None
         };
-        if let Some(connection) = gives_way.and_then(|id| open.connections.remove(&id)) {
-            connection.state.gives_way.notify_one();
+        if let Some(connection) = evicted.and_then(|id| open.connections.remove(&id)) {
+            connection.state.evicted.notify_one();
             self.evicted.inc();
         }
         let (id, state) = (open.next, Arc::<State>::default());
@@ -119,7 +119,7 @@ impl Connection {
 }
 
 impl Open {
-    fn of(&self, peer: IpAddr) -> impl Iterator<Item = &Connection> {
+    fn connections_from(&self, peer: IpAddr) -> impl Iterator<Item = &Connection> {
         let connections = self.connections.values();
         connections.filter(move |connection| connection.peer == peer)
     }
@@ -168,14 +168,14 @@ impl Place {
         self.state.waits_since.get_or_init(Instant::now);
     }
 
-    /// The connection no longer gives way.
+    /// The connection is no longer evicted.
     pub(crate) fn prove(&self) {
         self.state.proven.store(true, Relaxed);
     }
 
-    /// Waits until the connection must give way to another.
-    pub(crate) async fn gives_way(&self) {
-        self.state.gives_way.notified().await;
+    /// Waits until the connection is evicted.
+    pub(crate) async fn evicted(&self) {
+        self.state.evicted.notified().await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Serves the health port on a thread of its own: a probe must be answered while every thread for reviews is busy, or the
+//! Serves the health port on a thread of its own: a probe needs a response even while every thread for reviews is busy, or the
 //! kubelet restarts the server.
 
 use std::{io, thread};

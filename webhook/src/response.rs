@@ -1,4 +1,4 @@
-//! Writes the answer to a review: an `AdmissionReview` with only a `response`.
+//! Writes the response to a review: an `AdmissionReview` with only a `response`.
 //!
 //! Our own types: kube's write a patch as an array of numbers instead of base64.
 
@@ -72,7 +72,7 @@ struct StatusCause<'a> {
     field: &'a str,
 }
 
-/// The answer to the review `uid`.
+/// The response to the review `uid`.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
     let status = match &decision.verdict {
         Verdict::Allowed => None,

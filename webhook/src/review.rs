@@ -25,7 +25,7 @@ struct Document<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request<'a> {
-    /// The answer must repeat it.
+    /// The response must repeat it.
     #[serde(borrow)]
     pub(crate) uid: Text<'a>,
     /// In the API version that the webhook is registered for, which can differ from the version that the client wrote.
@@ -113,7 +113,7 @@ pub(crate) enum Operation {
     Connect,
 }
 
-/// A body that is not a review, or not one that this webhook answers.
+/// A body that is not a review, or not one of a version that this webhook supports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidReview {
     /// The review's uid, if that much can be read.
@@ -124,7 +124,7 @@ pub(crate) struct InvalidReview {
 
 /// Decodes a review.
 ///
-/// If that fails, the body is read again only for its uid: an API server accepts an answer only with the uid that it sent.
+/// If that fails, the body is read again only for its uid: an API server accepts a response only with the uid that it sent.
 pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
     decode(body).map_err(|sentence| InvalidReview {
         uid: uid::find(body),

@@ -55,7 +55,7 @@ impl Admissions {
         }
     }
 
-    fn of(&self, client: &Client) -> &Admission {
+    fn for_client(&self, client: &Client) -> &Admission {
         match &self.for_unverified {
             Some(admission) if !client.is_verified() => admission,
             _ => &self.admission,
@@ -73,7 +73,7 @@ pub(crate) struct Router {
     phase: watch::Receiver<Phase>,
 }
 
-/// An answer with an HTTP error.
+/// A response with an HTTP error.
 #[derive(Debug)]
 pub(crate) struct HttpError {
     pub(crate) code: StatusCode,
@@ -169,7 +169,7 @@ impl Router {
                 "too many reviews are in progress; try again",
             ));
         };
-        self.respond(hook, self.admissions.of(client), body.as_bytes())
+        self.respond(hook, self.admissions.for_client(client), body.as_bytes())
             .await
     }
 
@@ -210,7 +210,7 @@ impl Router {
 
     fn panicked(&self, hook: Hook) -> HttpError {
         self.metrics.panics.inc();
-        error!(webhook = hook.path(), "the review panicked; answered 500");
+        error!(webhook = hook.path(), "the review panicked; responded with 500");
         HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "kcp-webhook failed to review this write; report this as a bug, with the log of kcp-webhook",

@@ -12,9 +12,9 @@ use tokio::{
 pub(crate) enum Phase {
     /// Ready.
     Serving,
-    /// No longer ready. Still accepts connections, and asks each client to disconnect with `Connection: close`.
+    /// No longer ready. Still accepts connections, and tells each client to disconnect with `Connection: close`.
     Draining,
-    /// Accepts no connections. Ends when the last review is answered.
+    /// Accepts no connections. Ends after the last response.
     Closing,
 }
 

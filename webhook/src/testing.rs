@@ -80,7 +80,7 @@ pub(crate) fn phase(phase: Phase) -> watch::Receiver<Phase> {
     watch::channel(phase).1
 }
 
-/// An API server that answers each path with a function.
+/// An API server whose responses a function computes from the path.
 pub(crate) fn api_server<F, O>(answer: F) -> Client
 where
     F: Fn(String) -> O + Clone + Send + 'static,
@@ -89,7 +89,7 @@ where
     api_server_by_uri(move |uri| answer(uri.path().to_owned()))
 }
 
-/// An API server that answers each path and query with a function.
+/// An API server whose responses a function computes from the path and the query.
 pub(crate) fn api_server_by_uri<F, O>(answer: F) -> Client
 where
     F: Fn(Uri) -> O + Clone + Send + 'static,
@@ -166,7 +166,7 @@ pub(crate) async fn read(response: Response<Full<Bytes>>) -> (StatusCode, String
     (head.status, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-/// Sends a review. Returns the `response` of the answer.
+/// Sends a review. Returns the `response` of the `AdmissionReview`.
 pub(crate) async fn send(router: &Router, path: &str, review: &Value) -> Value {
     let (code, body) = post(router, path, review.to_string()).await;
     assert_eq!(code, StatusCode::OK, "{body}");

@@ -30,7 +30,8 @@ fn only(missing: MissingParts, all: View) -> View {
         control_planes,
         pools,
         customizations,
-        cluster_deployments
+        cluster_deployments,
+        customization_status
     )
 }
 
@@ -49,7 +50,8 @@ fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         control_planes,
         pools,
         customizations,
-        cluster_deployments
+        cluster_deployments,
+        customization_status
     );
     parts
         .into_iter()

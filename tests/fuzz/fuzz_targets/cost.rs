@@ -15,7 +15,7 @@ const LIMIT_PER_BYTE: Duration = Duration::from_micros(10);
 static SLOWEST: Mutex<Option<Cost>> = Mutex::new(None);
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let cost = Cost::of(bytes);
+    let cost = Cost::measure(bytes);
     let mut slowest = SLOWEST.lock().unwrap();
     if slowest.is_none_or(|slowest| cost.per_byte() > slowest.per_byte()) {
         *slowest = Some(cost);

@@ -20,7 +20,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    pub(crate) fn of(body: &[u8]) -> Self {
+    pub(crate) fn measure(body: &[u8]) -> Self {
         let measured = (0..MEASUREMENTS).map(|_| {
             let started = cpu_time();
             // Whether the answers are right is for the other targets.

@@ -67,6 +67,7 @@ async fn measure(management: &ManagementCluster) -> Result<Figures> {
             "clusters synced, 0 objects",
             &format!("clusterpools synced, {} objects", POOLS + 1),
             &format!("clusterdeploymentcustomizations synced, {customizations} objects"),
+            "clusterdeployments synced, 0 objects",
         ])
         .await?;
     Ok(Figures {

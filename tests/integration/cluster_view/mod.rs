@@ -6,9 +6,11 @@
     reason = "what is not in a JSON object is null, and all of these are our own"
 )]
 
+mod client_certificates;
 mod memory;
 mod reviews;
 mod server;
+mod unlisted_version;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -84,18 +86,20 @@ async fn furnished(management: &ManagementCluster, name: &str) -> Result<(ApiSer
     Ok((api, version))
 }
 
-const SYNCED: [&str; 4] = [
+const SYNCED: [&str; 5] = [
     "kubeadmcontrolplanes synced, 1 objects",
     "clusters synced, 0 objects",
     "clusterpools synced, 1 objects",
     "clusterdeploymentcustomizations synced, 1 objects",
+    "clusterdeployments synced, 0 objects",
 ];
 
-const FORBIDDEN: [&str; 4] = [
+const FORBIDDEN: [&str; 5] = [
     "kubeadmcontrolplanes not synced: forbidden",
     "clusters not synced: forbidden",
     "clusterpools not synced: forbidden",
     "clusterdeploymentcustomizations not synced: forbidden",
+    "clusterdeployments not synced: forbidden",
 ];
 
 #[test]
@@ -198,6 +202,7 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
             "clusters absent: the API server does not serve this kind",
             "clusterpools absent: the API server does not serve this kind",
             "clusterdeploymentcustomizations absent: the API server does not serve this kind",
+            "clusterdeployments absent: the API server does not serve this kind",
         ])
         .await?;
     ensure!(

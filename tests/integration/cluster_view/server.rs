@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -14,7 +14,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::Subject;
 use kcp_tests::process::Process;
 use kcp_tests::{manifests, products, wait};
-use kube::api::PostParams;
+use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -32,6 +32,15 @@ pub(super) struct Server {
 impl Server {
     /// Starts a server without permissions, see [`bind_shipped_role`].
     pub(super) async fn start(management: &ManagementCluster, api: &ApiServer) -> Result<Self> {
+        Self::start_for_clients_of(management, api, None).await
+    }
+
+    /// The same with a CA for the certificates of clients.
+    pub(super) async fn start_for_clients_of(
+        management: &ManagementCluster,
+        api: &ApiServer,
+        client_ca: Option<&Path>,
+    ) -> Result<Self> {
         let subject = Subject {
             common_name: USER,
             ..Subject::default()
@@ -41,12 +50,9 @@ impl Server {
             .issue(api.folder(), "kcp-webhook-user", &subject)?;
         let kubeconfig = api.folder().join("kcp-webhook-kubeconfig");
         api.write_kubeconfig(&kubeconfig, &User::Certificate(&user))?;
-        Self::start_with(
-            management,
-            api,
-            &[format!("--kubeconfig={}", kubeconfig.display())],
-        )
-        .await
+        let mut flags = vec![format!("--kubeconfig={}", kubeconfig.display())];
+        flags.extend(client_ca.map(|file| format!("--client-ca-file={}", file.display())));
+        Self::start_with(management, api, &flags).await
     }
 
     /// Starts a server without API access.
@@ -54,7 +60,7 @@ impl Server {
         Self::start_with(management, api, &[]).await
     }
 
-    async fn start_with(management: &ManagementCluster, api: &ApiServer, access: &[String]) -> Result<Self> {
+    async fn start_with(management: &ManagementCluster, api: &ApiServer, flags: &[String]) -> Result<Self> {
         let subject = Subject {
             common_name: "kcp-webhook",
             addresses: &[Ipv4Addr::LOCALHOST.into()],
@@ -71,7 +77,7 @@ impl Server {
             format!("--tls-cert-file={}", serving.certificate.display()),
             format!("--tls-private-key-file={}", serving.key.display()),
         ];
-        arguments.extend_from_slice(access);
+        arguments.extend_from_slice(flags);
         let program = products::under_test("kcp-webhook")?;
         let nothing: &[(&str, &str)] = &[];
         let process = Process::start(management.run(), &name, &program, arguments, nothing)?;
@@ -164,6 +170,27 @@ impl Server {
         let value = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let value = value.with_context(|| format!("{} has no RssAnon", file.display()))?;
         Ok(value.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// Registers it with the shipped validating webhooks, after `change`.
+    pub(super) async fn register_shipped(
+        &self,
+        api: &ApiServer,
+        change: impl FnOnce(&mut DynamicObject),
+    ) -> Result<()> {
+        let file = products::workspace().join("manifests/base/validatingwebhookconfiguration.yaml");
+        let mut objects = manifests::objects(&file)?;
+        let mut configuration = objects.pop().context("the file has no object")?;
+        manifests::redirect_webhooks(&mut configuration, |path| {
+            manifests::local_client_config(self.port, path, api.authority().certificate())
+        })?;
+        change(&mut configuration);
+        manifests::create_webhooks(api.client(), &configuration).await
+    }
+
+    /// Its readiness with details.
+    pub(super) async fn readiness(&self) -> Result<String> {
+        self.probe("/readyz?verbose").await
     }
 
     /// Makes an API server call it for every write to a resource.

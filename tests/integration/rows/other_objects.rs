@@ -1,5 +1,6 @@
 //! The other objects of a row.
 
+use kcp_rules::api::hive::ClusterDeploymentCustomizationStatus;
 use kcp_rules::case::Base;
 use kcp_rules::view::{self, View};
 use serde_json::{Value, json};
@@ -68,6 +69,10 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
             .flat_map(|it| deployment(it, namespace))
             .collect()
     }));
+    add(view
+        .customization_status
+        .get()
+        .map(|status| vec![customization(status.as_ref())]));
     other_objects.sees |= view.namespace_terminating.get().is_some();
     other_objects.terminating = view.namespace_terminating.get() == Some(&true);
     let seen = view.cluster.get().and_then(Option::as_ref);
@@ -145,6 +150,17 @@ fn pool(pool: &view::Pool) -> Value {
     let mut object = named(Base::ClusterPool, &pool.name);
     object["spec"]["inventory"] = pool.inventory.iter().map(|name| json!({"name": name})).collect();
     deleting(object, pool.deleting)
+}
+
+/// The customization that a `ClusterDeployment` names in a row.
+fn customization(status: Option<&ClusterDeploymentCustomizationStatus>) -> Value {
+    let reference = &Base::ClusterDeployment.object()["spec"]["clusterPoolRef"];
+    let name = &reference["clusterDeploymentCustomization"]["name"];
+    let mut object = named(Base::Customization, name.as_str().unwrap_or_default());
+    if let Some(status) = status {
+        object["status"] = json!(status);
+    }
+    object
 }
 
 /// A `ClusterDeployment` and the namespace with its name.

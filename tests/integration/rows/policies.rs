@@ -285,7 +285,7 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
 
 /// Whether a policy for the row's kind and version contains the rule.
 fn is_policed(rule: &Rule, row: Row<'_>) -> bool {
-    let shape = Shape::of(row.base.version());
+    let shape = Shape::from_api_version(row.base.version());
     match (row.case.write, rule.cel) {
         (Write::Scale(..), cel) => matches!(cel, Cel::FaultsAlsoForScale(_)),
         (_, cel) => cel.faults(shape).is_some(),

@@ -45,6 +45,10 @@ impl Judgement {
 pub trait Judged: Sized {
     /// The metadata, which contains the override annotation.
     fn metadata(&self) -> &Metadata<'_>;
+    /// The namespace and name of the customization that the object names.
+    fn customization(&self) -> Option<(&str, &str)> {
+        None
+    }
     /// Applies one rule to a change of this kind. A rule for another kind does nothing.
     fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults);
 }
@@ -68,9 +72,25 @@ macro_rules! judged {
 judged!(
     Cluster: Cluster,
     ClusterPool: ClusterPool,
-    ClusterDeploymentCustomization: Customization,
-    ClusterDeployment: ClusterDeployment
+    ClusterDeploymentCustomization: Customization
 );
+
+impl Judged for ClusterDeployment<'_> {
+    fn metadata(&self) -> &Metadata<'_> {
+        &self.metadata
+    }
+
+    fn customization(&self) -> Option<(&str, &str)> {
+        let pool = self.pool()?;
+        Some((&pool.namespace, pool.customization()?))
+    }
+
+    fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults) {
+        if let Check::ClusterDeployment(check) = rule.check {
+            check(change, faults);
+        }
+    }
+}
 
 /// The kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about it apply to both.
 macro_rules! judged_with_common_spec {

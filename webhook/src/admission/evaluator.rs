@@ -28,9 +28,9 @@ pub(super) struct Evaluator {
 /// Who may override a rule by an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overrides {
-    /// Everyone who may write the object.
+    /// Every user who may write the object.
     ByWriters,
-    /// Those whom the API server allows the verb `override` on the object.
+    /// Users who have the verb `override` on the object, according to the API server.
     ByAuthorized,
 }
 
@@ -97,7 +97,8 @@ impl Evaluator {
         }
         // The stored object where there is one: a client can leave owners and labels out of what it writes.
         let metadata = change.old.unwrap_or(change.new).metadata();
-        let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name());
+        let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name())
+            .and_then(|subject| subject.with_customization(change.new.customization()));
         let Some(subject) = subject else {
             return without_reads.into();
         };
@@ -207,7 +208,7 @@ impl Evaluator {
         let why = match Box::pin(reads.allows(&spec)).await {
             Ok(true) => return None,
             Ok(false) => "the user needs the verb override on this object".to_owned(),
-            Err(error) => format!("could not ask whether the user may override: {}", error.label()),
+            Err(error) => format!("could not read whether the user may override: {}", error.label()),
         };
         for finding in judgement
             .findings
@@ -245,7 +246,7 @@ impl Evaluation {
         kind: &'static str,
         name: impl FnOnce() -> String,
     ) -> Decision {
-        let mut decision = Decision::of(group, kind, name, self.judgement);
+        let mut decision = Decision::from_judgement(group, kind, name, self.judgement);
         decision.notes.extend(self.unread);
         decision
     }

@@ -94,7 +94,7 @@ impl Mutation {
                     evaluator.exempt(request, &mut judgement).await;
                 }
                 // If the write is allowed, the validating webhook prints the warnings: once is enough.
-                Decision::of(group, kind, || name, judgement)
+                Decision::from_judgement(group, kind, || name, judgement)
                     .denial()
                     .unwrap_or_else(|| Decision::defaulted(defaults))
             }
@@ -102,7 +102,7 @@ impl Mutation {
     }
 }
 
-/// Fills in defaults, and denies what is still invalid with them: this webhook answers before schema validation and
+/// Fills in defaults, and denies what is still invalid with them: this webhook runs before schema validation and
 /// before every validating webhook, and a user sees only the first denial.
 ///
 /// Allows an update with an object that does not decode. The stored object may be the one at fault; the validating

@@ -24,7 +24,7 @@ fn sender(last: u8, proven: bool) -> Sender {
 
 /// Whether the body has given way.
 async fn gave_way(buffer: &Buffer) -> bool {
-    time::timeout(Duration::ZERO, buffer.gives_way()).await.is_ok()
+    time::timeout(Duration::ZERO, buffer.evicted()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]

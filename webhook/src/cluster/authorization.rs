@@ -64,7 +64,7 @@ impl LiveReads<'_> {
             .map_err(|error| ReadError::Failed(error.to_string()))?;
         let answer = self.send(PATH, request).await?;
         let review: SubjectAccessReview =
-            serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::of_json(&error))?;
+            serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::from_json_error(&error))?;
         Ok(review.status.allowed)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether the cache can answer.
+    /// Whether the cache can be used.
     pub(crate) const fn is_known(self) -> bool {
         matches!(self, Self::Synced | Self::Absent)
     }
@@ -114,6 +114,33 @@ impl<T: Cached> Cache<T> {
         Some(names.map(ToString::to_string).collect())
     }
 
+    /// The objects of all namespaces that match, and the number of all objects.
+    pub(crate) fn matching(&self, matches: impl Fn(&T) -> bool) -> Option<(Vec<T>, usize)> {
+        let contents = self.known()?;
+        let mut found = Vec::new();
+        for object in contents.objects.values().flat_map(BTreeMap::values) {
+            // One of which only the name is cached could match.
+            let object = object.as_ref()?;
+            if matches(object) {
+                found.push(object.clone());
+            }
+        }
+        Some((found, contents.count))
+    }
+
+    /// Calls `visit` with the namespace, the name and the cached part of each object. Does nothing while the cache is out of
+    /// date.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&str, &str, &T)) {
+        let Some(contents) = self.known() else { return };
+        for (namespace, objects) in &contents.objects {
+            for (name, object) in objects {
+                if let Some(object) = object {
+                    visit(namespace, name, object);
+                }
+            }
+        }
+    }
+
     fn known(&self) -> Option<MutexGuard<'_, Contents<T>>> {
         Some(self.contents()).filter(|contents| contents.state.is_known())
     }
@@ -132,7 +159,7 @@ impl<T: Cached> Cache<T> {
         std::mem::replace(&mut self.contents().state, state)
     }
 
-    /// Removes all objects before a new list in this API version. The cache cannot answer until it is synced again.
+    /// Removes all objects before a new list in this API version. The cache cannot be used until it is synced again.
     pub(super) fn clear(&self, version: &str) {
         let mut contents = self.contents();
         if contents.state.is_known() {

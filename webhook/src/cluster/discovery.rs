@@ -18,7 +18,7 @@ pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 impl LiveReads<'_> {
     /// The version in which to read a group: the newest that we support, else the API server's preferred one.
     pub(super) async fn version(&self, group: &'static str) -> Result<String, ReadError> {
-        let Some(remembered) = self.server.versions.of(group) else {
+        let Some(remembered) = self.server.versions.remembered(group) else {
             return self.discover(group).await;
         };
         let mut remembered = time::timeout_at(self.deadline, remembered.lock())
@@ -56,7 +56,7 @@ impl LiveReads<'_> {
     }
 
     /// Reports the versions of control planes that the API server serves and the webhook configurations do not list. The
-    /// API server converts such writes for the webhook, so field paths in answers are those of another version.
+    /// API server converts such writes for the webhook, so field paths in responses are those of another version.
     async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
         #[derive(Deserialize)]
         struct Resources {

@@ -67,15 +67,16 @@ impl<'l> Event<'l> {
             #[serde(borrow)]
             object: &'l RawValue,
         }
-        let line: Line<'_> = serde_json::from_slice(line).map_err(|error| ReadError::of_json(&error))?;
+        let line: Line<'_> =
+            serde_json::from_slice(line).map_err(|error| ReadError::from_json_error(&error))?;
         let object = line.object.get();
         match line.kind.as_str() {
             "ADDED" | "MODIFIED" => Ok(Self::Put(object)),
             "DELETED" => Ok(Self::Removed(object)),
             "BOOKMARK" => Ok(Self::Bookmark(object)),
             "ERROR" => Err(serde_json::from_str::<Status>(object).map_or_else(
-                |error| ReadError::of_json(&error),
-                |status| ReadError::of_status(&status),
+                |error| ReadError::from_json_error(&error),
+                |status| ReadError::from_status(&status),
             )),
             kind => Err(ReadError::Unusable(format!("unknown event type {kind:?}"))),
         }

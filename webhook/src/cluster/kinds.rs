@@ -1,21 +1,25 @@
 //! The watched kinds, and the part of each object that is cached.
 //!
 //! Watched are the kinds that rules need for ordinary writes: every write to a control plane needs its Cluster, every scale
-//! its control plane, and every change to an inventory the pools and customizations. Everything else is read live:
+//! its control plane, and every change to an inventory the pools and customizations. `ClusterDeployment`s are watched
+//! because only their specs name the customizations that they use: no selector finds them, and without a watch each
+//! deletion of a customization would list all of them. Everything else is read live:
 //!
 //! - Machines, which rules need only when the version changes. A Machine that joins in the meantime can turn the verdict
 //!   either way, and a watch would deliver every status update of every Machine.
-//! - Worker Machines, `MachinePool`s and `ClusterDeployment`s, which rules need only for deletions. A deletion must not
-//!   depend on a stale object.
+//! - Worker Machines and `MachinePool`s, which rules need only for deletions. A deletion must not depend on a stale object.
 //! - Namespaces, which no webhook should watch: clusters have many.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kcp_rules::view::{
-    self,
-    object::{ClusterObject, PoolObject},
+use kcp_rules::{
+    api::hive::Lease,
+    view::{
+        self,
+        object::{ClusterObject, CustomizationObject, DeploymentObject, PoolObject},
+    },
 };
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
@@ -53,27 +57,35 @@ pub(super) const POOL: Kind = Kind {
 pub(super) const CUSTOMIZATION: Kind = Kind {
     group: HIVE,
     plural: "clusterdeploymentcustomizations",
-    projection: Projection::Metadata,
+    projection: Projection::Whole,
 };
 
-/// The caches of all watched kinds. Without API access they stay empty and never answer.
+pub(super) const CLUSTER_DEPLOYMENT: Kind = Kind {
+    group: HIVE,
+    plural: "clusterdeployments",
+    projection: Projection::Whole,
+};
+
+/// The caches of all watched kinds. Without API access they stay empty and are never used.
 #[derive(Default)]
 pub(crate) struct Caches {
     pub(super) control_planes: Arc<Cache<CachedControlPlane>>,
     pub(super) clusters: Arc<Cache<view::Cluster>>,
     pub(super) pools: Arc<Cache<view::Pool>>,
-    pub(super) customizations: Arc<Cache<NameOnly>>,
+    pub(super) customizations: Arc<Cache<CachedCustomization>>,
+    pub(super) cluster_deployments: Arc<Cache<CachedClusterDeployment>>,
 }
 
 impl Caches {
     /// The state of each cache and the number of objects in it, by the kind's plural.
-    pub(crate) fn states(&self) -> [(&'static str, State, usize); 4] {
+    pub(crate) fn states(&self) -> [(&'static str, State, usize); 5] {
         let of = |kind: Kind, (state, objects)| (kind.plural, state, objects);
         [
             of(CONTROL_PLANE, self.control_planes.state()),
             of(CLUSTER, self.clusters.state()),
             of(POOL, self.pools.state()),
             of(CUSTOMIZATION, self.customizations.state()),
+            of(CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
         ]
     }
 }
@@ -91,6 +103,7 @@ impl Caches {
             "ClusterDeploymentCustomization",
             objects,
         );
+        fill(&self.cluster_deployments, "v1", "ClusterDeployment", objects);
     }
 }
 
@@ -121,13 +134,81 @@ impl Cached for view::Pool {
     }
 }
 
-/// Nothing beyond the name, which a cache has for every object.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NameOnly;
+/// The lease on a customization.
+#[derive(Clone, Debug)]
+pub(super) struct CachedCustomization {
+    pub(super) lease: Option<Lease>,
+    /// The pool for which it is leased.
+    pub(super) pool: Option<String>,
+    /// Whether `kubectl kcp pool cordon` excludes it from new leases.
+    pub(super) cordoned: bool,
+}
 
-impl Cached for NameOnly {
+impl Cached for CachedCustomization {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        serde_json::from_str::<IgnoredAny>(object).map(|_| Self)
+        let object: CustomizationObject = serde_json::from_str(object)?;
+        let cordoned = object.metadata.is_cordoned();
+        let status = object.into_status();
+        let lease = status.as_ref().and_then(Lease::from_status);
+        let pool = status.and_then(|status| status.cluster_pool_ref);
+        Ok(Self {
+            pool: pool.map(|pool| pool.name).filter(|_| lease.is_some()),
+            lease,
+            cordoned,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let lease = match &self.lease {
+            Some(Lease::Recorded(record)) => record.holder.len() + record.id.len(),
+            Some(Lease::Unreadable) | None => 0,
+        };
+        lease + self.pool.as_ref().map_or(0, String::len)
+    }
+}
+
+/// The pool and the customization of a `ClusterDeployment`.
+#[derive(Clone, Debug)]
+pub(super) struct CachedClusterDeployment {
+    /// The namespace of the pool and the customization. `None` if the cluster has no pool.
+    pool_namespace: Option<String>,
+    deployment: view::ClusterDeployment,
+}
+
+impl CachedClusterDeployment {
+    /// Whether it belongs to the pool, or uses the customization, with this namespace and name.
+    pub(super) fn concerns(&self, namespace: &str, name: &str) -> bool {
+        let deployment = &self.deployment;
+        self.pool_namespace.as_deref() == Some(namespace)
+            && (deployment.pool == name || deployment.customization.as_deref() == Some(name))
+    }
+
+    pub(super) fn into_deployment(self) -> view::ClusterDeployment {
+        self.deployment
+    }
+}
+
+impl Cached for CachedClusterDeployment {
+    fn decode(object: &str) -> serde_json::Result<Self> {
+        let object: DeploymentObject = serde_json::from_str(object)?;
+        Ok(Self {
+            pool_namespace: object.pool_namespace().map(str::to_owned),
+            deployment: object.into(),
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let view::ClusterDeployment {
+            namespace,
+            name,
+            pool,
+            claim,
+            customization,
+            deleting: _,
+        } = &self.deployment;
+        let optional = [&self.pool_namespace, claim, customization];
+        let texts = optional.into_iter().flatten().chain([namespace, name, pool]);
+        texts.map(String::len).sum()
     }
 }
 

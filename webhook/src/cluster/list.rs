@@ -21,6 +21,19 @@ pub(super) struct List<T> {
 struct ListMetadata {
     #[serde(default, rename = "continue")]
     next: String,
+    #[serde(rename = "remainingItemCount")]
+    remaining: Option<usize>,
+}
+
+impl<T> List<T> {
+    /// The number of objects on this page and all later ones, if the API server says it.
+    pub(super) fn total(&self) -> Option<usize> {
+        let here = self.items.as_ref().map_or(0, Vec::len);
+        match self.metadata.remaining {
+            None if !self.metadata.next.is_empty() => None,
+            remaining => Some(here + remaining.unwrap_or_default()),
+        }
+    }
 }
 
 impl LiveReads<'_> {

@@ -23,7 +23,7 @@ use crate::{
 /// What is read.
 type Target = (String, Projection);
 
-/// An answer, shared by the reviews that asked for it. An error of the API server is an answer too.
+/// A response, shared by the reviews that read the same path. An error of the API server is a response too.
 type Answer = Result<Arc<BufferedBody>, ReadError>;
 
 /// The API server to read from, if there is one.
@@ -32,7 +32,7 @@ pub(super) struct ApiServer {
     /// Or why there is none.
     pub(super) client: Result<Client, ReadError>,
     pub(super) versions: Arc<Versions>,
-    /// The memory for answers.
+    /// The memory for responses.
     pub(super) buffers: Arc<Buffers>,
     reads: Arc<SharedReads<Target, Answer>>,
     pub(super) metrics: Arc<Metrics>,
@@ -114,7 +114,7 @@ impl LiveReads<'_> {
         projection: Projection,
     ) -> Result<T, ReadError> {
         let answer = self.read(path, projection).await?;
-        serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::of_json(&error))
+        serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::from_json_error(&error))
     }
 
     /// Reads a path of the API, and counts the read. Names in `path` must have passed [`is_path_segment`].
@@ -153,17 +153,17 @@ impl LiveReads<'_> {
         let answer = time::timeout_at(self.deadline, client.send(request))
             .await
             .map_err(|_| ReadError::TooSlow)?
-            .map_err(|error| ReadError::of_request(&error))?;
+            .map_err(|error| ReadError::from_request_error(&error))?;
         let code = answer.status();
         let (pace, buffer) = (Pace::until(self.deadline), self.server.buffers.open(None));
         let answer = body::read(answer.into_body(), ANSWER_BYTES, pace, buffer)
             .await
-            .map_err(ReadError::of_body)?;
+            .map_err(ReadError::from_body_error)?;
         if code.is_success() {
             return Ok(answer);
         }
         let status = status(code, answer.as_bytes());
         self.server.versions.forget_unserved(path, &status);
-        Err(ReadError::of_status(&status))
+        Err(ReadError::from_status(&status))
     }
 }

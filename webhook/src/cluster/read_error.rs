@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     body::BodyError,
-    limits::{ANSWER_BYTES, LIVE_READS, QUOTED_CHARS},
+    limits::{ANSWER_BYTES, LIVE_READ_TIMEOUT, QUOTED_CHARS},
     shorten::shorten,
 };
 
@@ -37,13 +37,13 @@ pub(crate) enum ReadError {
     ClusterUnknown,
     #[error("the list has more than {0} objects, too many to read")]
     TooMany(usize),
-    #[error("the API server's answer is larger than {ANSWER_BYTES} bytes, too large to read")]
+    #[error("the API server's response is larger than {ANSWER_BYTES} bytes, too large to read")]
     TooLarge,
-    #[error("the API server did not answer within {} s; try again", LIVE_READS.as_secs())]
+    #[error("the API server did not respond within {} s; try again", LIVE_READ_TIMEOUT.as_secs())]
     TooSlow,
     #[error("{0}; try again")]
     Failed(String),
-    #[error("cannot use the API server's answer: {0}; correct the object first")]
+    #[error("cannot use the API server's response: {0}; correct the object first")]
     Unusable(String),
     #[error("its {0} does not have the type that its kind requires; correct the object first")]
     BadField(String),
@@ -66,8 +66,8 @@ impl ReadError {
         }
     }
 
-    /// A request without an answer.
-    pub(super) fn of_request(error: &kube::Error) -> Self {
+    /// A request without a response.
+    pub(super) fn from_request_error(error: &kube::Error) -> Self {
         match error {
             // The client's own message for it is only "ServiceError".
             kube::Error::Service(source) => unreachable(&**source),
@@ -75,29 +75,31 @@ impl ReadError {
         }
     }
 
-    /// An answer that could not be read to its end.
-    pub(super) fn of_body(error: BodyError) -> Self {
+    /// A response that could not be read to its end.
+    pub(super) fn from_body_error(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
             BodyError::NoMemory => {
-                Self::Failed("other reviews use all memory reserved for answers".to_owned())
+                Self::Failed("other reviews use all memory reserved for responses".to_owned())
             }
             BodyError::TooSlow | BodyError::BelowRate => Self::TooSlow,
-            BodyError::Broken(error) => Self::Failed(format!("cannot read the API server's answer: {error}")),
+            BodyError::Broken(error) => {
+                Self::Failed(format!("cannot read the API server's response: {error}"))
+            }
         }
     }
 
-    /// An answer that reports a failure.
-    pub(super) fn of_status(status: &Status) -> Self {
+    /// A response that reports a failure.
+    pub(super) fn from_status(status: &Status) -> Self {
         let message = shorten(&status.message, QUOTED_CHARS, "");
         match status.code {
             404 => Self::NotFound,
             401 | 403 => Self::Forbidden(message.into_owned()),
-            code => Self::Failed(format!("the API server answered {code}: {message}")),
+            code => Self::Failed(format!("the API server responded with {code}: {message}")),
         }
     }
 
-    pub(super) fn of_json(error: &serde_json::Error) -> Self {
+    pub(super) fn from_json_error(error: &serde_json::Error) -> Self {
         // Its text quotes the value: it can be a secret.
         Self::Unusable(format!(
             "{:?} error at line {} column {}",
@@ -108,7 +110,7 @@ impl ReadError {
     }
 }
 
-/// The `Status` in an answer. Paths that are not served, and proxies, answer without one.
+/// The `Status` in a response. Paths that are not served, and proxies, respond without one.
 pub(super) fn status(code: StatusCode, answer: &[u8]) -> Status {
     serde_json::from_slice(answer).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())

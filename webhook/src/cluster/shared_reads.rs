@@ -1,6 +1,6 @@
-//! Shares one answer of the API server between the reviews that ask for the same path.
+//! Shares one response of the API server between the reviews that read the same path.
 //!
-//! A review must see what is stored when it asks, so it never joins a read that has been sent already: it waits for that
+//! A review must see what is stored when it reads, so it never joins a read that has been sent already: it waits for that
 //! one to end, and shares the next with all others that wait. So each path has at most one read in progress.
 
 use std::{

@@ -10,6 +10,8 @@ pub(crate) struct Subject {
     pub(super) name: String,
     /// The object's Cluster, for Cluster API's kinds.
     pub(super) cluster: Option<String>,
+    /// The namespace and name of the customization that a `ClusterDeployment` names.
+    pub(super) customization: Option<(String, String)>,
 }
 
 impl Subject {
@@ -25,6 +27,18 @@ impl Subject {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             cluster: cluster.map(str::to_owned),
+            customization: None,
+        })
+    }
+
+    /// Adds the customization that the object names, by namespace and name. Returns `None` if one of them is not a valid
+    /// Kubernetes name.
+    pub(crate) fn with_customization(self, customization: Option<(&str, &str)>) -> Option<Self> {
+        let valid =
+            customization.is_none_or(|(namespace, name)| is_path_segment(namespace) && is_path_segment(name));
+        valid.then(|| Self {
+            customization: customization.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+            ..self
         })
     }
 
@@ -52,6 +66,10 @@ mod tests {
             assert_eq!(Subject::new("prod", "cp", Some(name)), None, "{name}");
             assert_eq!(Subject::new("prod", name, None), None, "{name}");
             assert_eq!(Subject::new(name, "cp", None), None, "{name}");
+            for customization in [("prod", name), (name, "a")] {
+                let subject = Subject::new("prod", "cp", None).unwrap();
+                assert_eq!(subject.with_customization(Some(customization)), None, "{name}");
+            }
         }
         assert!(Subject::new("prod", "", None).is_some());
     }

@@ -22,8 +22,8 @@ pub(super) struct Versions {
     unregistered: std::sync::Mutex<Vec<String>>,
 }
 
-/// The version of one group. Locked while it is being discovered, so that concurrent reads wait for one answer instead of
-/// each asking the API server.
+/// The version of one group. Locked while it is being discovered, so that concurrent reads share one request to
+/// the API server.
 #[derive(Default)]
 pub(super) struct Remembered(Option<(String, Instant)>);
 
@@ -39,7 +39,7 @@ impl Default for Versions {
 }
 
 impl Versions {
-    pub(super) fn of(&self, group: &str) -> Option<&Mutex<Remembered>> {
+    pub(super) fn remembered(&self, group: &str) -> Option<&Mutex<Remembered>> {
         self.by_group.get(group)
     }
 
@@ -62,7 +62,7 @@ impl Versions {
 
     /// Forgets the version of the group in `path` if the API server does not serve the kind in that version.
     pub(super) fn forget_unserved(&self, path: &str, status: &Status) {
-        // If the kind is served and the object does not exist, the answer contains the object's name.
+        // If the kind is served and the object does not exist, the response contains the object's name.
         let object_missing = status
             .details
             .as_ref()
@@ -73,7 +73,7 @@ impl Versions {
         let group = path
             .strip_prefix("/apis/")
             .and_then(|path| path.split('/').next());
-        let remembered = group.and_then(|group| self.of(group));
+        let remembered = group.and_then(|group| self.remembered(group));
         // If the lock is taken, the version is being discovered again already.
         if let Some(Ok(mut remembered)) = remembered.map(Mutex::try_lock) {
             remembered.0 = None;

@@ -5,9 +5,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use kcp_rules::view::{
-    self, MissingParts, Part, View,
-    object::{ClusterObject, DeploymentObject, MachineObject, Object, PoolObject},
+use kcp_rules::{
+    api::hive::ClusterDeploymentCustomizationStatus,
+    view::{
+        self, MissingParts, Part, View,
+        object::{ClusterObject, CustomizationObject, MachineObject, Object, PoolObject},
+    },
 };
 use serde::de::DeserializeOwned;
 use tokio::time;
@@ -25,6 +28,14 @@ use super::{
 const NAMED_WORKERS: usize = 3;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+
+/// Where a view is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The caches, and live reads of everything that is not cached. Lags behind the API server slightly.
+    Caches,
+    LiveReads,
+}
 
 /// The result of reading a view.
 #[derive(Debug)]
@@ -44,21 +55,23 @@ struct Progress {
 }
 
 impl LiveReads<'_> {
-    /// Reads the missing parts all at once, from `caches` where possible. A part that cannot be read stays missing.
+    /// Reads the missing parts all at once, from `source` where possible. A part that cannot be read stays missing.
     pub(super) async fn view(
         &self,
         missing: MissingParts,
         subject: &Subject,
-        caches: Option<&Caches>,
+        all_caches: &Caches,
+        source: Source,
     ) -> Filled {
         let Subject { namespace, name, .. } = subject;
+        let caches = (source == Source::Caches).then_some(all_caches);
         let progress = Progress::default();
         let in_cluster = subject.cluster.as_deref();
         let cluster = caches.and_then(|caches| caches.clusters.get(namespace, in_cluster?));
         let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
         let pools = caches.and_then(|caches| caches.pools.all(namespace));
         let customizations = caches.and_then(|caches| caches.customizations.names(namespace));
-        let (machines, cluster, workers, terminating, planes, pools, customizations, deployments) = tokio::join!(
+        let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, status) = tokio::join!(
             self.part(
                 missing.machines,
                 None,
@@ -112,7 +125,14 @@ impl LiveReads<'_> {
                 missing.cluster_deployments,
                 None,
                 "the ClusterDeployments",
-                or_none(self.cluster_deployments(namespace, name)),
+                or_none(self.cluster_deployments(subject, &all_caches.cluster_deployments)),
+                &progress
+            ),
+            self.part(
+                missing.customization_status,
+                None,
+                "the customization",
+                or_none(self.customization_status(subject)),
                 &progress
             ),
         );
@@ -120,7 +140,7 @@ impl LiveReads<'_> {
             .unread
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        // Independent of the order in which the answers arrive.
+        // Independent of the order in which the responses arrive.
         unread.sort();
         Filled {
             view: View {
@@ -132,6 +152,7 @@ impl LiveReads<'_> {
                 pools,
                 customizations,
                 cluster_deployments: deployments,
+                customization_status: status,
             },
             from_caches: progress.from_caches.into_inner(),
             unread,
@@ -207,20 +228,20 @@ impl LiveReads<'_> {
         self.names(&path).await
     }
 
-    /// The `ClusterDeployment`s that refer to the pool or the customization under review.
-    async fn cluster_deployments(
+    /// The status of the customization that the object under review names.
+    async fn customization_status(
         &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
-        let version = self.version(HIVE).await?;
-        let deployments: Vec<DeploymentObject> = self
-            .list(&format!("/apis/{HIVE}/{version}/clusterdeployments"), "")
+        subject: &Subject,
+    ) -> Result<Option<ClusterDeploymentCustomizationStatus>, ReadError> {
+        let Some((namespace, name)) = &subject.customization else {
+            return Ok(None);
+        };
+        let customizations = self
+            .path(HIVE, namespace, "clusterdeploymentcustomizations")
             .await?;
-        let concerned = deployments
-            .into_iter()
-            .filter(|deployment| deployment.concerns(namespace, name));
-        Ok(concerned.map(view::ClusterDeployment::from).collect())
+        let path = format!("{customizations}/{name}");
+        let customization: CustomizationObject = self.object(&path, Projection::Whole).await?;
+        Ok(customization.into_status())
     }
 
     async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {

@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     cache::{Cache, Cached, State},
     events::{Event, Lines, Named, Page},
-    kinds::{CLUSTER, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
+    kinds::{CLUSTER, CLUSTER_DEPLOYMENT, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
     live_reads::ApiServer,
     read_error::{ReadError, status},
 };
@@ -52,6 +52,13 @@ pub(super) fn spawn_all(server: &ApiServer, caches: &Caches, tasks: &mut Tasks) 
     spawn(server, tasks, &listing, CLUSTER, &caches.clusters);
     spawn(server, tasks, &listing, POOL, &caches.pools);
     spawn(server, tasks, &listing, CUSTOMIZATION, &caches.customizations);
+    spawn(
+        server,
+        tasks,
+        &listing,
+        CLUSTER_DEPLOYMENT,
+        &caches.cluster_deployments,
+    );
 }
 
 fn spawn<T: Cached>(
@@ -157,8 +164,8 @@ impl<T: Cached> Watch<T> {
             let _turn = self.listing.lock().await;
             let reads = self.server.reads_within(REQUEST_TIMEOUT);
             let answer = reads.get(&path, self.kind.projection).await.map_err(stopped)?;
-            let page: Page<'_> =
-                serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::of_json(&error))?;
+            let page: Page<'_> = serde_json::from_slice(answer.as_bytes())
+                .map_err(|error| ReadError::from_json_error(&error))?;
             if next.is_empty() {
                 self.cache.clear(version);
             }
@@ -229,7 +236,7 @@ impl<T: Cached> Watch<T> {
         let answer = time::timeout_at(deadline, client.send(request))
             .await
             .map_err(|_| ReadError::TooSlow)?
-            .map_err(|error| ReadError::of_request(&error))?;
+            .map_err(|error| ReadError::from_request_error(&error))?;
         let code = answer.status();
         if code == StatusCode::OK {
             return Ok(Lines::new(answer.into_body()));
@@ -237,7 +244,7 @@ impl<T: Cached> Watch<T> {
         let buffer = self.server.buffers.open(None);
         let body = body::read(answer.into_body(), ANSWER_BYTES, Pace::until(deadline), buffer).await;
         let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
-        Err(ReadError::of_status(&status(code, text)))
+        Err(ReadError::from_status(&status(code, text)))
     }
 
     /// Caches an object, and returns its resource version.
@@ -266,7 +273,7 @@ impl<T: Cached> Watch<T> {
 }
 
 fn named(object: &str) -> Result<Named, ReadError> {
-    serde_json::from_str(object).map_err(|error| ReadError::of_json(&error))
+    serde_json::from_str(object).map_err(|error| ReadError::from_json_error(&error))
 }
 
 /// If a kind is not served, its group or its list is not found.

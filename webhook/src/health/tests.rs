@@ -62,7 +62,7 @@ async fn is_ready_without_api_access_and_reports_it() {
             "[+]key-pair ok\n[+]listener ok\n[-]serving failed\n[i]api-access configured\n\
              [i]cache/kubeadmcontrolplanes not synced: starting\n[i]cache/clusters not synced: starting\n\
              [i]cache/clusterpools not synced: starting\n\
-             [i]cache/clusterdeploymentcustomizations not synced: starting\nreadyz check failed\n"
+             [i]cache/clusterdeploymentcustomizations not synced: starting\n[i]cache/clusterdeployments not synced: starting\nreadyz check failed\n"
                 .to_owned()
         )
     );

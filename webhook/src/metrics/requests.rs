@@ -45,7 +45,7 @@ impl Requests {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "controller_runtime_webhook_latency",
-            "Time to answer a review",
+            "Time to respond to a review",
             Unit::Seconds,
             self.latency.clone(),
         );
@@ -90,7 +90,7 @@ pub(crate) struct InFlight<'r> {
 }
 
 impl InFlight<'_> {
-    /// Records the status code of the answer.
+    /// Records the status code of the response.
     pub(crate) fn end(mut self, code: StatusCode) {
         self.code = Some(code);
     }

@@ -26,7 +26,7 @@ fn peer(last: u8) -> IpAddr {
 }
 
 async fn gave_way(place: &Place) -> bool {
-    time::timeout(Duration::ZERO, place.gives_way()).await.is_ok()
+    time::timeout(Duration::ZERO, place.evicted()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,15 +76,15 @@ fn reports_the_slowest_review_by_byte() {
     let mut costs: Vec<_> = seeds::seeds()
         .into_iter()
         .filter(|seed| seed.target == "review")
-        .map(|seed| (oracles::cost::Cost::of(&seed.content), seed.name))
+        .map(|seed| (oracles::cost::Cost::measure(&seed.content), seed.name))
         .collect();
     for entry in fs::read_dir(folder(CORPUS, "review")).unwrap() {
         let file = entry.unwrap().path();
-        let cost = oracles::cost::Cost::of(&fs::read(&file).unwrap());
+        let cost = oracles::cost::Cost::measure(&fs::read(&file).unwrap());
         costs.push((cost, file.file_name().unwrap().to_string_lossy().into_owned()));
     }
     for (name, body) in costly::bodies() {
-        costs.push((oracles::cost::Cost::of(body.as_bytes()), name.to_owned()));
+        costs.push((oracles::cost::Cost::measure(body.as_bytes()), name.to_owned()));
     }
     costs.sort_by_key(|(cost, _)| cost.per_byte());
     for (cost, name) in costs.iter().rev().take(5) {

@@ -52,7 +52,7 @@ fn restart(api_version: &str, now: Timestamp) -> Value {
 
 /// The spec fields that replace, from `after` on, every Machine that was created before.
 pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
-    match Shape::of(api_version) {
+    match Shape::from_api_version(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
         Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
     }

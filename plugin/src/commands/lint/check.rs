@@ -178,6 +178,7 @@ impl Linter<'_> {
                 name: change.new.metadata().name.as_deref(),
                 // A manifest may lack owner references and labels.
                 cluster: change.old.unwrap_or(change.new).metadata().cluster_name(),
+                customization: change.new.customization(),
             };
             judgement = check(&self.neighbours.view(wanted, viewer));
         }

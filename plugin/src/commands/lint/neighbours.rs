@@ -5,9 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kcp_rules::view::{
-    self, MissingParts, Part, View,
-    object::{ClusterObject, DeploymentObject, MachineObject, PoolObject},
+use kcp_rules::{
+    api::hive::ClusterDeploymentCustomizationStatus,
+    view::{
+        self, MissingParts, Part, View,
+        object::{ClusterObject, CustomizationObject, DeploymentObject, MachineObject, PoolObject},
+    },
 };
 use serde::de::DeserializeOwned;
 
@@ -41,7 +44,7 @@ struct NamespaceObjects {
     clusters: Vec<ClusterObject>,
     control_planes: Vec<String>,
     pools: Vec<PoolObject>,
-    customizations: Vec<String>,
+    customizations: Vec<CustomizationObject>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,8 @@ pub(super) struct Viewer<'v> {
     pub(super) name: Option<&'v str>,
     /// The object's Cluster, if known.
     pub(super) cluster: Option<&'v str>,
+    /// The namespace and name of the customization that a `ClusterDeployment` names.
+    pub(super) customization: Option<(&'v str, &'v str)>,
 }
 
 impl Neighbour {
@@ -84,7 +89,7 @@ impl Neighbours {
             Neighbour::Cluster => read(object, &mut objects.clusters),
             Neighbour::ControlPlane => objects.control_planes.push(name.clone()),
             Neighbour::Pool => read(object, &mut objects.pools),
-            Neighbour::Customization => objects.customizations.push(name.clone()),
+            Neighbour::Customization => read(object, &mut objects.customizations),
             Neighbour::Deployment => read(object, &mut self.deployments),
         }
     }
@@ -110,6 +115,7 @@ impl Neighbours {
             namespace,
             name,
             cluster,
+            customization,
         } = viewer;
         let none = NamespaceObjects::default();
         let NamespaceObjects {
@@ -137,16 +143,33 @@ impl Neighbours {
                 others.cloned().map(view::Pool::from)
             }),
             customizations: self.part(missing.customizations, Neighbour::Customization, || {
-                customizations.iter().cloned()
+                customizations.iter().map(|found| found.metadata.name.clone())
             }),
             cluster_deployments: self.part(missing.cluster_deployments, Neighbour::Deployment, || {
-                let concerned = self
-                    .deployments
-                    .iter()
-                    .filter(move |other| name.is_some_and(|name| other.concerns(namespace, name)));
+                let reference = customization.or(name.map(|name| (namespace, name)));
+                let concerned = self.deployments.iter().filter(move |other| {
+                    reference.is_some_and(|(namespace, name)| other.concerns(namespace, name))
+                });
                 concerned.cloned().map(view::ClusterDeployment::from)
             }),
+            customization_status: match customization.filter(|_| missing.customization_status) {
+                Some((namespace, name)) => self.customization_status(namespace, name),
+                None => Part::default(),
+            },
             ..View::default()
+        }
+    }
+
+    fn customization_status(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Part<Option<ClusterDeploymentCustomizationStatus>> {
+        let objects = self.namespaces.get(namespace);
+        let mut customizations = objects.into_iter().flat_map(|objects| &objects.customizations);
+        match customizations.find(|customization| customization.metadata.name == name) {
+            None if !self.listed.contains(&Neighbour::Customization) => Part::default(),
+            found => found.and_then(|found| found.clone().into_status()).into(),
         }
     }
 
@@ -200,12 +223,14 @@ mod tests {
         pools: true,
         customizations: true,
         cluster_deployments: true,
+        customization_status: true,
     };
 
     const VIEWER: Viewer<'_> = Viewer {
         namespace: "default",
         name: Some("example"),
         cluster: Some("edge"),
+        customization: None,
     };
 
     fn object(api_version: &str, kind: &str, metadata: &Value, spec: &Value) -> Object {
@@ -278,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_gathered() {
+    fn only_missing_parts_are_gathered() {
         let neighbours = neighbours([control_plane(&json!({"name": "a"}))]);
         let missing = MissingParts {
             pools: true,

@@ -27,7 +27,7 @@ pub enum Shape {
 
 impl Shape {
     /// The shape of a version, given as `v1beta1` or `group/v1beta1`.
-    pub fn of(api_version: &str) -> Self {
+    pub fn from_api_version(api_version: &str) -> Self {
         match api_version.rsplit('/').next() {
             Some("v1alpha3" | "v1alpha4" | "v1beta1") => Self::V1Beta1,
             _ => Self::V1Beta2,
@@ -290,7 +290,7 @@ impl<'a> KubeadmControlPlane<'a> {
 
     /// The shape of this object's API version.
     pub fn shape(&self) -> Shape {
-        Shape::of(&self.api_version)
+        Shape::from_api_version(&self.api_version)
     }
 
     /// The reference to the template from which infrastructure Machines are cloned.

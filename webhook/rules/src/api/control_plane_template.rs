@@ -55,7 +55,11 @@ impl<'a> KubeadmControlPlaneTemplate<'a> {
         let template = self.template();
         let spec = template.and_then(|template| template.spec.as_deref());
         let metadata = template.and_then(|template| template.metadata.as_ref());
-        ControlPlaneSpec::new(Shape::of(&self.api_version), "spec.template.spec", spec)
-            .with_metadata("spec.template.metadata", metadata)
+        ControlPlaneSpec::new(
+            Shape::from_api_version(&self.api_version),
+            "spec.template.spec",
+            spec,
+        )
+        .with_metadata("spec.template.metadata", metadata)
     }
 }

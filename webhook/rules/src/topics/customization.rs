@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-missing",
-        summary: "move and copy patches set from",
+        summary: "`move` and `copy` patches set `from`",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-invalid",
-        summary: "a patch's from is a JSON pointer, and no value moves into itself",
+        summary: "`from` is a JSON pointer, and `move` does not target a child of `from`",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -1,10 +1,11 @@
 //! Changes and deletion of a customization while it is leased.
 
-use jiff::Timestamp;
-
 use crate::{
     action::Action,
-    api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
+    api::{
+        ClusterDeploymentCustomization,
+        hive::{ClusterDeploymentCustomizationStatus, Lease},
+    },
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::Change,
@@ -106,18 +107,19 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
             ),
         ));
-    } else if let Some(lease) = customization.status.as_ref().and_then(recorded)
-        && lease.is_valid(change.context.now)
+    } else if let Some(status) = &customization.status
+        && let Some(lease) = Lease::from_status(status)
+        && !lease.has_ended(change.context.now)
     {
         let until = lease
-            .end
+            .end()
             .map_or_else(String::new, |until| format!(" until {until}"));
         faults.push(fault(
             format!(
-                "it is leased by {}{until}, so its names and addresses are in use",
-                quoted(lease.holder)
+                "it is leased{}{until}, so its names and addresses are in use",
+                by(status)
             ),
-            release(customization, lease.holder),
+            release(customization),
         ));
     } else if let (Some(status), Some(_)) = (&customization.status, clusters)
         && status.is_leased()
@@ -128,49 +130,14 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     }
 }
 
-/// The type of the condition in which `kubectl kcp pool` records a lease. `plugin/pool/MODEL.md` has its grammar.
-const RECORD: &str = "kubectl-kcp.dev/Lease";
-
-/// A lease by `kubectl kcp pool`.
-struct Lease<'s> {
-    holder: &'s str,
-    /// `None` if it never ends.
-    end: Option<Timestamp>,
-}
-
-/// The recorded lease. A record counts only with the reference to its holder; one that cannot be read never ends.
-fn recorded(status: &ClusterDeploymentCustomizationStatus) -> Option<Lease<'_>> {
-    let holder = status.holder()?;
-    let mut conditions = status.conditions.iter().flatten();
-    let record = &conditions.find(|condition| condition.kind == RECORD)?.message;
-    let field = |name: &str| {
-        let mut fields = record.split(' ');
-        fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-    };
-    let is_known = record.starts_with("v1 ") && field("holder") == Some(holder);
-    let end = match field("state") {
-        Some("held" | "gone") if is_known => field("deadline").and_then(|time| time.parse().ok()),
-        _ => None,
-    };
-    Some(Lease { holder, end })
-}
-
-impl Lease<'_> {
-    fn is_valid(&self, now: Option<Timestamp>) -> bool {
-        match (self.end, now) {
-            (Some(end), Some(now)) => end > now,
-            (None, _) => true,
-            (Some(_), None) => false,
-        }
-    }
-}
-
-/// The remedy for a lease. It contains a command only if the names from the status are valid names, because other clients wrote them and a shell would interpret them.
-fn release(customization: &ClusterDeploymentCustomization<'_>, holder: &str) -> String {
+/// The remedy for a lease. It contains a command only if the names from the status are valid names, because other clients
+/// wrote them and a shell would interpret them.
+fn release(customization: &ClusterDeploymentCustomization<'_>) -> String {
     let status = customization.status.as_ref();
     let pool = status.and_then(|status| status.cluster_pool_ref.as_ref());
-    match pool.map(|pool| pool.name.as_str()) {
-        Some(pool) if is_name(pool) && is_name(holder) => format!(
+    let holder = status.and_then(ClusterDeploymentCustomizationStatus::holder);
+    match (pool.map(|pool| pool.name.as_str()), holder) {
+        (Some(pool), Some(holder)) if is_name(pool) && is_name(holder) => format!(
             "release it first: kubectl kcp pool release {pool} --cluster-deployment {holder}{}",
             customization.metadata.namespace_flag()
         ),
@@ -207,7 +174,7 @@ const EXPIRING: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"clust
     "message":"v1 state=held uid=- holder=us id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline=2026-06-01T12:10:00Z cluster=us/us user=jane"}]}}"#;
 const EXPIRED: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"clusterPoolRef":{"name":"pool"},"conditions":[
     {"type":"kubectl-kcp.dev/Lease","status":"True","reason":"Gone","lastTransitionTime":"2026-05-01T00:00:00Z",
-    "message":"v1 state=gone uid=- holder=us id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline=2026-06-01T12:00:00Z cluster=us/us user=jane"}]}}"#;
+    "message":"v1 state=gone uid=- holder=us id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline=2026-06-01T11:59:00Z cluster=us/us user=jane"}]}}"#;
 const OF_A_NEWER_PROGRAM: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"clusterPoolRef":{"name":"pool"},"conditions":[
     {"type":"kubectl-kcp.dev/Lease","status":"True","reason":"Gone","lastTransitionTime":"2026-05-01T00:00:00Z",
     "message":"v2 state=gone deadline=2026-06-01T12:00:00Z"}]}}"#;

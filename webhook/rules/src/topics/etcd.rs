@@ -83,13 +83,17 @@ const EXTERNAL_ETCD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfigurati
     "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
 const OTHER_EXTERNAL_ETCD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"external":{
     "endpoints":["https://etcd-2:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
-const BOTH: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},"external":{
+const LOCAL_AND_EXTERNAL: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},"external":{
     "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
 
 const CASES: &[Case] = &[
     Case::create("accepts_stacked", STACKED, &[]),
     Case::create("accepts_external", EXTERNAL_ETCD, &[]),
-    Case::create("rejects_both", BOTH, &[("etcd-local-and-external", EXTERNAL)]),
+    Case::create(
+        "rejects_both",
+        LOCAL_AND_EXTERNAL,
+        &[("etcd-local-and-external", EXTERNAL)],
+    ),
     Case::update(
         "accepts_changed_external_endpoints",
         EXTERNAL_ETCD,

@@ -193,7 +193,7 @@ fn path_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
     }
 }
 
-const BOTH: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},
+const CONTENT_AND_CONTENT_FROM: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},
     {"path":"/b","content":"x","contentFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#;
 const NAMELESS: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[
     {"path":"/a","contentFrom":{"secret":{"name":"","key":"b"}}},
@@ -208,7 +208,7 @@ const CASES: &[Case] = &[
     ),
     Case::create(
         "rejects_content_and_secret_of_one_file",
-        BOTH,
+        CONTENT_AND_CONTENT_FROM,
         &[(
             "file-content-conflict",
             "spec.kubeadmConfigSpec.files[1].contentFrom",

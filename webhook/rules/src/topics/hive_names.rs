@@ -47,18 +47,18 @@ const LONGEST: usize = 63;
 
 fn pool(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let detail = "Hive labels the pool's clusters with its name, and a label value has at most 63 characters";
-    faults_of(&change.new.metadata, detail, faults);
+    check_name_length(&change.new.metadata, detail, faults);
 }
 
 fn customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
-    faults_of(
+    check_name_length(
         &change.new.metadata,
         "Hive accepts names of at most 63 characters",
         faults,
     );
 }
 
-fn faults_of(metadata: &Metadata<'_>, detail: &'static str, faults: &mut Faults) {
+fn check_name_length(metadata: &Metadata<'_>, detail: &'static str, faults: &mut Faults) {
     let Some(name) = metadata.name.as_deref().filter(|name| name.len() > LONGEST) else {
         return;
     };

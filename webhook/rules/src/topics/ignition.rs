@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "ignition-unsupported",
-        summary: "the format ignition does not support all settings of cloud-init",
+        summary: "with format ignition, only settings that Ignition supports are used",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -223,7 +223,7 @@ fn unsupported_disks(disks: &DiskSetup<'_>, mut push: impl FnMut(String, Found<'
             (
                 "replaceFS",
                 &filesystem.replace_fs,
-                "set overwrite to replace a file system",
+                "to replace an existing filesystem, set overwrite: true instead",
             ),
             (
                 "partition",

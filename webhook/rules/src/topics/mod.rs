@@ -5,6 +5,7 @@ pub mod control_plane_ref;
 pub mod controller_manager;
 pub mod coredns;
 pub mod customization;
+pub mod customization_holder;
 pub mod customization_lease;
 pub mod deletion;
 pub mod disk_setup;
@@ -81,6 +82,7 @@ pub static TOPICS: &[Topic] = &[
     customization::TOPIC,
     manifest_glob::TOPIC,
     customization_lease::TOPIC,
+    customization_holder::TOPIC,
     pool_reference::TOPIC,
 ];
 

@@ -121,7 +121,7 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
                 || "without a customization".to_owned(),
                 |old| format!("{created} {old}"),
             );
-            let detail = format!("this cluster was created {old} and cannot change it");
+            let detail = format!("immutable: this cluster was created {old}");
             let remedy = "keep the reference; to get another cluster, create a ClusterClaim".to_owned();
             push(field, new, detail, remedy);
         }

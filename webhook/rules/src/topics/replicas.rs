@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-dropped",
-        summary: "an update that omits replicas does not scale the control plane",
+        summary: "an update must not scale the control plane to 1 by omitting replicas",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

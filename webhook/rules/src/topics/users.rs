@@ -89,7 +89,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
     }
 }
 
-const BOTH: &str = r#"{"spec":{"kubeadmConfigSpec":{"users":[
+const PASSWD_AND_PASSWD_FROM: &str = r#"{"spec":{"kubeadmConfigSpec":{"users":[
     {"name":"a","passwd":"x","passwdFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#;
 
 const CASES: &[Case] = &[
@@ -101,7 +101,7 @@ const CASES: &[Case] = &[
     ),
     Case::create(
         "rejects_two_passwords",
-        BOTH,
+        PASSWD_AND_PASSWD_FROM,
         &[(
             "user-passwd-conflict",
             "spec.kubeadmConfigSpec.users[0].passwdFrom",

@@ -289,7 +289,7 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     if above(change, &step.to).is_none() {
         let fault = step.fault(
             format!(
-                "the Machines could not be read, and one that has joined at {} cannot be downgraded",
+                "could not read the Machines; a Machine that has already joined at {} cannot be downgraded",
                 step.old
             ),
             "try again, or override this rule if no Machine has joined at the higher version",

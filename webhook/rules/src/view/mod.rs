@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use jiff::Timestamp;
 
+use crate::api::hive::ClusterDeploymentCustomizationStatus;
+
 /// A part of the view, and whether a rule has requested it.
 #[derive(Debug)]
 pub struct Part<T> {
@@ -71,8 +73,12 @@ pub struct View {
     pub pools: Part<Vec<Pool>>,
     /// The names of the customizations in the namespace.
     pub customizations: Part<Vec<String>>,
-    /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization.
+    /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the review of a
+    /// `ClusterDeployment`, those that use the same customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
+    /// The status of the customization that the reviewed `ClusterDeployment` names; `None` if it has no status or does not
+    /// exist.
+    pub customization_status: Part<Option<ClusterDeploymentCustomizationStatus>>,
 }
 
 /// The parts that rules requested and that are unknown.
@@ -98,6 +104,8 @@ pub struct MissingParts {
     pub customizations: bool,
     /// [`View::cluster_deployments`].
     pub cluster_deployments: bool,
+    /// [`View::customization_status`].
+    pub customization_status: bool,
 }
 
 impl MissingParts {
@@ -119,6 +127,7 @@ impl View {
             pools: self.pools.is_missing(),
             customizations: self.customizations.is_missing(),
             cluster_deployments: self.cluster_deployments.is_missing(),
+            customization_status: self.customization_status.is_missing(),
         }
     }
 }

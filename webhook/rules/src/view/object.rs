@@ -4,10 +4,13 @@
 //! skipped.
 
 use jiff::Timestamp;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_json::Value;
 
 use super::{Cluster, ClusterDeployment, Machine, Pool};
-use crate::api::hive::{ClusterPoolReference, Inventory, PoolMembership};
+use crate::api::hive::{
+    ClusterDeploymentCustomizationStatus, ClusterPoolReference, Inventory, PoolMembership,
+};
 
 /// A Kubernetes object. By default, only the metadata is decoded.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,7 +33,26 @@ pub struct ObjectMetadata {
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
     labels: Option<Labels>,
+    annotations: Option<Annotations>,
     owner_references: Option<Vec<Owner>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl ObjectMetadata {
+    /// Whether `kubectl kcp pool cordon` excludes the object from new leases.
+    pub fn is_cordoned(&self) -> bool {
+        self.annotations
+            .as_ref()
+            .is_some_and(|annotations| annotations.cordoned.is_some())
+    }
+}
+
+/// The annotations that `kubectl kcp` writes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "kubectl-kcp.dev/cordoned")]
+    cordoned: Option<IgnoredAny>,
 }
 
 /// The labels that assign a Machine to a control plane.
@@ -167,6 +189,9 @@ impl From<PoolObject> for Pool {
     }
 }
 
+/// The finalizer of `kubectl kcp pool` on a `ClusterDeployment`.
+const LEASE_FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
+
 /// A `ClusterDeployment`, group `hive.openshift.io`.
 pub type DeploymentObject = Object<PoolMembership>;
 
@@ -175,10 +200,22 @@ impl DeploymentObject {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
 
+    /// The customization that it uses. A cluster that is gone except for the finalizer of `kubectl kcp pool` uses none.
+    fn customization(&self) -> Option<&str> {
+        let mut finalizers = self.metadata.finalizers.iter().flatten();
+        let is_gone = self.is_deleting() && finalizers.all(|finalizer| finalizer == LEASE_FINALIZER);
+        self.pool()?.customization().filter(|_| !is_gone)
+    }
+
+    /// The namespace of its pool and of its customization.
+    pub fn pool_namespace(&self) -> Option<&str> {
+        self.pool().map(|pool| pool.namespace.as_str())
+    }
+
     /// Whether it belongs to the pool, or uses the customization, with this namespace and name.
     pub fn concerns(&self, namespace: &str, name: &str) -> bool {
         self.pool().is_some_and(|pool| {
-            pool.namespace == namespace && (pool.pool_name == name || pool.customization() == Some(name))
+            pool.namespace == namespace && (pool.pool_name == name || self.customization() == Some(name))
         })
     }
 }
@@ -186,19 +223,38 @@ impl DeploymentObject {
 impl From<DeploymentObject> for ClusterDeployment {
     fn from(deployment: DeploymentObject) -> Self {
         let deleting = deployment.is_deleting();
+        let customization = deployment.customization().map(str::to_owned);
         let pool = deployment.spec.and_then(|spec| spec.cluster_pool_ref);
         let mut pool = pool.unwrap_or_default();
         Self {
             namespace: deployment.metadata.namespace.unwrap_or_default(),
             name: deployment.metadata.name,
             claim: pool.claim_name.take().filter(|claim| !claim.is_empty()),
-            customization: pool
-                .cluster_deployment_customization
-                .take_if(|customization| customization.is_set())
-                .map(|customization| customization.name),
+            customization,
             pool: pool.pool_name,
             deleting,
         }
+    }
+}
+
+/// A `ClusterDeploymentCustomization`, group `hive.openshift.io`.
+pub type CustomizationObject = Object<IgnoredAny, CustomizationStatus>;
+
+/// The `status` of a customization. `None` if it cannot be decoded, like the sample in the design document.
+#[derive(Clone, Debug)]
+pub struct CustomizationStatus(Option<ClusterDeploymentCustomizationStatus>);
+
+impl<'de> Deserialize<'de> for CustomizationStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let status = Value::deserialize(deserializer)?;
+        Ok(Self(serde_json::from_value(status).ok()))
+    }
+}
+
+impl CustomizationObject {
+    /// The observed state, with the lease.
+    pub fn into_status(self) -> Option<ClusterDeploymentCustomizationStatus> {
+        self.status?.0
     }
 }
 
@@ -206,7 +262,7 @@ impl From<DeploymentObject> for ClusterDeployment {
 mod tests {
     use serde_json::{Value, from_value, json};
 
-    use super::{DeploymentObject, MachineObject, PoolObject};
+    use super::{CustomizationObject, DeploymentObject, MachineObject, PoolObject};
     use crate::view::{ClusterDeployment, Machine, Pool};
 
     fn machine(metadata: &Value) -> MachineObject {
@@ -294,6 +350,55 @@ mod tests {
             "namespace": "x", "poolName": "pool", "claimName": "", "clusterDeploymentCustomization": {"name": ""}
         })));
         assert_eq!((read.claim, read.customization), (None, None));
+    }
+
+    #[test]
+    fn a_deleted_deployment_uses_its_customization_until_only_our_finalizer_remains() {
+        let deployment = |deleted: Option<&str>, finalizers: Value| -> DeploymentObject {
+            from_value(json!({
+                "metadata": {"name": "c", "deletionTimestamp": deleted, "finalizers": finalizers},
+                "spec": {"clusterPoolRef": {
+                    "namespace": "x", "poolName": "pool", "clusterDeploymentCustomization": {"name": "foo"}
+                }}
+            }))
+            .unwrap()
+        };
+        let ours = "kubectl-kcp.dev/pool-lease";
+        let deleted = Some("2026-05-01T00:00:00Z");
+        for (case, object, uses) in [
+            ("not deleted", deployment(None, json!([ours])), true),
+            ("our finalizer remains", deployment(deleted, json!([ours])), false),
+            (
+                "Hive's finalizer remains",
+                deployment(deleted, json!([ours, "hive.openshift.io/deprovision"])),
+                true,
+            ),
+        ] {
+            assert_eq!(object.concerns("x", "foo"), uses, "{case}");
+            assert_eq!(
+                ClusterDeployment::from(object).customization.is_some(),
+                uses,
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_customization_with_another_status_has_none() {
+        let status = |status: Value| {
+            let object: CustomizationObject =
+                from_value(json!({"metadata": {"name": "a"}, "status": status})).unwrap();
+            object.into_status().map(|status| status.is_leased())
+        };
+        assert_eq!(
+            status(json!({"clusterDeploymentRef": {"name": "us"}})),
+            Some(true)
+        );
+        assert_eq!(
+            status(json!({"conditions": [{"type": "Available", "status": false}]})),
+            None
+        );
+        assert_eq!(status(Value::Null), None);
     }
 
     /// In the design document, the inventory is an object that contains the list.

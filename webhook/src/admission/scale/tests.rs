@@ -147,7 +147,7 @@ async fn refuses_when_the_api_server_fails() {
                 "reason": "ServiceUnavailable",
                 "message": format!(
                     "cannot check the scale of KubeadmControlPlane \"example\": the API server \
-                     answered {code}: storage is (re)initializing; try again"
+                     responded with {code}: storage is (re)initializing; try again"
                 )
             })
         );
@@ -169,7 +169,7 @@ async fn refuses_when_the_answer_is_too_large() {
     let response = scale(json!("x".repeat(ANSWER_BYTES)), 3).await;
     assert_eq!(
         response["status"]["message"],
-        "cannot check the scale of KubeadmControlPlane \"example\": the API server's answer is larger than 16777216 \
+        "cannot check the scale of KubeadmControlPlane \"example\": the API server's response is larger than 16777216 \
          bytes, too large to read"
     );
 }

@@ -51,11 +51,11 @@ fn decodes_events_by_type() {
         assert_eq!(Event::decode(event(kind).as_bytes()).unwrap(), expected);
     }
     for (line, error) in [
-        (event("NEW"), "cannot use the API server's answer: unknown event type \"NEW\"; correct the object first"),
+        (event("NEW"), "cannot use the API server's response: unknown event type \"NEW\"; correct the object first"),
         (
             r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"too old"}}"#
                 .to_owned(),
-            "the API server answered 410: too old; try again",
+            "the API server responded with 410: too old; try again",
         ),
     ] {
         assert_eq!(Event::decode(line.as_bytes()).unwrap_err().to_string(), error);

@@ -133,6 +133,7 @@ const EVERYTHING: MissingParts = MissingParts {
     pools: true,
     customizations: true,
     cluster_deployments: true,
+    customization_status: true,
 };
 
 async fn read(cluster: Option<&str>) -> View {

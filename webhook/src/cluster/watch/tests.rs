@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 
 use super::*;
 use crate::{
-    cluster::{Cluster, kinds::NameOnly},
+    cluster::{Cluster, kinds::CachedCustomization},
     metrics::Metrics,
 };
 
@@ -129,7 +129,7 @@ fn failure(code: u16) -> Answer {
     )
 }
 
-fn customizations(cluster: &Cluster) -> &Cache<NameOnly> {
+fn customizations(cluster: &Cluster) -> &Cache<CachedCustomization> {
     &cluster.caches.customizations
 }
 

@@ -209,7 +209,7 @@ fn refused_without_running(
 /// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`, so a `rollout` without other fields is
 /// removed as a whole.
 fn removal(object: &Value, api_version: &str) -> Value {
-    if Shape::of(api_version) == Shape::V1Beta1 {
+    if Shape::from_api_version(api_version) == Shape::V1Beta1 {
         return json!({"spec": {"rolloutAfter": null}});
     }
     let rollout = object.pointer("/spec/rollout").and_then(Value::as_object);

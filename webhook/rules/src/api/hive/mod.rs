@@ -10,6 +10,7 @@ mod crds;
 mod customization;
 mod deployment;
 mod inventory;
+mod lease;
 mod pool;
 
 pub use claim::*;
@@ -19,6 +20,7 @@ pub use crds::custom_resource_definitions;
 pub use customization::*;
 pub use deployment::*;
 pub use inventory::*;
+pub use lease::*;
 pub use pool::*;
 
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,225 @@
+//! The lease that `kubectl kcp pool` records in the status of a customization. `plugin/pool/MODEL.md` has the model.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{ClusterDeploymentCustomizationStatus, Condition};
+
+/// The type of the condition with the record.
+const CONDITION: &str = "kubectl-kcp.dev/Lease";
+
+/// The fields of a record, in their order.
+const FIELDS: [&str; 9] = [
+    "state", "uid", "holder", "id", "renewals", "acquired", "deadline", "cluster", "user",
+];
+
+/// `kubectl kcp pool` frees an entry this long after the deadline, because clocks differ.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// A lease on a customization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Parsed from a record that is valid for the `clusterDeploymentRef`.
+    Recorded(LeaseRecord),
+    /// The record has a newer version or cannot be parsed. Such a lease never ends.
+    Unreadable,
+}
+
+/// The part of a lease record that rules and metrics read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// The state of the lease.
+    pub state: LeaseState,
+    /// The name of the `ClusterDeployment` that holds the lease.
+    pub holder: String,
+    /// Differs between two leases of one holder.
+    pub id: String,
+    /// `None` if the lease never ends.
+    pub deadline: Option<Timestamp>,
+}
+
+/// The state of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// No cluster was seen.
+    Held,
+    /// A cluster uses the customization.
+    InUse,
+    /// The cluster is gone, and the customization is reserved for its holder until the deadline.
+    Gone,
+}
+
+impl Lease {
+    /// The lease in a status. A record without a `clusterDeploymentRef` to its holder is not valid: Hive keeps the condition
+    /// when it revokes a lease.
+    pub fn from_status(status: &ClusterDeploymentCustomizationStatus) -> Option<Self> {
+        let mut conditions = status.conditions.iter().flatten();
+        let record = conditions.find(|condition: &&Condition| condition.kind == CONDITION)?;
+        match LeaseRecord::parse(&record.message) {
+            None => Some(Self::Unreadable),
+            Some(record) => (status.holder() == Some(&record.holder)).then_some(Self::Recorded(record)),
+        }
+    }
+
+    /// When the lease ends. A lease in use never ends.
+    pub fn end(&self) -> Option<Timestamp> {
+        match self {
+            Self::Recorded(record) if record.state != LeaseState::InUse => record.deadline,
+            Self::Recorded(_) | Self::Unreadable => None,
+        }
+    }
+
+    /// Whether the lease has ended. A lease with an end has ended if the time is unknown: then it denies nothing.
+    pub fn has_ended(&self, now: Option<Timestamp>) -> bool {
+        let freed = |end: Timestamp| end.checked_add(CLOCK_TOLERANCE).unwrap_or(end);
+        self.end()
+            .is_some_and(|end| now.is_none_or(|now| freed(end) <= now))
+    }
+}
+
+impl LeaseRecord {
+    fn parse(message: &str) -> Option<Self> {
+        let mut words = message.split(' ');
+        if words.next() != Some("v1") {
+            return None;
+        }
+        let mut values = [""; FIELDS.len()];
+        for (value, field) in values.iter_mut().zip(FIELDS) {
+            *value = words.next()?.strip_prefix(field)?.strip_prefix('=')?;
+        }
+        let [state, uid, holder, id, _, _, deadline, _, _] = values;
+        let state = match (state, uid) {
+            ("held", "-") => LeaseState::Held,
+            ("gone", "-") => LeaseState::Gone,
+            ("in-use", uid) if uid != "-" => LeaseState::InUse,
+            _ => return None,
+        };
+        let deadline = match deadline {
+            "-" => None,
+            deadline => Some(deadline.parse().ok()?),
+        };
+        words.next().is_none().then(|| Self {
+            state,
+            holder: holder.to_owned(),
+            id: id.to_owned(),
+            deadline,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ClusterDeploymentCustomizationStatus, Lease, LeaseRecord, LeaseState};
+
+    const END: &str = "2026-06-01T12:00:00Z";
+
+    fn status(holder: Option<&str>, message: &str) -> ClusterDeploymentCustomizationStatus {
+        serde_json::from_value(serde_json::json!({
+            "clusterDeploymentRef": holder.map(|name| serde_json::json!({"name": name})),
+            "conditions": [{
+                "type": "kubectl-kcp.dev/Lease", "status": "True", "reason": "Held", "message": message,
+                "lastTransitionTime": "2026-05-01T00:00:00Z"
+            }]
+        }))
+        .unwrap()
+    }
+
+    fn record(state: &str, uid: &str, deadline: &str) -> String {
+        format!(
+            "v1 state={state} uid={uid} holder=us id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline={deadline} \
+             cluster=us/us user=jane"
+        )
+    }
+
+    #[test]
+    fn reads_records_of_the_known_version_only() {
+        let recorded = |state, deadline: Option<&str>| {
+            Some(Lease::Recorded(LeaseRecord {
+                state,
+                holder: "us".to_owned(),
+                id: "a".to_owned(),
+                deadline: deadline.map(|time| time.parse().unwrap()),
+            }))
+        };
+        let held = record("held", "-", END);
+        for (case, message, expected) in [
+            ("held", held.clone(), recorded(LeaseState::Held, Some(END))),
+            (
+                "gone",
+                record("gone", "-", END),
+                recorded(LeaseState::Gone, Some(END)),
+            ),
+            (
+                "in use",
+                record("in-use", "u", "-"),
+                recorded(LeaseState::InUse, None),
+            ),
+            (
+                "held with a uid",
+                record("held", "u", END),
+                Some(Lease::Unreadable),
+            ),
+            (
+                "in use without a uid",
+                record("in-use", "-", END),
+                Some(Lease::Unreadable),
+            ),
+            (
+                "an unknown state",
+                record("lost", "-", END),
+                Some(Lease::Unreadable),
+            ),
+            (
+                "a deadline that is no time",
+                record("held", "-", "soon"),
+                Some(Lease::Unreadable),
+            ),
+            (
+                "a newer version",
+                held.replace("v1", "v2"),
+                Some(Lease::Unreadable),
+            ),
+            (
+                "a missing field",
+                held.replace(" renewals=0", ""),
+                Some(Lease::Unreadable),
+            ),
+            (
+                "an additional field",
+                format!("{held} more=1"),
+                Some(Lease::Unreadable),
+            ),
+            ("no text", String::new(), Some(Lease::Unreadable)),
+        ] {
+            assert_eq!(
+                Lease::from_status(&status(Some("us"), &message)),
+                expected,
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_is_valid_with_a_reference_to_its_holder_only() {
+        let message = record("held", "-", "-");
+        assert!(Lease::from_status(&status(Some("us"), &message)).is_some());
+        for holder in [None, Some(""), Some("them")] {
+            assert_eq!(Lease::from_status(&status(holder, &message)), None, "{holder:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_ends_five_seconds_after_its_deadline_unless_a_cluster_uses_it() {
+        let ended = |state: &str, uid: &str, deadline: &str, now: Option<&str>| {
+            let lease = Lease::from_status(&status(Some("us"), &record(state, uid, deadline))).unwrap();
+            lease.has_ended(now.map(|now| now.parse().unwrap()))
+        };
+        for state in ["held", "gone"] {
+            assert!(!ended(state, "-", END, Some("2026-06-01T12:00:04Z")), "{state}");
+            assert!(ended(state, "-", END, Some("2026-06-01T12:00:05Z")), "{state}");
+            assert!(ended(state, "-", END, None), "{state}");
+            assert!(!ended(state, "-", "-", None), "{state}");
+        }
+        assert!(!ended("in-use", "u", END, Some("2026-06-02T00:00:00Z")));
+        assert!(!Lease::Unreadable.has_ended(None));
+    }
+}

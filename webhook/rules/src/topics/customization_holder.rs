@@ -1,0 +1,255 @@
+//! The cluster that a customization serves.
+
+use crate::{
+    action::Action,
+    api::{
+        ClusterDeployment,
+        hive::{ClusterPoolReference, Lease, LeaseRecord},
+    },
+    case::Case,
+    cel::{Cel, NoCel},
+    change::Change,
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
+    syntax::is_dns1123_subdomain,
+    topics::Topic,
+    view::{self, View},
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "customization-holder",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[Rule {
+    id: "customization-held-by-another",
+    summary: "a cluster uses no customization that another cluster uses or leases",
+    operations: ON_WRITE,
+    action: Action::Deny,
+    scope: Scope::Cluster,
+    overridable: true,
+    source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
+    check: Check::ClusterDeployment(held_by_another),
+    cel: Cel::None(NoCel::OtherObjects),
+}];
+
+const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
+
+/// The annotation with the id of the lease for which a cluster is created.
+const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
+
+fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+    let Some((pool, customization)) = newly_named(change) else {
+        return;
+    };
+    let Some(view) = change.context.view else { return };
+    let (clusters, status) = (view.cluster_deployments.get(), view.customization_status.get());
+    let metadata = &change.new.metadata;
+    let is_itself = |cluster: &view::ClusterDeployment| {
+        Some(cluster.name.as_str()) == metadata.name.as_deref()
+            && cluster.namespace == metadata.namespace.as_deref().unwrap_or_default()
+    };
+    let mut others = clusters
+        .into_iter()
+        .flatten()
+        .filter(|cluster| cluster.customization.as_deref() == Some(customization) && !is_itself(cluster));
+    let mut push = |detail: String, remedy: String| {
+        faults.push(Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Forbidden,
+            value: Some(quoted(customization)),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    };
+    if let Some(view::ClusterDeployment { namespace, name, .. }) = others.next() {
+        return push(
+            format!(
+                "ClusterDeployment {name} uses it, and two clusters cannot share its names and addresses"
+            ),
+            format!(
+                "refer to another customization, or delete that ClusterDeployment first: \
+                 kubectl delete clusterdeployment {name} -n {namespace}"
+            ),
+        );
+    }
+    let lease = status.and_then(Option::as_ref).and_then(Lease::from_status);
+    let Some(lease) = lease.filter(|lease| !lease.has_ended(change.context.now)) else {
+        return;
+    };
+    match &lease {
+        Lease::Recorded(record) if is_own(change.new, record) => {}
+        Lease::Recorded(record) => {
+            let until = lease
+                .end()
+                .map_or_else(String::new, |end| format!(" until {end}"));
+            push(
+                format!("it is leased by {}{until}", quoted(&record.holder)),
+                remedy(change.new, pool),
+            );
+        }
+        Lease::Unreadable => push(
+            "its lease record cannot be read: a newer version of kubectl kcp wrote it, or it is damaged"
+                .to_owned(),
+            remedy(change.new, pool),
+        ),
+    }
+}
+
+/// The customization that this write newly names, and the reference that names it.
+fn newly_named<'c>(
+    change: &Change<'c, ClusterDeployment<'_>>,
+) -> Option<(&'c ClusterPoolReference, &'c str)> {
+    let pool = change.new.pool()?;
+    let named = |pool: &'c ClusterPoolReference| Some((pool.namespace.as_str(), pool.customization()?));
+    let before = change.old.and_then(ClusterDeployment::pool).and_then(named);
+    (named(pool) != before).then_some((pool, pool.customization()?))
+}
+
+/// Whether the cluster is the holder of a lease, which is known by its name, or was created for this lease.
+fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
+    let annotations = cluster.metadata.annotations.as_ref();
+    let lease_id = annotations.and_then(|annotations| annotations.get(LEASE_ID));
+    cluster.metadata.name.as_deref() == Some(record.holder.as_str())
+        || lease_id.map(|id| &**id) == Some(record.id.as_str())
+}
+
+/// How to get a customization. It contains a command only if all names are valid names, because a shell would interpret
+/// others.
+fn remedy(cluster: &ClusterDeployment<'_>, pool: &ClusterPoolReference) -> String {
+    let lease = "lease a customization for this cluster, and refer to that one";
+    let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());
+    match cluster.metadata.name.as_deref() {
+        Some(name) if is_name(name) && is_name(&pool.pool_name) && is_name(&pool.namespace) => format!(
+            "{lease}: kubectl kcp pool lease {} --cluster-deployment {name} -n {}",
+            pool.pool_name, pool.namespace
+        ),
+        _ => lease.to_owned(),
+    }
+}
+
+/// A view with clusters that use customization `foo`, each with its name and whether it is being deleted, and with the lease
+/// of `foo`.
+fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
+    let using = |&(name, deleting): &(&str, bool)| view::ClusterDeployment {
+        namespace: name.to_owned(),
+        name: name.to_owned(),
+        pool: "example".to_owned(),
+        customization: Some("foo".to_owned()),
+        deleting,
+        claim: None,
+    };
+    let status = record.map(|record| {
+        let status = serde_json::json!({
+            "clusterDeploymentRef": {"name": "paris"},
+            "clusterPoolRef": {"name": "example"},
+            "conditions": [
+                {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
+                    "lastTransitionTime": "2026-05-01T00:00:00Z"},
+                {"type": "kubectl-kcp.dev/Lease", "status": "True", "reason": "Held", "message": record,
+                    "lastTransitionTime": "2026-05-01T00:00:00Z"},
+            ],
+        });
+        serde_json::from_value(status).unwrap_or_default()
+    });
+    View {
+        cluster_deployments: clusters.iter().map(using).collect::<Vec<_>>().into(),
+        customization_status: status.into(),
+        ..View::default()
+    }
+}
+
+const HELD: &str = "v1 state=held uid=- holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z \
+                    deadline=2026-06-01T12:10:00Z cluster=paris/paris user=jane";
+const PERMANENT: &str = "v1 state=held uid=- holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline=- \
+                         cluster=paris/paris user=jane";
+const IN_USE: &str = "v1 state=in-use uid=u holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z \
+                      deadline=2026-05-02T00:00:00Z cluster=paris/paris user=jane";
+const GONE: &str = "v1 state=gone uid=- holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z \
+                    deadline=2026-06-01T12:10:00Z cluster=paris/paris user=jane";
+const ENDED: &str = "v1 state=gone uid=- holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z \
+                     deadline=2026-06-01T11:59:00Z cluster=paris/paris user=jane";
+const OF_A_NEWER_PROGRAM: &str = "v2 state=gone";
+const OF_PARIS: &str = r#"{"metadata":{"name":"paris","namespace":"example-1"}}"#;
+const WITH_LEASE_ID: &str = r#"{"metadata":{"annotations":{"kubectl-kcp.dev/lease-id":"a"}}}"#;
+const WITH_ANOTHER_LEASE_ID: &str = r#"{"metadata":{"annotations":{"kubectl-kcp.dev/lease-id":"b"}}}"#;
+const NO_CUSTOMIZATION: &str = r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#;
+const CUSTOMIZATION: &str =
+    r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":{"name":"foo"}}}}"#;
+const HELD_BY_ANOTHER: &[(&str, &str)] = &[("customization-held-by-another", FIELD)];
+
+const CASES: &[Case] = &[
+    Case::deployment("accepts_cluster_with_a_free_customization", "{}", &[]).with_view(|| view(&[], None)),
+    Case::deployment("accepts_cluster_of_the_holder", OF_PARIS, &[]).with_view(|| view(&[], Some(HELD))),
+    Case::deployment("accepts_holder_within_the_grace_period", OF_PARIS, &[])
+        .with_view(|| view(&[], Some(GONE))),
+    Case::deployment("accepts_cluster_with_the_id_of_the_lease", WITH_LEASE_ID, &[])
+        .with_view(|| view(&[], Some(HELD))),
+    Case::deployment("accepts_cluster_after_the_lease", "{}", &[]).with_view(|| view(&[], Some(ENDED))),
+    Case::deployment("accepts_cluster_without_customization", NO_CUSTOMIZATION, &[])
+        .with_view(|| view(&[("paris", false)], Some(HELD))),
+    Case::deployment("rejects_cluster_while_another_leases", "{}", HELD_BY_ANOTHER)
+        .with_view(|| view(&[], Some(HELD))),
+    Case::deployment(
+        "rejects_cluster_while_another_leases_without_end",
+        "{}",
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[], Some(PERMANENT))),
+    Case::deployment(
+        "rejects_cluster_while_the_record_says_in_use",
+        "{}",
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[], Some(IN_USE))),
+    Case::deployment(
+        "rejects_another_cluster_within_the_grace_period",
+        "{}",
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[], Some(GONE))),
+    Case::deployment(
+        "rejects_cluster_with_the_id_of_another_lease",
+        WITH_ANOTHER_LEASE_ID,
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[], Some(HELD))),
+    Case::deployment(
+        "rejects_cluster_with_a_record_of_a_newer_program",
+        "{}",
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[], Some(OF_A_NEWER_PROGRAM))),
+    Case::deployment(
+        "rejects_cluster_while_another_uses_the_customization",
+        "{}",
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[("lima", false)], None)),
+    Case::deployment(
+        "rejects_cluster_while_another_is_being_deleted",
+        "{}",
+        HELD_BY_ANOTHER,
+    )
+    .with_view(|| view(&[("lima", true)], Some(ENDED))),
+    Case::deployment("rejects_holder_with_a_second_cluster", OF_PARIS, HELD_BY_ANOTHER)
+        .with_view(|| view(&[("paris", false)], Some(IN_USE))),
+    Case::deployment_update(
+        "rejects_change_to_a_customization_of_another",
+        NO_CUSTOMIZATION,
+        CUSTOMIZATION,
+        &[
+            ("customization-held-by-another", FIELD),
+            ("pool-ref-changed", FIELD),
+        ],
+    )
+    .with_view(|| view(&[("lima", false)], None)),
+    Case::deployment_update(
+        "accepts_update_of_the_cluster_that_uses_the_customization",
+        "{}",
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        &[],
+    )
+    .with_view(|| view(&[("lima", false)], Some(HELD))),
+];

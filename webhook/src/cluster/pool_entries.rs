@@ -1,0 +1,168 @@
+//! Counts the entries of pools by the leases on them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use kcp_rules::api::hive::{Lease, LeaseRecord, LeaseState};
+
+use super::kinds::{CachedCustomization, Caches};
+use crate::metrics::{FURTHER_POOLS, PoolEntries, PoolName};
+
+/// The most pools with counts of their own. Each has a time series for each state.
+const POOLS: usize = 500;
+
+fn count(entries: &mut PoolEntries, entry: &CachedCustomization, now: Timestamp) {
+    if let Some(lease) = &entry.lease {
+        let count = match lease {
+            lease if lease.has_ended(Some(now)) => &mut entries.expired,
+            Lease::Recorded(LeaseRecord {
+                state: LeaseState::Gone,
+                ..
+            }) => &mut entries.gone,
+            Lease::Recorded(_) | Lease::Unreadable => &mut entries.held,
+        };
+        *count += 1;
+    }
+    entries.cordoned += u32::from(entry.cordoned);
+}
+
+impl Caches {
+    /// The entries of each pool. Without synced caches there are none.
+    pub(super) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
+        let mut pools: BTreeMap<PoolName, PoolEntries> = BTreeMap::new();
+        // By namespace and name of an entry: the pools that list it.
+        let mut listed: HashMap<(String, String), BTreeSet<String>> = HashMap::new();
+        self.pools.for_each(|namespace, name, pool| {
+            pools.insert((namespace.to_owned(), name.to_owned()), PoolEntries::default());
+            for entry in &pool.inventory {
+                let entry = (namespace.to_owned(), entry.clone());
+                listed.entry(entry).or_default().insert(name.to_owned());
+            }
+        });
+        self.customizations.for_each(|namespace, name, entry| {
+            let mut count_in = |pool: &str| {
+                let pool = (namespace.to_owned(), pool.to_owned());
+                count(pools.entry(pool).or_default(), entry, now);
+            };
+            if let Some(pool) = &entry.pool {
+                return count_in(pool);
+            }
+            let listing = listed.get(&(namespace.to_owned(), name.to_owned()));
+            listing.into_iter().flatten().for_each(|pool| count_in(pool));
+        });
+        limited(pools)
+    }
+}
+
+/// Counts pools beyond the limit together.
+fn limited(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<PoolName, PoolEntries> {
+    let Some(first) = pools.keys().nth(POOLS).cloned() else {
+        return pools;
+    };
+    let mut others = PoolEntries::default();
+    for entries in pools.split_off(&first).into_values() {
+        others.merge(entries);
+    }
+    pools.insert((FURTHER_POOLS.to_owned(), FURTHER_POOLS.to_owned()), others);
+    pools
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::case::NOW;
+    use serde_json::{Value, json};
+
+    use super::{Caches, FURTHER_POOLS, POOLS, PoolEntries, PoolName};
+
+    fn pool(name: &str, inventory: &[&str]) -> Value {
+        let inventory: Vec<_> = inventory.iter().map(|name| json!({"name": name})).collect();
+        json!({
+            "kind": "ClusterPool", "metadata": {"name": name, "namespace": "prod"}, "spec": {"inventory": inventory}
+        })
+    }
+
+    fn entry(name: &str, cordoned: bool, lease: Option<(&str, &str, &str)>) -> Value {
+        let mut object = json!({
+            "kind": "ClusterDeploymentCustomization", "metadata": {"name": name, "namespace": "prod"}, "spec": {}
+        });
+        if cordoned {
+            object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/cordoned": "fan"});
+        }
+        if let Some((pool, state, deadline)) = lease {
+            let uid = if state == "in-use" { "u" } else { "-" };
+            object["status"] = json!({
+                "clusterDeploymentRef": {"name": "us"},
+                "clusterPoolRef": {"name": pool},
+                "conditions": [{
+                    "type": "kubectl-kcp.dev/Lease", "status": "True", "reason": "Held",
+                    "lastTransitionTime": "2026-05-01T00:00:00Z",
+                    "message": format!(
+                        "v1 state={state} uid={uid} holder=us id=a renewals=0 acquired=2026-05-01T00:00:00Z \
+                         deadline={deadline} cluster=us/us user=jane"
+                    )
+                }]
+            });
+        }
+        object
+    }
+
+    fn counted(objects: &[Value]) -> Vec<(PoolName, PoolEntries)> {
+        let caches = Caches::default();
+        caches.fill(objects);
+        caches.pool_entries(NOW.parse().unwrap()).into_iter().collect()
+    }
+
+    fn named(namespace: &str, name: &str) -> PoolName {
+        (namespace.to_owned(), name.to_owned())
+    }
+
+    #[test]
+    fn counts_entries_by_their_records() {
+        let (past, future) = ("2026-06-01T11:00:00Z", "2026-06-01T13:00:00Z");
+        let entries = counted(&[
+            pool("a", &["1", "2", "3", "4", "5", "6"]),
+            pool("b", &["6"]),
+            entry("1", false, Some(("a", "held", future))),
+            entry("2", true, Some(("a", "in-use", past))),
+            entry("3", false, Some(("a", "gone", future))),
+            entry("4", false, Some(("a", "gone", past))),
+            entry("5", false, Some(("a", "held", past))),
+            // Both pools list it.
+            entry("6", true, None),
+            // Its pool does not list it any more.
+            entry("7", false, Some(("b", "held", "-"))),
+            // No pool lists it.
+            entry("8", true, None),
+        ]);
+        let a = PoolEntries {
+            held: 2,
+            gone: 1,
+            expired: 2,
+            cordoned: 2,
+        };
+        let b = PoolEntries {
+            held: 1,
+            cordoned: 1,
+            ..PoolEntries::default()
+        };
+        assert_eq!(entries, [(named("prod", "a"), a), (named("prod", "b"), b)]);
+    }
+
+    #[test]
+    fn counts_pools_beyond_the_limit_together() {
+        let names: Vec<_> = (0..POOLS + 2).map(|number| format!("pool-{number:04}")).collect();
+        let mut objects: Vec<_> = names.iter().map(|name| pool(name, &[])).collect();
+        objects.extend(
+            names
+                .iter()
+                .map(|name| entry(name, false, Some((name, "held", "-")))),
+        );
+        let entries = counted(&objects);
+        assert_eq!(entries.len(), POOLS + 1);
+        let (_, others) = entries
+            .iter()
+            .find(|(name, _)| *name == named(FURTHER_POOLS, FURTHER_POOLS))
+            .unwrap();
+        assert_eq!(others.held, 2);
+    }
+}

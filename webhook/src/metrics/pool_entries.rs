@@ -1,0 +1,80 @@
+//! The entries of pools by the leases on them.
+
+use std::collections::BTreeMap;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+/// The namespace and name of a pool.
+pub(crate) type PoolName = (String, String);
+
+/// The namespace and name under which pools beyond a limit are counted together. No Kubernetes object has this name.
+pub(crate) const FURTHER_POOLS: &str = "_others";
+
+/// The entries of one pool, as their lease records say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PoolEntries {
+    /// Leased, and the lease has not ended. Includes entries that a cluster uses.
+    pub(crate) held: u32,
+    /// The cluster is gone, and the entry is still reserved for its holder.
+    pub(crate) gone: u32,
+    /// The lease has ended, and the entry is not free yet.
+    pub(crate) expired: u32,
+    /// Excluded from new leases. Such an entry may be leased as well.
+    pub(crate) cordoned: u32,
+}
+
+impl PoolEntries {
+    /// Adds the counts of another pool.
+    pub(crate) const fn merge(&mut self, other: Self) {
+        self.held += other.held;
+        self.gone += other.gone;
+        self.expired += other.expired;
+        self.cordoned += other.cordoned;
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    namespace: String,
+    pool: String,
+    state: &'static str,
+}
+
+/// One series for each pool and state.
+#[derive(Default)]
+pub(super) struct PoolGauges(Family<PoolLabels, Gauge>);
+
+impl PoolGauges {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "kcp_webhook_pool_entries",
+            "Entries of each pool by state, as their lease records say: held, gone (reserved for the holder of a deleted \
+             cluster), expired, and cordoned, which may be leased as well",
+            self.0.clone(),
+        );
+    }
+
+    /// Replaces the counts of all pools.
+    pub(super) fn set(&self, pools: BTreeMap<PoolName, PoolEntries>) {
+        self.0.clear();
+        for ((namespace, pool), entries) in pools {
+            for (state, count) in [
+                ("held", entries.held),
+                ("gone", entries.gone),
+                ("expired", entries.expired),
+                ("cordoned", entries.cordoned),
+            ] {
+                let labels = PoolLabels {
+                    namespace: namespace.clone(),
+                    pool: pool.clone(),
+                    state,
+                };
+                self.0.get_or_create(&labels).set(count.into());
+            }
+        }
+    }
+}

@@ -113,7 +113,9 @@ async fn run(command: Command, session: &Session) -> Verdict {
         }
     };
     outcome.unwrap_or_else(|error| {
-        session.terminal.error(&error, hint(&error).as_deref());
+        let impersonation = session.global.connection().impersonation();
+        let hint = hint(&error).map(|hint| with_impersonation(hint, &impersonation));
+        session.terminal.error(&error, hint.as_deref());
         Verdict::Undecided
     })
 }
@@ -145,9 +147,31 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     })
 }
 
+/// Adds kubectl's flags for the impersonated user to a command that checks a permission.
+fn with_impersonation(hint: String, flags: &[String]) -> String {
+    if !hint.contains("kubectl auth can-i") || flags.is_empty() {
+        return hint;
+    }
+    format!("{hint} {}", flags.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_check_of_a_permission_is_for_the_impersonated_user() {
+        let flags = ["--as=jane", "--as-group=ops"].map(str::to_owned);
+        for (hint, expected) in [
+            (
+                "check with: kubectl auth can-i list machines -n d",
+                "check with: kubectl auth can-i list machines -n d --as=jane --as-group=ops",
+            ),
+            ("run the command again", "run the command again"),
+        ] {
+            assert_eq!(with_impersonation(hint.to_owned(), &flags), expected);
+        }
+    }
 
     #[test]
     fn a_usage_error_of_exec_is_known_by_its_subcommand() {

@@ -35,11 +35,11 @@ pub async fn watch<S: Observation>(
 ) -> anyhow::Result<Verdict> {
     let mut last: Option<S> = None;
     let mut is_first = true;
-    let mut told: Option<String> = None;
+    let mut last_error: Option<String> = None;
     loop {
         let polled = poll().await;
         let now = Timestamp::now();
-        let (seen, trouble) = match (polled, last.take()) {
+        let (seen, error) = match (polled, last.take()) {
             (Ok(seen), before) => {
                 if Terminal::size().is_none() {
                     for line in S::changes(before.as_ref(), &seen) {
@@ -53,14 +53,14 @@ pub async fn watch<S: Observation>(
             (Err(error), Some(before)) => (before, Some(format!("{error:#}"))),
         };
         if let Some(size) = Terminal::size() {
-            let text = below_heading(now, trouble.as_deref(), &screen(&seen, now, size));
+            let text = below_heading(now, error.as_deref(), &screen(&seen, now, size));
             terminal
                 .draw(&text, size, is_first)
                 .context("cannot write to stdout")?;
-        } else if let Some(trouble) = trouble.as_ref().filter(|trouble| told.as_ref() != Some(trouble)) {
-            terminal.note(&format!("{trouble}; trying again"));
+        } else if let Some(error) = error.as_ref().filter(|error| last_error.as_ref() != Some(error)) {
+            terminal.note(&format!("{error}; trying again"));
         }
-        told = trouble;
+        last_error = error;
         is_first = false;
         if terminal.is_unread() {
             return Ok(seen.verdict());
@@ -71,10 +71,10 @@ pub async fn watch<S: Observation>(
 }
 
 /// A screen below a heading with the time and the error of the last poll.
-pub(crate) fn below_heading(now: Timestamp, trouble: Option<&str>, screen: &str) -> String {
-    let trouble = trouble.map_or_else(String::new, |trouble| {
-        format!("  cannot refresh: {}", escape(trouble))
+pub(crate) fn below_heading(now: Timestamp, error: Option<&str>, screen: &str) -> String {
+    let error = error.map_or_else(String::new, |error| {
+        format!("  cannot refresh: {}", escape(error))
     });
-    let heading = format!("{}{trouble}", clock(now));
+    let heading = format!("{}{error}", clock(now));
     format!("{}\n{screen}", heading.style(FAINT))
 }

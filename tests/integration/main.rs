@@ -36,6 +36,7 @@ mod pools;
 mod predictions;
 mod reasons;
 mod remediation;
+mod replacements;
 mod roles;
 mod rollouts;
 mod rows;

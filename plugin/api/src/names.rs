@@ -84,6 +84,10 @@ pub mod annotation {
     pub const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
     /// On a customization that must not be leased: the reason.
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
+    /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.
+    pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";
+    /// On a Machine: the time of an announced replacement that another command has withdrawn.
+    pub const REPLACEMENT_WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
     /// On a pool: clusters that are being created and whose `ClusterDeployments` may not be listed yet.
     pub const CREATING: &str = "kubectl-kcp.dev/creating";
 }

@@ -33,6 +33,7 @@ impl Connection {
             client: Client::new(service, "d"),
             namespace: "d".to_owned(),
             server: "https://s".to_owned(),
+            context: None,
             timeout: None,
             log: None,
             clock: ServerClock::default(),

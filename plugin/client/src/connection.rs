@@ -8,6 +8,7 @@ use std::{
 };
 
 use http::{HeaderValue, header::USER_AGENT};
+use jiff::Timestamp;
 use kcp_rules::syntax::is_dns1123_label;
 use kube::{
     Client, Config,
@@ -44,6 +45,8 @@ pub struct Connection {
     pub namespace: String,
     /// The API server's URL without secrets, for messages.
     pub server: String,
+    /// The name of the kubeconfig context; none if only flags or a service account select the cluster.
+    pub context: Option<String>,
     pub timeout: Option<Duration>,
     pub log: Option<RequestLog>,
     /// The API server's time, from its responses.
@@ -56,8 +59,12 @@ impl Connection {
     /// # Errors
     /// No cluster is configured, or its configuration is invalid.
     pub async fn open(flags: &ConnectionFlags, log: Option<RequestLog>) -> Result<Self, Error> {
+        let mut context = flags.context.clone();
         let mut config = match kubeconfig::load(flags.kubeconfig.as_deref(), flags.server.is_some())? {
-            Some(kubeconfig) => kubeconfig_config(&kubeconfig, flags).await?,
+            Some(kubeconfig) => {
+                context = context.or_else(|| kubeconfig.current_context.clone());
+                kubeconfig_config(&kubeconfig, flags).await?
+            }
             None => in_cluster_config(flags)?,
         };
         // kube's default retry would resend writes; here only reads are retried.
@@ -84,6 +91,7 @@ impl Connection {
             client,
             namespace,
             server,
+            context: context.filter(|name| !name.is_empty()),
             timeout: flags.request_timeout,
             log,
         })
@@ -94,9 +102,15 @@ impl Connection {
         Self {
             client,
             server,
+            context: None,
             clock: ServerClock::default(),
             ..self.clone()
         }
+    }
+
+    /// The API server's time; the local time before its first response.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now().map_or_else(Timestamp::now, |time| time.earliest)
     }
 
     /// Sends one request with the time limit of `--request-timeout`.
@@ -109,20 +123,17 @@ impl Connection {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
         let started = Instant::now();
+        let failed = |error| Error::from_request_error(error, action, &self.server);
         let outcome = match self.timeout {
             Some(timeout) => match tokio::time::timeout(timeout, request).await {
-                Ok(outcome) => {
-                    outcome.map_err(|error| Error::from_request_error(error, action, &self.server))
-                }
+                Ok(outcome) => outcome.map_err(failed),
                 Err(_) => Err(Error::Timeout {
                     action: Box::new(action.clone()),
                     server: self.server.clone(),
                     after: timeout,
                 }),
             },
-            None => request
-                .await
-                .map_err(|error| Error::from_request_error(error, action, &self.server)),
+            None => request.await.map_err(failed),
         };
         if let Some(log) = &self.log {
             let result = match &outcome {

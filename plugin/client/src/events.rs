@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kcp_api::kind::{EVENT, SELF_SUBJECT_REVIEW};
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ impl Events<'_> {
         related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
         let who = self.who().await;
-        let event = event.object(regarding, related, &who, Timestamp::now());
+        let event = event.object(regarding, related, &who, self.connection.now());
         let resource = EVENT.at("v1");
         let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
         let write = self.connection.create::<Value>(

@@ -24,6 +24,17 @@ pub struct ConnectionFlags {
     pub tls_server_name: Option<String>,
 }
 
+impl ConnectionFlags {
+    /// kubectl's flags for the impersonated user.
+    pub fn impersonation(&self) -> Vec<String> {
+        let user = self.impersonate.iter().map(|user| format!("--as={user}"));
+        let groups = self.impersonate_groups.iter();
+        let groups = groups.map(|group| format!("--as-group={group}"));
+        let uid = self.impersonate_uid.iter().map(|uid| format!("--as-uid={uid}"));
+        user.chain(groups).chain(uid).collect()
+    }
+}
+
 /// A bearer token. `Debug` hides it, and there is no `Display`.
 #[derive(Clone)]
 pub struct Token(String);

@@ -25,7 +25,7 @@ const BUSY_DELAY: Duration = Duration::from_millis(200);
 const MAX_BUSY_DELAY: Duration = Duration::from_secs(5);
 
 /// The pauses between attempts after conflicts.
-pub(crate) fn after_conflicts() -> ExponentialBackoff {
+pub fn after_conflicts() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(CONFLICT_DELAY)
         .with_max_times(CONFLICT_ATTEMPTS - 1)

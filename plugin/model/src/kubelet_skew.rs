@@ -166,6 +166,7 @@ mod tests {
             core_dns: Reading::NotYet,
             kubeadm_version: Reading::NotYet,
             leases: Reading::NotYet,
+            connection_risks: Vec::new(),
         })
     }
 

@@ -39,6 +39,8 @@ pub struct Verb<'v> {
     pub not_done: &'v str,
     /// What `--force` does; none if the verb does not have the flag.
     pub force_effect: Option<&'static str>,
+    /// Whether the verb is refused while a Machine is being replaced.
+    pub waits_for_replacement: bool,
 }
 
 /// What all changes of a command share.
@@ -78,6 +80,15 @@ pub enum ChangeOutcome {
     Done { done: String, write: ObjectWrite },
 }
 
+/// What to read for a change of a Machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineScope {
+    Machine,
+    MachineAndHealthChecks,
+    /// Also announces the replacement of the Machine on its control plane.
+    Replacement,
+}
+
 /// The objects that an Event names: the control plane, and a Machine that was changed.
 struct References {
     regarding: ObjectReference,
@@ -96,10 +107,16 @@ impl Engine<'_> {
         decide: impl Fn(&ChangeSnapshot, ReviewContext<'_>) -> anyhow::Result<Decision>,
     ) -> anyhow::Result<Changed> {
         let read = async || {
-            let snapshot: anyhow::Result<_> = Ok(Box::pin(self.read(verb.name, scope)).await?);
-            snapshot
+            let snapshot = Box::pin(self.read(verb.name, scope)).await?;
+            if verb.waits_for_replacement {
+                self.withdraw_abandoned_replacement(&snapshot, None).await?;
+            }
+            anyhow::Ok(snapshot)
         };
         let decide = |snapshot: &ChangeSnapshot| {
+            if let Some(refusal) = self.refusal_during_replacement(verb, snapshot, None) {
+                return Ok(Decision::Refused(refusal));
+            }
             let view = snapshot.view();
             decide(snapshot, self.context(&view))
         };
@@ -120,25 +137,16 @@ impl Engine<'_> {
     pub async fn change_machine(
         &self,
         verb: &Verb<'_>,
-        with_health_checks: bool,
+        scope: MachineScope,
         decide: impl Fn(&MachineSnapshot, Timestamp) -> Decision,
     ) -> anyhow::Result<Changed> {
-        let read = async || {
-            let read = Box::pin(read_machine(self.reader, verb.name, with_health_checks));
-            // Unwrap the error, so that its hint is found.
-            read.await.map_err(|error| match error {
-                ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
-                ReadMachineError::Other(error) => error.into(),
-            })
+        let decide = |found: &FoundMachine| self.decide_machine(verb, found, &decide);
+        let read = async || match scope {
+            MachineScope::Replacement => Box::pin(self.read_and_announce(verb, &decide)).await,
+            MachineScope::Machine => Box::pin(self.read_machine(verb, false)).await,
+            MachineScope::MachineAndHealthChecks => Box::pin(self.read_machine(verb, true)).await,
         };
-        let decide = |found: &FoundMachine| {
-            Ok(match found {
-                FoundMachine::OfControlPlane(machine) => decide(machine, Timestamp::now()),
-                FoundMachine::Other { why, .. } => {
-                    Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.clone()]))
-                }
-            })
-        };
+        let decide = |found: &FoundMachine| Ok(decide(found));
         let references = |found: &FoundMachine| match found {
             FoundMachine::OfControlPlane(machine) => References {
                 regarding: self.control_plane_reference(machine.context.control_plane()),
@@ -170,6 +178,40 @@ impl Engine<'_> {
         Ok(changed)
     }
 
+    /// Reads a Machine and all facts about its control plane.
+    pub(crate) async fn read_machine(
+        &self,
+        verb: &Verb<'_>,
+        with_health_checks: bool,
+    ) -> anyhow::Result<FoundMachine> {
+        let read = read_machine(self.reader, verb.name, with_health_checks);
+        // Unwrap the error, so that its hint is found.
+        read.await.map_err(|error| match error {
+            ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
+            ReadMachineError::Other(error) => error.into(),
+        })
+    }
+
+    pub(crate) fn decide_machine(
+        &self,
+        verb: &Verb<'_>,
+        found: &FoundMachine,
+        decide: impl Fn(&MachineSnapshot, Timestamp) -> Decision,
+    ) -> Decision {
+        let machine = match found {
+            FoundMachine::OfControlPlane(machine) => machine,
+            FoundMachine::Other { why, .. } => {
+                return Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.clone()]));
+            }
+        };
+        let decision = decide(machine, self.now());
+        let refusal = self.refusal_during_replacement(verb, &machine.context, Some(machine.object.name()));
+        match (decision, refusal) {
+            (Decision::Write(_), Some(refusal)) => Decision::Refused(refusal),
+            (decision, _) => decision,
+        }
+    }
+
     /// Reads, decides and writes. Records an Event if the change was written.
     async fn apply<S: ReadObject>(
         &self,
@@ -192,6 +234,9 @@ impl Engine<'_> {
         };
         let decide = |snapshot: &S| {
             let decision = decide(snapshot)?;
+            if let Decision::Write(proposal) = &decision {
+                self.warn(&proposal.warnings);
+            }
             let write = match &decision {
                 Decision::Write(Proposal { write, .. }) => Some(write.clone()),
                 Decision::Unchanged(_) | Decision::Refused(_) => None,
@@ -213,10 +258,32 @@ impl Engine<'_> {
         Ok(updated)
     }
 
+    /// The API server's time; the local time before its first response.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.reader.connection.now()
+    }
+
+    /// Where the object is, for questions: namespace and context.
+    pub(crate) fn place(&self) -> String {
+        let connection = self.reader.connection;
+        let cluster = match &connection.context {
+            Some(context) => format!("context {context}"),
+            None => format!("cluster {}", connection.server),
+        };
+        format!("in namespace {} of {cluster}", connection.namespace)
+    }
+
+    /// Prints warnings that were not printed before.
+    pub(crate) fn warn(&self, warnings: &[String]) {
+        for warning in warnings {
+            self.terminal.warning_once(warning);
+        }
+    }
+
     /// The context in which admission rules check the write.
     pub(crate) fn context<'v>(&'v self, view: &'v View) -> ReviewContext<'v> {
         ReviewContext {
-            now: Timestamp::now(),
+            now: self.now(),
             field_manager: &self.arguments.field_manager,
             view,
             configuration: self.configuration,
@@ -228,7 +295,7 @@ impl Engine<'_> {
         let namespace = &self.reader.connection.namespace;
         if scope != ReadScope::All {
             let snapshot = read_control_plane_alone(self.reader, namespace, name, LIMIT).await?;
-            if scope.needs_control_plane_only(snapshot.control_plane(), Timestamp::now()) {
+            if scope.needs_control_plane_only(snapshot.control_plane(), self.now()) {
                 return Ok(snapshot);
             }
         }
@@ -257,6 +324,22 @@ impl Engine<'_> {
 }
 
 impl Changed {
+    /// The result of a verb that the user did not confirm.
+    pub(crate) fn unconfirmed(
+        kind: &'static Kind,
+        object: &str,
+        control_plane: &KubeadmControlPlane,
+    ) -> Self {
+        Self {
+            kind,
+            object: object.to_owned(),
+            control_plane: Some(control_plane.name().to_owned()),
+            warnings: Vec::new(),
+            consequences: Vec::new(),
+            outcome: ChangeOutcome::Refused(Refusal::unconfirmed()),
+        }
+    }
+
     /// The result of a verb that does not write the control plane.
     pub(crate) fn without_write(snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> Self {
         Self {

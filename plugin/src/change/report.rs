@@ -12,7 +12,7 @@ use crate::{
     change::engine::{ChangeOutcome, Changed, Engine, Verb},
     document::{API_VERSION, ObjectName, resource_name},
     output::{Report, print},
-    terminal::{escape, style::BAD, table::Layout, with_lines},
+    terminal::{escape, style::BAD, table::Layout},
     verdict::Verdict,
 };
 use kcp_client::Error;
@@ -87,7 +87,13 @@ impl Changed {
         }
     }
 
-    pub(crate) fn text(&self, verb: &Verb<'_>, dry_run: Option<DryRun>, is_configured: bool) -> String {
+    pub(crate) fn text(
+        &self,
+        verb: &Verb<'_>,
+        dry_run: Option<DryRun>,
+        is_configured: bool,
+        layout: Layout,
+    ) -> String {
         let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(verb.name));
         if let Some(Reason { by, lines, .. }) = self.reason(verb, is_configured) {
             let cause = match self.outcome {
@@ -95,12 +101,12 @@ impl Changed {
                 _ => format!("refused by {by}"),
             };
             let not_done = escape(verb.not_done);
-            return with_lines(format!("{object} {}: {cause}\n", not_done.style(BAD)), lines);
+            return layout.with_paragraphs(format!("{object} {}: {cause}\n", not_done.style(BAD)), lines);
         }
         match &self.outcome {
             ChangeOutcome::Done { done, .. } => {
                 let heading = format!("{object} {}{}\n", escape(done), DryRun::mark(dry_run));
-                with_lines(heading, &self.consequences)
+                layout.with_paragraphs(heading, &self.consequences)
             }
             ChangeOutcome::Unchanged(why) => format!("{object} unchanged: {}\n", escape(why)),
             _ => String::new(),
@@ -120,8 +126,9 @@ impl Changed {
 }
 
 impl Report for ChangeReport<'_> {
-    fn table(&self, _: Layout) -> String {
-        self.changed.text(self.verb, self.dry_run, self.is_configured)
+    fn table(&self, layout: Layout) -> String {
+        self.changed
+            .text(self.verb, self.dry_run, self.is_configured, layout)
     }
 
     fn document(&self) -> impl Serialize {
@@ -157,9 +164,7 @@ impl Engine<'_> {
     /// Writing to stdout fails.
     pub async fn report(&self, verb: &Verb<'_>, changed: &Changed) -> anyhow::Result<Verdict> {
         let is_configured = self.configuration.is_some();
-        for warning in &changed.warnings {
-            self.terminal.warning(warning);
-        }
+        self.warn(&changed.warnings);
         let output = &self.arguments.output;
         let mut report = ChangeReport {
             changed,
@@ -254,6 +259,7 @@ mod tests {
         infinitive: "scale",
         not_done: "not scaled to 5",
         force_effect: Some("use --force to write it"),
+        waits_for_replacement: false,
     };
 
     fn changed(outcome: ChangeOutcome) -> Changed {
@@ -383,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_text_says_what_was_done_and_why_not() {
-        let text = |changed: &Changed, dry_run| plain(&changed.text(&VERB, dry_run, true));
+        let text = |changed: &Changed, dry_run| plain(&changed.text(&VERB, dry_run, true, Layout::default()));
         let mut done = changed(scaled());
         done.consequences = vec!["etcd tolerates no member failure until step 2 is done".to_owned()];
         insta::assert_snapshot!(text(&done, None), @r"

@@ -12,7 +12,7 @@ use crate::{
     arguments::{DryRun, global::ColorWhen},
     change::{
         arguments::WriteArguments,
-        engine::{ChangeOutcome, Changed, Engine, Verb},
+        engine::{ChangeOutcome, Changed, Engine, MachineScope, Verb},
     },
     output::{OutputArguments, OutputFormat},
     terminal::Terminal,
@@ -108,6 +108,7 @@ fn verb<'v>(name: &'v str, infinitive: &'static str) -> Verb<'v> {
         infinitive,
         not_done: "not done",
         force_effect: None,
+        waits_for_replacement: false,
     }
 }
 
@@ -136,6 +137,15 @@ fn conflict() -> (u16, Value) {
 }
 
 async fn deleted(connection: &Connection, name: &str, dry_run: Option<DryRun>) -> anyhow::Result<Changed> {
+    deleted_with(connection, name, dry_run, MachineScope::Machine).await
+}
+
+async fn deleted_with(
+    connection: &Connection,
+    name: &str,
+    dry_run: Option<DryRun>,
+    scope: MachineScope,
+) -> anyhow::Result<Changed> {
     let reader = Reader::discover(connection).await?;
     let decide = |machine: &MachineSnapshot, _| {
         Decision::Write(Proposal {
@@ -155,11 +165,13 @@ async fn deleted(connection: &Connection, name: &str, dry_run: Option<DryRun>) -
     let arguments = arguments(dry_run, None);
     let terminal = Terminal::new(ColorWhen::Never);
     engine(&reader, &terminal, &arguments)
-        .change_machine(&verb, false, decide)
+        .change_machine(&verb, scope, decide)
         .await
 }
 
 const DELETE: &str = "DELETE /apis/cluster.x-k8s.io/v1beta2/namespaces/d/machines/m1";
+const ANNOUNCEMENT: &str =
+    "PATCH /apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/d/kubeadmcontrolplanes/example";
 const EVENT: &str = "POST /apis/events.k8s.io/v1/namespaces/d/events";
 const WHO: &str = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews";
 
@@ -180,6 +192,21 @@ async fn a_change_is_decided_again_after_a_conflict_and_recorded_once() {
         *writes.lock().expect("a lock"),
         [DELETE, DELETE, DELETE, WHO, EVENT]
     );
+}
+
+#[tokio::test]
+async fn a_replacement_is_announced_on_the_control_plane_before_the_deletion() {
+    let (connection, writes) = cluster(|before| if before == 0 { conflict() } else { (200, json!({})) });
+    let changed = deleted_with(&connection, "m1", None, MachineScope::Replacement).await;
+    changed.expect("deleted");
+    assert_eq!(
+        *writes.lock().expect("a lock"),
+        [ANNOUNCEMENT, ANNOUNCEMENT, DELETE, WHO, EVENT]
+    );
+    let (connection, writes) = cluster(|_| (200, json!({})));
+    let dry = deleted_with(&connection, "m1", Some(DryRun::Server), MachineScope::Replacement);
+    dry.await.expect("checked");
+    assert_eq!(*writes.lock().expect("a lock"), [DELETE]);
 }
 
 #[tokio::test]

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use kcp_client::reader::Reader;
+use kcp_api::{Object as _, kind::MACHINE};
+use kcp_client::{reader::Reader, reads::machine::FoundMachine, update::ReadObject as _};
 use kcp_control_plane::{
+    change::decision::{Decision, Proposal},
     duration::parse_duration,
+    snapshot::change::MachineSnapshot,
     verbs::machine::{
         prefer_delete::{self, Preference},
-        remediate, replace,
+        remediate,
+        replace::{self, ReplaceOptions},
     },
     wait::WaitCondition,
 };
@@ -17,10 +22,10 @@ use crate::{
     arguments::parse_machine,
     change::{
         arguments::WriteArguments,
-        engine::{Engine, Verb},
+        engine::{Changed, Engine, MachineScope, Verb},
     },
     session::Session,
-    terminal::escape,
+    terminal::{Terminal, escape},
     verdict::Verdict,
     wait::Wait,
 };
@@ -39,6 +44,16 @@ pub enum MachineCommand {
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
+    /// Refer to the commands that delete a Machine
+    #[command(
+        hide = true,
+        after_help = "Examples:\n  kubectl kcp machine replace edge-9hng4"
+    )]
+    Delete {
+        /// Ignored
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        arguments: Vec<String>,
+    },
     /// Mark a Machine as unhealthy, so that its machine health check starts a remediation
     Remediate(RemediateArguments),
 }
@@ -53,6 +68,14 @@ pub struct ReplaceArguments {
     /// Delete the Machine even if the controller cannot create a new one now; never against etcd's quorum
     #[arg(long)]
     pub force: bool,
+
+    /// If etcd cannot be queried, rely on the conditions of the Machines, which can be out of date
+    #[arg(long)]
+    pub without_etcd: bool,
+
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
 
     /// Wait until a new Machine is ready, at most this long [default without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
@@ -101,6 +124,11 @@ pub struct TargetArguments {
 /// # Errors
 /// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Result<Verdict> {
+    if let MachineCommand::Delete { .. } = arguments.command {
+        bail!(
+            "no command machine delete; to delete a Machine after checks of etcd: kubectl kcp machine replace NAME"
+        );
+    }
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
     let engine = |write| Engine {
@@ -113,6 +141,7 @@ pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Resu
         MachineCommand::Replace(arguments) => {
             replace_machine(arguments, engine(&arguments.target.write)).await
         }
+        MachineCommand::Delete { .. } => Ok(Verdict::Undecided),
         MachineCommand::PreferDelete(arguments) => {
             prefer_deletion(arguments, engine(&arguments.target.write)).await
         }
@@ -129,9 +158,29 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         infinitive: "replace",
         not_done: "not replaced",
         force_effect: Some(replace::FORCE_HINT),
+        waits_for_replacement: true,
     };
-    let changed = engine.change_machine(&verb, false, |machine, now| {
-        replace::decide(machine, arguments.force, now)
+    let options = ReplaceOptions {
+        force: arguments.force,
+        without_etcd: arguments.without_etcd,
+    };
+    let decide = |machine: &MachineSnapshot, now| replace::decide(machine, options, now);
+    let asks = engine.arguments.dry_run.is_none() && !arguments.yes && Terminal::can_ask();
+    let mut confirmed = None;
+    if asks {
+        let found = Box::pin(engine.read_machine(&verb, false)).await?;
+        if let (Decision::Write(proposal), FoundMachine::OfControlPlane(machine)) =
+            (engine.decide_machine(&verb, &found, decide), &found)
+        {
+            if !confirm_replacement(&engine, machine, &proposal).await? {
+                let changed = Changed::unconfirmed(&MACHINE, found.object(), machine.context.control_plane());
+                return engine.report(&verb, &changed).await;
+            }
+            confirmed = Some(proposal);
+        }
+    }
+    let changed = engine.change_machine(&verb, MachineScope::Replacement, |machine, now| {
+        replace::as_confirmed(decide(machine, now), confirmed.as_ref())
     });
     let changed = changed.await?;
     let verdict = engine.report(&verb, &changed).await?;
@@ -157,6 +206,26 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
     Box::pin(wait.run(engine.reader, engine.terminal)).await
 }
 
+/// Shows what the replacement means, and asks for confirmation.
+async fn confirm_replacement(
+    engine: &Engine<'_>,
+    machine: &MachineSnapshot,
+    proposal: &Proposal,
+) -> anyhow::Result<bool> {
+    engine.warn(&proposal.warnings);
+    for consequence in &proposal.consequences {
+        engine.terminal.note(consequence);
+    }
+    let question = format!(
+        "delete Machine {} of control plane {} {}?",
+        machine.object.name(),
+        machine.context.control_plane().name(),
+        engine.place()
+    );
+    let answer = engine.terminal.confirm(&question).await;
+    answer.context("cannot read the confirmation")
+}
+
 async fn prefer_deletion(arguments: &PreferDeleteArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {
     let (preference, infinitive, not_done) = if arguments.clear {
         let infinitive = "unmark";
@@ -178,9 +247,10 @@ async fn prefer_deletion(arguments: &PreferDeleteArguments, engine: Engine<'_>) 
         infinitive,
         not_done,
         force_effect: None,
+        waits_for_replacement: false,
     };
     let field_manager = &arguments.target.write.field_manager;
-    let changed = engine.change_machine(&verb, false, |machine, now| {
+    let changed = engine.change_machine(&verb, MachineScope::Machine, |machine, now| {
         prefer_delete::decide(machine, preference, field_manager, now)
     });
     engine.report(&verb, &changed.await?).await
@@ -192,9 +262,10 @@ async fn remediate_machine(arguments: &RemediateArguments, engine: Engine<'_>) -
         infinitive: "remediate",
         not_done: "not marked for remediation",
         force_effect: Some(remediate::FORCE_HINT),
+        waits_for_replacement: true,
     };
     let field_manager = &arguments.target.write.field_manager;
-    let changed = engine.change_machine(&verb, true, |machine, now| {
+    let changed = engine.change_machine(&verb, MachineScope::MachineAndHealthChecks, |machine, now| {
         remediate::decide(machine, arguments.force, field_manager, now)
     });
     engine.report(&verb, &changed.await?).await

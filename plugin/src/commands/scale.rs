@@ -82,6 +82,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         infinitive: "scale",
         not_done: &format!("not scaled to {replicas}"),
         force_effect: Some(FORCE_EFFECT),
+        waits_for_replacement: true,
     };
     let options = ScaleOptions {
         replicas: *replicas,

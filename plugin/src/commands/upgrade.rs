@@ -4,13 +4,14 @@ use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     ReadLimit,
     reader::Reader,
     reads::{change::LIMIT, workers::read_workers},
 };
 use kcp_control_plane::{
-    change::decision::{Decision, Refusal},
+    change::decision::Decision,
     duration::parse_duration,
     kubelet_skew::Workers,
     plan::options::with_leading_v,
@@ -126,12 +127,13 @@ async fn upgrade(
         infinitive: "upgrade",
         not_done: &format!("not upgraded to {version}"),
         force_effect: Some(FORCE_EFFECT),
+        waits_for_replacement: true,
     };
     let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
     let cluster = snapshot.control_plane().cluster();
-    let makers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
+    let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let view = snapshot.view();
-    let shown = decided(&snapshot, engine.context(&view), arguments, &makers)?;
+    let shown = decided(&snapshot, engine.context(&view), arguments, &workers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
         engine.print_text(&preview(&shown, write.output.layout(None)))?;
     }
@@ -153,17 +155,21 @@ async fn upgrade(
             return Ok(Verdict::Undecided);
         }
         let question = format!(
-            "upgrade {name} from {} to {version}?",
+            "upgrade control plane {name} {} from {} to {version}?",
+            engine.place(),
             snapshot.observed.control_plane.spec.version()
         );
         let answer = engine.terminal.confirm(&question).await;
         if !answer.context("cannot read the confirmation")? {
-            let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(Refusal::unconfirmed()));
+            let changed =
+                Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.object, snapshot.control_plane());
             return engine.report(&verb, &changed).await;
         }
+        // Workers may have changed while the user read the preview.
+        workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     }
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
-        let upgrade = decided(snapshot, context, arguments, &makers)?;
+        let upgrade = decided(snapshot, context, arguments, &workers)?;
         Ok(upgrade.if_confirmed_as(asks.then_some(&shown)))
     });
     let changed = Box::pin(changed).await?;
@@ -174,7 +180,7 @@ fn decided(
     snapshot: &ChangeSnapshot,
     context: ReviewContext<'_>,
     arguments: &UpgradeArguments,
-    makers: &Workers,
+    workers: &Workers,
 ) -> anyhow::Result<Upgrade> {
     let view = snapshot.view();
     let context = ReviewContext {
@@ -184,7 +190,7 @@ fn decided(
     let options = UpgradeOptions {
         version: &arguments.version,
         force: arguments.force,
-        makers,
+        makers: workers,
     };
     Ok(decide(snapshot, options, context)?)
 }

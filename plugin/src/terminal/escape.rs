@@ -1,6 +1,6 @@
 //! Escapes text from a cluster or a manifest, which could otherwise control the terminal.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
 /// Escapes every control character, including line breaks.
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -33,15 +33,6 @@ pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(escape)
 }
 
-/// Appends lines to a text, indented and escaped.
-pub fn with_lines(mut text: String, lines: &[String]) -> String {
-    for line in lines {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", escape(line));
-    }
-    text
-}
-
 /// Whether a character is a control character (C0, C1) or a Unicode bidirectional control.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -52,7 +43,7 @@ fn is_unsafe(c: char) -> bool {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::{escape, escape_lines, escape_text, with_lines};
+    use super::{escape, escape_lines, escape_text};
 
     #[test]
     fn escapes_control_characters_only() {
@@ -77,12 +68,6 @@ mod tests {
     fn keeps_lines_apart() {
         let lines: Vec<_> = escape_lines("* one\n  * two\u{7}").collect();
         assert_eq!(lines, ["* one", "  * two\\u{7}"]);
-    }
-
-    #[test]
-    fn lines_below_a_text_are_indented() {
-        let text = with_lines("heading\n".to_owned(), &["one".to_owned(), "t\nwo".to_owned()]);
-        assert_eq!(text, "heading\n  one\n  t\\nwo\n");
     }
 
     proptest! {

@@ -17,7 +17,7 @@ pub mod style;
 pub mod table;
 pub mod width;
 
-pub use escape::{escape, escape_lines, escape_text, with_lines};
+pub use escape::{escape, escape_lines, escape_text};
 pub use frame::Size;
 use indicatif::{ProgressBar, ProgressFinish};
 use jiff::{Timestamp, tz::TimeZone};
@@ -36,6 +36,7 @@ pub struct Terminal {
 
 #[derive(Debug, Default)]
 struct Shared {
+    warnings: Vec<String>,
     spinner: Option<ProgressBar>,
     on_interrupt: Option<String>,
     /// The reader of stdout has closed its pipe.
@@ -155,6 +156,22 @@ impl Terminal {
 
     pub fn warning(&self, text: &str) {
         self.note(&format!("warning: {text}"));
+    }
+
+    /// Writes a warning, unless the same one was written before.
+    pub fn warning_once(&self, text: &str) {
+        let is_new = {
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let warnings = &mut shared.warnings;
+            let is_new = !warnings.iter().any(|warning| warning == text);
+            if is_new {
+                warnings.push(text.to_owned());
+            }
+            is_new
+        };
+        if is_new {
+            self.warning(text);
+        }
     }
 
     fn stderr(&self, line: &str) {

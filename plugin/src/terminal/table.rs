@@ -8,7 +8,7 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::terminal::{
     escape,
     style::HEADING,
-    width::{cut, shorten, width, wrap},
+    width::{cut, shorten, width, wrap, wrap_hint},
 };
 
 const GAP: usize = 3;
@@ -35,6 +35,33 @@ impl Layout {
     /// The maximum width of a line in cells; none for no limit.
     pub const fn limit(self) -> Option<usize> {
         if self.is_wide { None } else { self.width }
+    }
+
+    /// Escapes a text and wraps it at blanks, indented by two blanks and further lines by four. Names and commands are
+    /// never broken, so that users can paste them.
+    pub fn paragraph(self, text: &str) -> String {
+        const INDENT: &str = "  ";
+        let text = escape(text);
+        let lines = match self.limit() {
+            Some(limit) => wrap_hint(&text, limit.saturating_sub(2 * INDENT.len())),
+            None => vec![text.into_owned()],
+        };
+        format!("{INDENT}{}\n", lines.join(&format!("\n{INDENT}{INDENT}")))
+    }
+
+    /// The lines of a hint below a paragraph, without their indentation of ten blanks.
+    pub fn hint(self, text: &str) -> Vec<String> {
+        let text = escape(text);
+        match self.limit() {
+            Some(limit) => wrap_hint(&text, limit.saturating_sub(10)),
+            None => vec![text.into_owned()],
+        }
+    }
+
+    /// Appends paragraphs to a text.
+    pub fn with_paragraphs(self, mut text: String, paragraphs: &[String]) -> String {
+        text.extend(paragraphs.iter().map(|line| self.paragraph(line)));
+        text
     }
 
     /// Escapes a text and wraps it, leaving `beside` cells of each line free.

@@ -74,7 +74,7 @@ impl Wait<'_> {
         .await?;
         let text = match ending.kind {
             EndingKind::Met => self.done,
-            _ => ending.text(condition, Timestamp::now()),
+            _ => ending.text(condition, reader.connection.now()),
         };
         terminal.print(&text).context("cannot write to stdout")?;
         Ok(ending.verdict())
@@ -103,7 +103,7 @@ pub async fn poll_until(
         match timeout_at(deadline, reader.snapshot(namespace, name)).await {
             Ok(Ok(snapshot)) => {
                 unreachable = None;
-                let at = Timestamp::now();
+                let at = reader.connection.now();
                 if shown == Shown::Lines {
                     print_changes(last.as_ref(), &snapshot, at, terminal)?;
                 }

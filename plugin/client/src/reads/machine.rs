@@ -145,6 +145,17 @@ pub async fn read_machine(
     Ok(FoundMachine::Other { object: text, why })
 }
 
+/// Reads the Machines of a Machine's control plane again.
+///
+/// # Errors
+/// The Machine does not exist any more, or Machines cannot be read.
+pub async fn read_machines_again(reader: &Reader<'_>, machine: &mut MachineSnapshot) -> Result<(), Error> {
+    let name = machine.object.name().to_owned();
+    let text = refresh_machines(reader, &mut machine.context, &name).await?;
+    machine.object = decode_machine(reader, &name, &text)?;
+    Ok(())
+}
+
 /// Reads the Machines again, and returns a warning for each other Machine whose deletion began after the check.
 pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
     let machines = match list_machines(reader, &deleted.observed().control_plane).await {

@@ -128,6 +128,7 @@ impl WorkloadCluster {
             core_dns: self.part("Deployment/coredns", core_dns),
             kubeadm_version: self.kubeadm_version(kubeadm_version),
             leases: self.part("Lease", leases),
+            connection_risks: self.server.risks.clone(),
         };
         (Reading::Read(workload), endpoint_certificate)
     }
@@ -277,6 +278,7 @@ mod tests {
                 client: connection.client.clone(),
                 url: "https://s".to_owned(),
                 certificate: ServingCertificate::new("http://s".parse().expect("a URL")),
+                risks: Vec::new(),
             },
             failures: FailureContext {
                 kubeconfig: "edge-kubeconfig".to_owned(),

@@ -51,6 +51,8 @@ pub struct ApiServer {
     /// `https://host:port`, without secrets.
     pub url: String,
     pub certificate: ServingCertificate,
+    /// What in the kubeconfig lowers the security of the connection, one line each.
+    pub risks: Vec<String>,
 }
 
 /// Returns only the client of [`api_server`].
@@ -87,6 +89,7 @@ pub async fn api_server(
     let inconsistent = || error(KubeconfigFault::Inconsistent);
     let selected = select(&kubeconfig, &ConnectionFlags::default()).map_err(|_| inconsistent())?;
     // Do not use kube's proxy from the environment: it matches NO_PROXY against the proxy instead of the server.
+    let risks = risks(&selected);
     let proxy_url = proxy_for(&selected, &Environment::from_process()).map_err(|_| inconsistent())?;
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
@@ -107,7 +110,30 @@ pub async fn api_server(
         client: limit_responses(builder),
         url,
         certificate,
+        risks,
     })
+}
+
+/// What in a selected kubeconfig lowers the security of the connection, one line each.
+fn risks(selected: &Kubeconfig) -> Vec<String> {
+    let clusters = selected
+        .clusters
+        .iter()
+        .filter_map(|named| named.cluster.as_ref());
+    let risks = clusters.flat_map(|cluster| {
+        let insecure = cluster.insecure_skip_tls_verify == Some(true);
+        let insecure = insecure.then(|| {
+            "insecure-skip-tls-verify is set: the API server's certificate is not verified".to_owned()
+        });
+        let proxy = cluster.proxy_url.as_ref().map(|url| {
+            let url = url
+                .parse()
+                .map_or_else(|_| "an invalid URL".to_owned(), |url| redacted_url(&url));
+            format!("proxy-url is set: connections pass through {url}")
+        });
+        insecure.into_iter().chain(proxy)
+    });
+    risks.collect()
 }
 
 fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {

@@ -4,3 +4,4 @@ pub mod decision;
 pub mod ownership;
 pub mod preflight;
 pub mod quorum_guard;
+pub mod replacement;

@@ -23,6 +23,11 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
+        "workload-connection-insecure",
+        "the kubeconfig of the workload cluster neither skips TLS verification nor uses a proxy",
+        connection,
+    ),
+    Check::new(
         "controller-leases",
         "the controller manager and the scheduler have a leader",
         leases,
@@ -46,6 +51,17 @@ const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 /// How long a Lease may be expired. A change of leader takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
+
+pub fn connection(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let findings = workload.connection_risks.iter().map(|risk| {
+        let cluster = observed.control_plane.cluster().unwrap_or_default();
+        let secret = format!("Secret/{cluster}-kubeconfig");
+        Finding::warn(secret, risk.clone())
+            .hint("check who has changed the kubeconfig, and restore it if this is not intended")
+    });
+    Ok(findings.collect())
+}
 
 pub fn leases(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
@@ -264,6 +280,10 @@ pub(super) mod cases {
     }
 
     pub(crate) const CASES: &[Case] = &[
+        ("workload-connection-insecure", "unverified", |o| {
+            let risk = "insecure-skip-tls-verify is set: the API server's certificate is not verified";
+            o.workload().connection_risks = vec![risk.to_owned()];
+        }),
         ("controller-leases", "over", |o| {
             if let Reading::Read(leases) = &mut o.workload().leases {
                 leases[0].renewed = Some(minutes_ago(3));

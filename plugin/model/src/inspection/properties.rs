@@ -305,6 +305,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         core_dns,
         kubeadm_version: Reading::NotYet,
         leases,
+        connection_risks: Vec::new(),
     })
 }
 

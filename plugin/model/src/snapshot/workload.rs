@@ -18,6 +18,8 @@ pub struct Workload {
     pub kubeadm_version: Reading<Option<String>>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
+    /// What in the kubeconfig lowers the security of the connection, one line each.
+    pub connection_risks: Vec<String>,
 }
 
 /// The serving certificate of the workload cluster's endpoint. It is read separately, because no other read succeeds once

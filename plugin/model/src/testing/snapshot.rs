@@ -93,6 +93,7 @@ fn workload() -> Workload {
         core_dns: add_on(2),
         kubeadm_version: Reading::Read(Some("v1.34.1".to_owned())),
         leases: Reading::Read(["kube-controller-manager", "kube-scheduler"].map(lease).to_vec()),
+        connection_risks: Vec::new(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::commands::lint::{finding::Finding, subject::Subject};
 use crate::{
     document::API_VERSION,
     output::{Report, Special},
-    terminal::{escape, style, table::Layout},
+    terminal::{escape, style, table::Layout, width::width},
     verdict::Verdict,
 };
 
@@ -156,8 +156,8 @@ impl LintReport {
             .count()
     }
 
-    /// One line for each finding, then the summary.
-    pub(super) fn text(&self) -> String {
+    /// One paragraph for each finding, then the summary.
+    pub(super) fn text(&self, layout: Layout) -> String {
         let mut text = String::new();
         for Finding {
             file,
@@ -183,10 +183,19 @@ impl LintReport {
                 Some(namespace) if file.is_none() => format!("{object} -n {namespace}"),
                 _ => object.to_string(),
             };
-            let (place, object) = (escape(&place), escape(&object));
-            let (field, message) = (escape(field), escape(message));
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{place}{action}: {object}: {field}: {message}");
+            let (place, object, field) = (escape(&place), escape(&object), escape(field));
+            let subject = format!("{place}{action}: {object}: {field}:");
+            let line = format!("{subject} {}\n", escape(message));
+            let fits = layout.limit().is_none_or(|limit| {
+                width(&anstream::adapter::strip_str(line.trim_end()).to_string()) <= limit
+            });
+            if fits {
+                text.push_str(&line);
+            } else {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{subject}");
+                text.push_str(&layout.paragraph(message));
+            }
         }
         text.push_str(&escape(&self.summary()));
         text.push('\n');
@@ -271,8 +280,8 @@ impl LintReport {
 }
 
 impl Report for LintReport {
-    fn table(&self, _: Layout) -> String {
-        self.text()
+    fn table(&self, layout: Layout) -> String {
+        self.text(layout)
     }
 
     fn document(&self) -> impl Serialize {

@@ -19,7 +19,11 @@ use crate::commands::lint::{
 };
 use crate::output::Report as _;
 use crate::testing::{assert_every_format, schema};
-use crate::{printer, terminal::plain, verdict::Verdict};
+use crate::{
+    printer,
+    terminal::{plain, table::Layout},
+    verdict::Verdict,
+};
 
 fn lint_yaml(text: &str) -> LintReport {
     let mut input = Input::new(NAMESPACE, Place::Files);
@@ -48,7 +52,7 @@ fn screen(name: &str) -> (String, Verdict) {
     for unread in report.errors() {
         writeln!(text, "error: {}", unread.sentence()).unwrap();
     }
-    text.push_str(&plain(&report.text()));
+    text.push_str(&plain(&report.text(Layout::default())));
     let folder = document("").display().to_string();
     (text.replace(&folder, ""), report.verdict())
 }
@@ -155,7 +159,7 @@ spec:
 
 #[test]
 fn text_of_faulty_objects() {
-    insta::assert_snapshot!(plain(&lint_yaml(FAULTY).text()));
+    insta::assert_snapshot!(plain(&lint_yaml(FAULTY).text(Layout::default())));
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn nothing_judged_is_said() {
     let report = lint_yaml("kind: Pod\napiVersion: v1\n---\nkind: ClusterPool\napiVersion: other.io/v1\n");
     assert_eq!(report.verdict(), Verdict::Met);
     assert_eq!(
-        report.text(),
+        report.text(Layout::default()),
         "nothing checked: 2 objects in 1 file, but no KubeadmControlPlane, ClusterPool or \
          ClusterDeploymentCustomization (ClusterPool, Pod)\n"
     );
@@ -185,7 +189,7 @@ fn no_object_at_all_leaves_the_verdict_open() {
         let report = lint_yaml(text);
         assert_eq!(report.verdict(), Verdict::Undecided, "{text:?}");
         assert_eq!(
-            report.text(),
+            report.text(Layout::default()),
             "nothing checked: no object in 1 file\n",
             "{text:?}"
         );
@@ -201,9 +205,9 @@ fn a_missing_file_leaves_the_verdict_open_and_the_others_judged() {
     ]);
     assert_eq!(report.verdict(), Verdict::Undecided);
     assert!(
-        report.text().contains("inventory-not-a-list"),
+        report.text(Layout::default()).contains("inventory-not-a-list"),
         "{}",
-        report.text()
+        report.text(Layout::default())
     );
     let [error] = report.errors() else {
         panic!("{:?}", report.errors())
@@ -388,7 +392,7 @@ fn an_old_object_that_cannot_be_compared_is_said() {
         let report = lint_update(Some(&old), &control_plane(3));
         assert_eq!(report.verdict(), Verdict::Undecided);
         let summary = "1 object in 1 file: 1 checked, 0 skipped; 0 denials, 1 warning; 1 change not checked";
-        assert_eq!(report.text().lines().last(), Some(summary));
+        assert_eq!(report.text(Layout::default()).lines().last(), Some(summary));
     }
 }
 
@@ -398,7 +402,7 @@ fn an_override_that_does_not_override_is_said() {
     object["metadata"]["annotations"] =
         json!({"kubectl-kcp.dev/override-rules": "replicas-even=2026-05-01T00:00:00Z"});
     let report = lint_update(None, &object);
-    insta::assert_snapshot!(plain(&report.text()));
+    insta::assert_snapshot!(plain(&report.text(Layout::default())));
 }
 
 /// The shape that the first proposal gives a control plane.
@@ -417,7 +421,7 @@ spec:
   kubeadmConfigSpec: {clusterConfiguration: {}, initConfiguration: {}, joinConfiguration: {}}
 "#,
     );
-    insta::assert_snapshot!(plain(&report.text()));
+    insta::assert_snapshot!(plain(&report.text(Layout::default())));
 }
 
 fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
@@ -461,7 +465,7 @@ fn living_fleet() -> LintReport {
 
 #[test]
 fn text_of_a_living_fleet() {
-    insta::assert_snapshot!(plain(&living_fleet().text()));
+    insta::assert_snapshot!(plain(&living_fleet().text(Layout::default())));
 }
 
 #[test]

@@ -16,7 +16,6 @@ use std::path::Path;
 
 pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
-use jiff::Timestamp;
 use kcp_control_plane::{
     plan::{Plan, options::review_desired},
     review::ReviewContext,
@@ -63,7 +62,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
     let snapshot = Box::pin(read).await?;
     let view = snapshot.view();
-    let now = Timestamp::now();
+    let now = connection.now();
     let mut warnings = snapshot.warnings();
     let patch = match (&manifest, &arguments.file) {
         (Some(manifest), Some(file)) => {

@@ -34,10 +34,10 @@ pub fn screen(plan: &Plan, layout: Layout) -> String {
     line("Plan", &messages::summary(plan), summary_style(plan));
     let parts = [
         steps(plan.steps(), layout),
-        blockers(plan),
-        replaced(plan),
-        changes(plan),
-        remarks(plan),
+        blockers(plan, layout),
+        replaced(plan, layout),
+        changes(plan, layout),
+        remarks(plan, layout),
     ];
     for part in parts.iter().filter(|part| !part.is_empty()) {
         text.push('\n');
@@ -108,14 +108,10 @@ fn steps(steps: &[Step], layout: Layout) -> String {
         } else {
             vec![Cell::from(step.replicas.to_string())]
         });
-        row.push(Cell::from(messages::why(step)));
+        row.push(Cell::from(messages::why(step)).rest());
         table.row(row);
     }
-    // Do not cut lines to the terminal's width.
-    table.render(Layout {
-        width: None,
-        ..layout
-    })
+    table.render(layout)
 }
 
 fn action(action: Action) -> Cell {
@@ -144,29 +140,37 @@ fn votes(step: &Step) -> Vec<Cell> {
     ]
 }
 
-fn section(title: &str, lines: impl IntoIterator<Item = (String, Option<String>)>) -> String {
+fn section(title: &str, lines: impl IntoIterator<Item = (String, Option<String>)>, layout: Layout) -> String {
     let mut text = String::new();
     for (line, hint) in lines {
         if text.is_empty() {
             let _ = writeln!(text, "{}", title.style(HEADING));
         }
-        let _ = writeln!(text, "  {}", escape(&line));
+        text.push_str(&layout.paragraph(&line));
         if let Some(hint) = hint {
-            let _ = writeln!(text, "    {} {}", "hint:".style(FAINT), escape(&hint));
+            let mut hint = layout.hint(&hint).into_iter();
+            let _ = writeln!(
+                text,
+                "    {} {}",
+                "hint:".style(FAINT),
+                hint.next().unwrap_or_default()
+            );
+            text.extend(hint.map(|line| format!("          {line}\n")));
         }
     }
     text
 }
 
-fn blockers(plan: &Plan) -> String {
+fn blockers(plan: &Plan, layout: Layout) -> String {
     let blockers = plan.blockers.iter();
     section(
         "Blocking step 1:",
         blockers.map(|blocker| (blocker.message(), blocker.hint(&plan.namespace, &plan.name))),
+        layout,
     )
 }
 
-fn replaced(plan: &Plan) -> String {
+fn replaced(plan: &Plan, layout: Layout) -> String {
     let reasons = plan.verdicts.iter().flat_map(|verdict| {
         let reasons = verdict.reasons.iter();
         reasons.map(|reason| (reason.message(), verdict.machine.as_str()))
@@ -174,7 +178,7 @@ fn replaced(plan: &Plan) -> String {
     let lines = group_machines(reasons)
         .into_iter()
         .map(|(reason, machines)| (format!("{machines}: {reason}"), None));
-    section("Outdated:", lines)
+    section("Outdated:", lines, layout)
 }
 
 /// Groups Machines with the same text.
@@ -192,7 +196,7 @@ fn group_machines<'m>(texts: impl Iterator<Item = (String, &'m str)>) -> Vec<(St
     listed.collect()
 }
 
-fn changes(plan: &Plan) -> String {
+fn changes(plan: &Plan, layout: Layout) -> String {
     let changes = plan.desired.changes.iter();
     section(
         "Changes:",
@@ -202,10 +206,11 @@ fn changes(plan: &Plan) -> String {
                 None,
             )
         }),
+        layout,
     )
 }
 
-fn remarks(plan: &Plan) -> String {
+fn remarks(plan: &Plan, layout: Layout) -> String {
     let mut remarks: Vec<(String, Option<String>)> = Vec::new();
     if let Err(no_plan) = &plan.steps {
         let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
@@ -253,7 +258,7 @@ fn remarks(plan: &Plan) -> String {
             None,
         ));
     }
-    section("Notes:", remarks)
+    section("Notes:", remarks, layout)
 }
 
 /// Machines that count as up to date only because facts are missing.

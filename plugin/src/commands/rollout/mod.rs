@@ -19,7 +19,6 @@ pub use arguments::{
 };
 use document::RolloutStatus;
 use history::{History, document::RolloutHistory, history};
-use jiff::Timestamp;
 use kcp_api::Object as _;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
@@ -78,6 +77,7 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         infinitive: "roll out",
         not_done: "rollout not started",
         force_effect: Some(FORCE_EFFECT),
+        waits_for_replacement: true,
     };
     let options = StartOptions {
         start: arguments.start(),
@@ -101,6 +101,7 @@ async fn cancel_rollout(arguments: &CancelArguments, session: &Session) -> anyho
         infinitive: "cancel the rollout of",
         not_done: "rollout not cancelled",
         force_effect: None,
+        waits_for_replacement: false,
     };
     let scope = ReadScope::AllOnceRollingOut;
     let (write, review) = (&arguments.write, &arguments.review);
@@ -129,6 +130,7 @@ async fn pause_or_resume(
         infinitive,
         not_done,
         force_effect: None,
+        waits_for_replacement: false,
     };
     let (write, review) = (&arguments.write, &arguments.review);
     let pause = change(
@@ -174,7 +176,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let namespace = &connection.namespace;
     if !arguments.watch {
         let snapshot = reader.snapshot(namespace, name).await?;
-        let report = RolloutReport::from_poll(snapshot, Timestamp::now());
+        let report = RolloutReport::from_poll(snapshot, connection.now());
         print(&report, output, &session.terminal)?;
         return Ok(report.verdict());
     }
@@ -189,7 +191,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     };
     let condition = WaitCondition::RolledOut;
     let ending = poll_until(&reader, name, &condition, limit, None, shown, &session.terminal).await?;
-    let now = Timestamp::now();
+    let now = connection.now();
     if output.is_text() && ending.kind != EndingKind::Met {
         let text = ending.text(&condition, now);
         session.terminal.print(&text).context("cannot write to stdout")?;
@@ -213,14 +215,14 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
     for Unread { kind, error, .. } in &fetched.unread {
         session.terminal.warning(&format!("{kind} was not read: {error}"));
     }
-    let history = history(&fetched.observed, Timestamp::now());
+    let history = history(&fetched.observed, connection.now());
     print(&history, &arguments.output, &session.terminal)?;
     Ok(Verdict::Met)
 }
 
 impl Report for RolloutReport {
-    fn table(&self, _: Layout) -> String {
-        screen::status(self)
+    fn table(&self, layout: Layout) -> String {
+        screen::status(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

@@ -10,12 +10,12 @@ use crate::{
     terminal::{
         escape,
         style::{BAD, GOOD, WARN},
-        with_lines,
+        table::Layout,
     },
     wait::ending::push_obstacles,
 };
 
-pub fn status(report: &RolloutReport) -> String {
+pub fn status(report: &RolloutReport, layout: Layout) -> String {
     let control_plane = &report.snapshot.control_plane;
     let counts = format!(
         "{} of {} Machines up to date",
@@ -43,14 +43,14 @@ pub fn status(report: &RolloutReport) -> String {
     match report.progress {
         RolloutProgress::Complete | RolloutProgress::Stopped => {}
         RolloutProgress::InProgress | RolloutProgress::TimedOut => {
-            text = with_lines(text, &report.waiting_for);
-            text = with_lines(text, &report.remarks);
+            text = layout.with_paragraphs(text, &report.waiting_for);
+            text = layout.with_paragraphs(text, &report.remarks);
         }
         RolloutProgress::Stuck => {
             push_obstacles(&mut text, &report.obstacles, control_plane, report.at);
             text.push_str("still waiting for:\n");
-            text = with_lines(text, &report.waiting_for);
-            text = with_lines(text, &report.remarks);
+            text = layout.with_paragraphs(text, &report.waiting_for);
+            text = layout.with_paragraphs(text, &report.remarks);
         }
     }
     if let Some(planned) = report.planned {
@@ -71,11 +71,14 @@ mod tests {
         testing::objects::{condition, healthy, minutes_ago, now, pause, set},
     };
 
-    use super::status;
+    use super::{Layout, status};
     use crate::{commands::rollout::report::RolloutReport, terminal::plain};
 
     fn show(snapshot: &Snapshot) -> String {
-        plain(&status(&RolloutReport::from_poll(snapshot.clone(), now())))
+        plain(&status(
+            &RolloutReport::from_poll(snapshot.clone(), now()),
+            Layout::default(),
+        ))
     }
 
     #[test]

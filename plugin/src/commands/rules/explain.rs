@@ -17,7 +17,7 @@ use crate::{
     commands::rules::list::{RuleItem, operations},
     document::API_VERSION,
     output::Report,
-    terminal::{escape, table::Layout},
+    terminal::table::Layout,
 };
 
 /// Maximum length of an example. Some test cases are 256 KiB long.
@@ -105,8 +105,9 @@ impl Explanations {
 }
 
 impl Report for Explanations {
-    fn table(&self, _: Layout) -> String {
-        let texts: Vec<_> = self.each().iter().map(Explanation::text).collect();
+    fn table(&self, layout: Layout) -> String {
+        let explanations = self.each().iter();
+        let texts: Vec<_> = explanations.map(|explanation| explanation.text(layout)).collect();
         texts.join("\n")
     }
 
@@ -153,12 +154,15 @@ impl Explanation {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, layout: Layout) -> String {
+        const INDENT: usize = 13;
         let rule = self.rule;
         let mut text = format!("{}: {}\n", rule.id.bold(), rule.summary);
         let mut fact = |name: &str, value: &str| {
+            let lines = layout.lines(value, INDENT);
+            let value = lines.join(&format!("\n{}", " ".repeat(INDENT)));
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {name:<10} {}", escape(value));
+            let _ = writeln!(text, "  {name:<10} {value}");
         };
         let on = operations(rule).join(", ").to_lowercase();
         fact("checks", &format!("{} on {on}", rule.check.kinds().join(", ")));
@@ -336,7 +340,7 @@ mod tests {
 
     use super::{Explanation, Explanations, RuleExplanation, RuleExplanationList, accepted, rejected, short};
     use crate::{
-        terminal::plain,
+        terminal::{plain, table::Layout},
         testing::{assert_every_format, schema},
     };
 
@@ -379,13 +383,13 @@ mod tests {
     #[test]
     fn an_explanation() {
         let rule = rules().find(|rule| rule.id == "replicas-with-upgrade").unwrap();
-        insta::assert_snapshot!(plain(&Explanation::new(rule).text()));
+        insta::assert_snapshot!(plain(&Explanation::new(rule).text(Layout::default())));
     }
 
     #[test]
     fn every_rule_has_an_accepted_and_a_rejected_example() {
         for rule in rules() {
-            let text = plain(&Explanation::new(rule).text());
+            let text = plain(&Explanation::new(rule).text(Layout::default()));
             for fact in [
                 "  checks ",
                 "  considers",

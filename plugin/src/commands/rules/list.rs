@@ -40,14 +40,10 @@ fn table(layout: Layout) -> String {
             action(rule.action),
             scope(rule.scope).into(),
             cel(rule).into(),
-            rule.summary.into(),
+            Cell::from(rule.summary).rest(),
         ]);
     }
-    // Do not cut lines to the terminal's width.
-    table.render(Layout {
-        width: None,
-        ..layout
-    })
+    table.render(layout)
 }
 
 /// All rules.

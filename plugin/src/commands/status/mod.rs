@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use anyhow::bail;
 pub use arguments::StatusArguments;
-use jiff::Timestamp;
 pub use kcp_control_plane::inspection::inspect;
 
 use crate::{output::print, session::Session, terminal::Size, verdict::Verdict};
@@ -37,16 +36,16 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
             let end = Instant::now() + arguments.timeout;
             Ok(poll(&connection, &arguments, end, &session.terminal).await?)
         };
-        let screen = |subject: &Subject, now, size: Size| {
+        let screen = |subject: &Subject, _, size: Size| {
             let layout = arguments.output.layout(Some(size.width));
-            watch::screen(subject, now, size, layout)
+            watch::screen(subject, connection.now(), size, layout)
         };
         return Box::pin(crate::watch::watch(&session.terminal, poll_again, screen)).await;
     }
     let subject = poll(&connection, &arguments, end, &session.terminal).await?;
     let report = StatusReport {
         subject: &subject,
-        now: Timestamp::now(),
+        now: connection.now(),
     };
     print(&report, &arguments.output, &session.terminal)?;
     Ok(subject.verdict())

@@ -69,7 +69,10 @@ pub(super) async fn poll(
     };
     if let Some(name) = &arguments.name {
         let observed = read_one(&reader, name, excluded, end).await?;
-        return Ok(Subject::One(Box::new(inspect_snapshot(observed))));
+        return Ok(Subject::One(Box::new(inspect_snapshot(
+            observed,
+            connection.now(),
+        ))));
     }
     let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
     let selector = arguments.selector.as_deref();
@@ -94,7 +97,10 @@ pub(super) async fn poll(
     };
     Ok(Subject::Several {
         namespace: namespace.map(str::to_owned),
-        inspected: observed.into_iter().map(inspect_snapshot).collect(),
+        inspected: observed
+            .into_iter()
+            .map(|observed| inspect_snapshot(observed, connection.now()))
+            .collect(),
     })
 }
 
@@ -102,8 +108,8 @@ fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
-fn inspect_snapshot(observed: Snapshot) -> Inspected {
-    let inspection = inspect(&observed, Timestamp::now());
+fn inspect_snapshot(observed: Snapshot, now: Timestamp) -> Inspected {
+    let inspection = inspect(&observed, now);
     Inspected { observed, inspection }
 }
 

@@ -1,7 +1,7 @@
 //! Describes errors of etcd members, with hints on what to fix.
 
 use kcp_control_plane::snapshot::{Failure, Forbidden};
-use kcp_etcd::{Error, HandshakeError};
+use kcp_etcd::{Error, HandshakeError, Step};
 
 use crate::{
     Action, Error as ClientError,
@@ -117,6 +117,10 @@ impl FailureContext {
             error if self.is_not_listening(error) => format!(
                 "etcd has exited: read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
                 pod(name)
+            ),
+            Error::Deadline { step: Step::Dial, .. } if self.stacked => format!(
+                "check whether the workload cluster's API server and the kubelet of node {name} respond, or allow more time \
+                 with --timeout"
             ),
             Error::Handshake(HandshakeError::Closed(_)) | Error::Deadline { .. } | Error::Broken { .. }
                 if self.stacked =>

@@ -6,7 +6,7 @@ use kcp_api::{Object as _, metadata::Time};
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal},
+        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal, Refusal, RefusedBy},
         quorum_guard::{QuorumGuard, fatal_loss, leader_warning},
     },
     plan::{
@@ -19,7 +19,18 @@ use crate::{
 pub const FORCE_HINT: &str =
     "use --force to delete the Machine now; the controller creates a new one once its preflight passes";
 
-pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decision {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplaceOptions {
+    /// Overrides temporary objections.
+    pub force: bool,
+    /// Relies on conditions if etcd cannot be queried.
+    pub without_etcd: bool,
+}
+
+const WITHOUT_ETCD_HINT: &str = "make etcd reachable, or use --without-etcd to rely on the conditions of the Machines, \
+                                 which are out of date while Cluster API cannot reach etcd either";
+
+pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp) -> Decision {
     let name = &machine.object.name();
     if machine.object.is_deleting() {
         return Decision::Unchanged("already being deleted".to_owned());
@@ -30,6 +41,12 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
         .collect();
     let loss = fatal_loss(machine.observed(), name);
     lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
+    let etcd_failure = machine.context.etcd_failure.as_ref();
+    let etcd_failure = etcd_failure.filter(|_| !options.without_etcd).map(|failure| {
+        let why = "unknown whether etcd keeps its quorum without the Machine";
+        format!("{why}: {}: {}", failure.object, failure.message)
+    });
+    lasting.extend(etcd_failure.clone());
     let plan = plan_without(machine.observed(), name, now);
     let mut warnings = machine.context.warnings();
     let mut temporary = Vec::new();
@@ -47,9 +64,13 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
         }
     }
     temporary.retain(|line| !lasting.contains(line));
-    match (Objections { lasting, temporary }).warnings(force) {
+    match (Objections { lasting, temporary }).warnings(options.force) {
         Ok(more) => warnings.extend(more),
-        Err(refusal) => return Decision::Refused(refusal),
+        Err(mut refusal) => {
+            let hint = etcd_failure.map(|_| WITHOUT_ETCD_HINT.to_owned());
+            refusal.remedies.extend(hint);
+            return Decision::Refused(refusal);
+        }
     }
     warnings.extend(leader_warning(machine.observed(), name));
     Decision::Write(Proposal {
@@ -66,9 +87,27 @@ pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decisio
     })
 }
 
+/// The decision after the user confirmed a proposal; `confirmed` is none if the user was not asked.
+pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decision {
+    match (&decision, confirmed) {
+        (Decision::Write(proposal), Some(confirmed))
+            if proposal.warnings != confirmed.warnings || proposal.consequences != confirmed.consequences =>
+        {
+            let why =
+                "the replacement no longer has the consequences that you confirmed: run the command again";
+            Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
+        }
+        _ => decision,
+    }
+}
+
 /// Whether `machine replace --force` would delete it.
 pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
-    matches!(decide(machine, true, now), Decision::Write(_))
+    let options = ReplaceOptions {
+        force: true,
+        without_etcd: false,
+    };
+    matches!(decide(machine, options, now), Decision::Write(_))
 }
 
 /// The controller's plan once the Machine is being deleted.
@@ -134,15 +173,22 @@ fn consequences(plan: &Plan) -> Vec<String> {
 mod tests {
     use kcp_api::{Object as _, metadata::Time};
 
-    use super::{Decision, ObjectWrite, decide, is_allowed};
+    use super::{Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, as_confirmed, decide, is_allowed};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        snapshot::{EtcdMember, EtcdMembers, change::MachineSnapshot},
+        snapshot::{EtcdMember, EtcdMembers, Failure, change::MachineSnapshot},
         testing::{
             machine::{dead, fail, snapshot},
             objects::{annotate, minutes_ago, now, pause},
         },
     };
+
+    fn options(force: bool) -> ReplaceOptions {
+        ReplaceOptions {
+            force,
+            without_etcd: false,
+        }
+    }
 
     fn refused(by: RefusedBy, why: &[&str]) -> Decision {
         let why = why.iter().map(ToString::to_string).collect();
@@ -153,7 +199,7 @@ mod tests {
 
     /// Warnings and consequences.
     fn written(machine: &MachineSnapshot, force: bool) -> (Vec<String>, Vec<String>) {
-        match decide(machine, force, now()) {
+        match decide(machine, options(force), now()) {
             Decision::Write(proposal) => {
                 assert_eq!(proposal.write, ObjectWrite::Delete);
                 assert_eq!(
@@ -186,7 +232,7 @@ mod tests {
             ],
         );
         for force in [false, true] {
-            assert_eq!(decide(&machine, force, now()), expected, "{force}");
+            assert_eq!(decide(&machine, options(force), now()), expected, "{force}");
         }
     }
 
@@ -226,7 +272,7 @@ mod tests {
             change(&mut machine);
             for force in [false, true] {
                 assert_eq!(
-                    decide(&machine, force, now()),
+                    decide(&machine, options(force), now()),
                     refused(RefusedBy::Command, &[why]),
                     "{name}"
                 );
@@ -324,7 +370,7 @@ mod tests {
             let mut machine = snapshot("m1");
             change(&mut machine);
             assert_eq!(
-                decide(&machine, false, now()),
+                decide(&machine, options(false), now()),
                 refused(RefusedBy::Preflight, why),
                 "{name}"
             );
@@ -342,7 +388,7 @@ mod tests {
         machine.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         pause(&mut machine.context.observed.control_plane.metadata);
         assert_eq!(
-            decide(&machine, false, now()),
+            decide(&machine, options(false), now()),
             Decision::Unchanged("already being deleted".to_owned())
         );
     }
@@ -378,5 +424,61 @@ mod tests {
             written(&machine, false).1,
             ["the control plane creates no replacement: replicas is 2"]
         );
+    }
+
+    #[test]
+    fn etcd_that_could_not_be_queried_is_an_objection_unless_the_user_accepts_it() {
+        let mut machine = snapshot("m1");
+        machine.context.etcd_failure = Some(Failure {
+            object: "etcd".to_owned(),
+            message: "no member could be queried".to_owned(),
+            hint: None,
+            forbidden: None,
+        });
+        let why =
+            "unknown whether etcd keeps its quorum without the Machine: etcd: no member could be queried";
+        let mut expected = Refusal::new(RefusedBy::Command, vec![why.to_owned()]);
+        expected.remedies.push(WITHOUT_ETCD_HINT.to_owned());
+        for force in [false, true] {
+            assert_eq!(
+                decide(&machine, options(force), now()),
+                Decision::Refused(expected.clone()),
+                "{force}"
+            );
+        }
+        assert!(!is_allowed(&machine, now()));
+        let accepted = ReplaceOptions {
+            force: false,
+            without_etcd: true,
+        };
+        let Decision::Write(proposal) = decide(&machine, accepted, now()) else {
+            panic!("refused");
+        };
+        assert_eq!(
+            proposal.warnings,
+            [
+                "could not read the etcd members: etcd: no member could be queried; using the Machines' conditions instead"
+            ]
+        );
+        // A control plane without quorum by its conditions is refused all the same.
+        fail(&mut machine, 2, "EtcdPodHealthy", "crashed");
+        assert!(matches!(decide(&machine, accepted, now()), Decision::Refused(_)));
+    }
+
+    #[test]
+    fn a_confirmation_counts_only_for_the_same_consequences() {
+        let machine = snapshot("m1");
+        let decision = decide(&machine, options(false), now());
+        let Decision::Write(confirmed) = decision.clone() else {
+            panic!("refused");
+        };
+        assert_eq!(as_confirmed(decision.clone(), None), decision);
+        assert_eq!(as_confirmed(decision.clone(), Some(&confirmed)), decision);
+        let mut other = confirmed;
+        other.consequences.clear();
+        assert!(matches!(
+            as_confirmed(decision, Some(&other)),
+            Decision::Refused(_)
+        ));
     }
 }

@@ -1,0 +1,346 @@
+//! Serializes replacements of Machines. An annotation on the control plane names the Machine that `machine replace`
+//! deletes; until that Machine is replaced, other changes are refused.
+//!
+//! Two deletions at the same time can cost etcd its quorum, and Cluster API's controller then waits forever.
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_api::{Machine, Object as _, names::annotation};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    change::decision::{Refusal, RefusedBy},
+    snapshot::Snapshot,
+};
+
+/// If the Machine is not deleted after this time, the command that announced the replacement has ended.
+pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(2);
+
+/// The value of the annotation `machine-replacement`, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    pub machine: String,
+    pub uid: String,
+    /// The API server's time.
+    pub time: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplacementState {
+    /// No Machine is being replaced.
+    Idle,
+    /// A Machine is being replaced.
+    InProgress {
+        machine: String,
+        /// What the replacement waits for, as a sentence.
+        waits_for: String,
+    },
+    /// The replacement was announced, but its Machine was not deleted in time.
+    Abandoned(Replacement),
+}
+
+impl Replacement {
+    pub fn new(machine: &impl kcp_api::Object, time: Timestamp) -> Self {
+        Self {
+            machine: machine.name().to_owned(),
+            uid: machine.uid().to_owned(),
+            time: time.round(jiff::Unit::Second).unwrap_or(time),
+        }
+    }
+
+    /// None if the annotation is absent or cannot be decoded.
+    fn announced(observed: &Snapshot) -> Option<Self> {
+        let value = observed
+            .control_plane
+            .annotation(annotation::MACHINE_REPLACEMENT)?;
+        serde_json::from_str(value).ok()
+    }
+
+    /// The merge patch that announces the replacement on the control plane.
+    pub fn announcement(&self) -> Value {
+        let value = serde_json::to_string(self).unwrap_or_default();
+        json!({"metadata": {"annotations": {annotation::MACHINE_REPLACEMENT: value}}})
+    }
+
+    /// The merge patch of the Machine that withdraws an abandoned replacement: the resource version changes, so that a
+    /// late deletion fails with a conflict.
+    pub fn withdrawal(&self) -> Value {
+        json!({"metadata": {"annotations": {annotation::REPLACEMENT_WITHDRAWN: self.time.to_string()}}})
+    }
+
+    fn is_withdrawn(&self, machine: &Machine) -> bool {
+        machine.annotation(annotation::REPLACEMENT_WITHDRAWN) == Some(self.time.to_string().as_str())
+    }
+}
+
+/// The state of the announced replacement. `target` is the Machine that the command changes, which never blocks itself.
+pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {
+    let Some(replacement) = Replacement::announced(observed) else {
+        return ReplacementState::Idle;
+    };
+    let in_progress = |waits_for: String| ReplacementState::InProgress {
+        machine: replacement.machine.clone(),
+        waits_for,
+    };
+    let mut machines = observed.machines.iter();
+    let Some(machine) = machines.find(|machine| machine.uid() == replacement.uid) else {
+        return match missing(observed, &replacement, target) {
+            Some(waits_for) => in_progress(waits_for),
+            None => ReplacementState::Idle,
+        };
+    };
+    if machine.is_deleting() {
+        in_progress("it is being deleted".to_owned())
+    } else if target == Some(machine.name()) || replacement.is_withdrawn(machine) {
+        ReplacementState::Idle
+    } else if now.duration_since(replacement.time) < ABANDONED_AFTER {
+        in_progress("it is about to be deleted".to_owned())
+    } else {
+        ReplacementState::Abandoned(replacement)
+    }
+}
+
+/// What is missing until the new Machine has taken the place of the deleted one.
+fn missing(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
+    let staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
+    if staying.clone().count() < observed.control_plane.spec.size() {
+        return Some("the new Machine does not exist yet".to_owned());
+    }
+    let is_new = |machine: &&Machine| {
+        machine
+            .creation_timestamp()
+            .is_some_and(|created| created >= replacement.time)
+    };
+    let has_joined = |machine: &Machine| {
+        machine.has_node() && (observed.has_external_etcd() || machine.is("EtcdMemberHealthy"))
+    };
+    let mut new = staying.filter(is_new);
+    let waiting = new.find(|machine| target != Some(machine.name()) && !has_joined(machine))?;
+    let what = if waiting.has_node() {
+        "etcd member is not healthy yet"
+    } else {
+        "node has not joined yet"
+    };
+    Some(format!(
+        "the new Machine {} exists, but its {what}",
+        waiting.name()
+    ))
+}
+
+/// Refuses a change while another Machine is being replaced.
+pub fn refusal_during_replacement(
+    observed: &Snapshot,
+    target: Option<&str>,
+    now: Timestamp,
+) -> Option<Refusal> {
+    let ReplacementState::InProgress { machine, waits_for } = replacement_state(observed, target, now) else {
+        return None;
+    };
+    let (namespace, name) = (observed.control_plane.namespace(), observed.control_plane.name());
+    let why = format!("Machine {machine} is being replaced: {waits_for}");
+    let mut refusal = Refusal::new(RefusedBy::Command, vec![why]);
+    refusal.remedies.push(format!(
+        "wait until the Machine is replaced; watch with: kubectl kcp status {name} -n {namespace} --watch"
+    ));
+    Some(refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use kcp_api::{ConditionStatus::True, metadata::Time, names::annotation};
+
+    use super::{
+        Replacement,
+        ReplacementState::{self, Abandoned, Idle, InProgress},
+        refusal_during_replacement, replacement_state,
+    };
+    use crate::{
+        snapshot::Snapshot,
+        testing::{
+            objects::{annotate, condition, minutes_ago, now, set},
+            plan::observed,
+        },
+    };
+
+    fn replacement(time: Timestamp) -> Replacement {
+        Replacement {
+            machine: "m1".to_owned(),
+            uid: "u1".to_owned(),
+            time,
+        }
+    }
+
+    /// Three Machines; the replacement of the first one was announced some minutes ago.
+    fn announced(minutes: i64) -> Snapshot {
+        let mut observed = observed();
+        for (machine, uid) in observed.machines.iter_mut().zip(["u1", "u2", "u3"]) {
+            machine.metadata.uid = Some(uid.to_owned());
+        }
+        let value = serde_json::to_string(&replacement(minutes_ago(minutes))).expect("serializes");
+        annotate(
+            &mut observed.control_plane.metadata,
+            annotation::MACHINE_REPLACEMENT,
+            &value,
+        );
+        observed
+    }
+
+    /// Replaces the first Machine by a new one without a node.
+    fn replaced(observed: &mut Snapshot) {
+        let machine = &mut observed.machines[0];
+        machine.metadata.name = Some("m4".to_owned());
+        machine.metadata.uid = Some("u4".to_owned());
+        machine.metadata.creation_timestamp = Some(Time(minutes_ago(1)));
+        machine.status.node_name = None;
+        machine.status.conditions.clear();
+    }
+
+    fn waits_for(text: &str) -> ReplacementState {
+        InProgress {
+            machine: "m1".to_owned(),
+            waits_for: text.to_owned(),
+        }
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn a_replacement_lasts_until_the_new_machine_has_joined() {
+        type Case = (
+            &'static str,
+            i64,
+            fn(&mut Snapshot),
+            Option<&'static str>,
+            ReplacementState,
+        );
+        let cases: Vec<Case> = vec![
+            (
+                "just announced",
+                1,
+                |_| {},
+                None,
+                waits_for("it is about to be deleted"),
+            ),
+            ("just announced, same Machine", 1, |_| {}, Some("m1"), Idle),
+            (
+                "just announced, other Machine",
+                1,
+                |_| {},
+                Some("m2"),
+                waits_for("it is about to be deleted"),
+            ),
+            (
+                "abandoned",
+                2,
+                |_| {},
+                None,
+                Abandoned(replacement(minutes_ago(2))),
+            ),
+            (
+                "withdrawn",
+                2,
+                |o| {
+                    let time = minutes_ago(2).to_string();
+                    annotate(
+                        &mut o.machines[0].metadata,
+                        annotation::REPLACEMENT_WITHDRAWN,
+                        &time,
+                    );
+                },
+                None,
+                Idle,
+            ),
+            (
+                "withdrawn before",
+                1,
+                |o| {
+                    let time = minutes_ago(2).to_string();
+                    annotate(
+                        &mut o.machines[0].metadata,
+                        annotation::REPLACEMENT_WITHDRAWN,
+                        &time,
+                    );
+                },
+                None,
+                waits_for("it is about to be deleted"),
+            ),
+            (
+                "deleting",
+                9,
+                |o| o.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(8))),
+                Some("m2"),
+                waits_for("it is being deleted"),
+            ),
+            (
+                "deleted",
+                9,
+                |o| drop(o.machines.remove(0)),
+                None,
+                waits_for("the new Machine does not exist yet"),
+            ),
+            (
+                "starting",
+                9,
+                replaced,
+                Some("m2"),
+                waits_for("the new Machine m4 exists, but its node has not joined yet"),
+            ),
+            ("starting, the new one itself", 9, replaced, Some("m4"), Idle),
+            (
+                "without a member",
+                9,
+                |o| {
+                    replaced(o);
+                    o.machines[0].status.node_name = Some("node-m4".to_owned());
+                },
+                None,
+                waits_for("the new Machine m4 exists, but its etcd member is not healthy yet"),
+            ),
+            (
+                "joined",
+                9,
+                |o| {
+                    replaced(o);
+                    o.machines[0].status.node_name = Some("node-m4".to_owned());
+                    set(
+                        &mut o.machines[0].status.conditions,
+                        condition("EtcdMemberHealthy", True, ""),
+                    );
+                },
+                None,
+                Idle,
+            ),
+            (
+                "not a record",
+                1,
+                |o| {
+                    annotate(
+                        &mut o.control_plane.metadata,
+                        annotation::MACHINE_REPLACEMENT,
+                        "?",
+                    );
+                },
+                None,
+                Idle,
+            ),
+        ];
+        for (name, minutes, change, target, expected) in cases {
+            let mut observed = announced(minutes);
+            change(&mut observed);
+            assert_eq!(replacement_state(&observed, target, now()), expected, "{name}");
+        }
+        assert_eq!(replacement_state(&observed(), None, now()), Idle);
+    }
+
+    #[test]
+    fn a_change_is_refused_with_the_reason() {
+        let refusal = refusal_during_replacement(&announced(1), None, now()).expect("refused");
+        assert_eq!(
+            refusal.why,
+            ["Machine m1 is being replaced: it is about to be deleted"]
+        );
+        assert_eq!(refusal_during_replacement(&announced(1), Some("m1"), now()), None);
+        // A takeover withdraws it first.
+        assert_eq!(refusal_during_replacement(&announced(2), None, now()), None);
+    }
+}

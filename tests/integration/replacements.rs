@@ -1,0 +1,183 @@
+//! `kubectl kcp machine replace` under real controllers with real etcd members: several changes at the same time, and
+//! an etcd that cannot be queried.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
+use kcp_tests::{resources, wait};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "replacements";
+const NAME: &str = "edge";
+
+const ANNOUNCED: &str = "kubectl-kcp.dev/machine-replacement";
+const WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
+
+#[test]
+fn replacements_exclude_each_other_and_need_etcd() {
+    with_controllers(NAMESPACE, replaced);
+}
+
+async fn replaced(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
+    cluster.settled(3).await?;
+    one_of_two_at_once_is_refused(management, &cluster).await?;
+    an_abandoned_replacement_is_withdrawn(management, &cluster).await?;
+    an_unreachable_etcd_is_an_objection(management, &cluster).await?;
+    cluster.delete().await
+}
+
+async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
+    let place = ["-n", NAMESPACE];
+    let arguments = ["kcp"].iter().chain(arguments).chain(&place);
+    management.kubectl().run(arguments).await
+}
+
+/// The metadata of all Machines.
+async fn machines(management: &ManagementCluster) -> Result<Vec<Value>> {
+    let machines = resources::machines(management.client(), NAMESPACE);
+    let listed = machines.list(&ListParams::default()).await?;
+    let metadata = listed
+        .items
+        .iter()
+        .map(|machine| serde_json::to_value(&machine.metadata));
+    Ok(metadata.collect::<Result<_, _>>()?)
+}
+
+async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let before = cluster.machines().await?;
+    let [first, second, _] = before.as_slice() else {
+        bail!("the Machines are {before:?}");
+    };
+    let one = ["machine", "replace", first];
+    let other = ["machine", "replace", second];
+    let (one, other) = tokio::join!(kcp(management, &one), kcp(management, &other));
+    let (one, other) = (one?, other?);
+    let (done, refused) = if one.code == 0 { (one, other) } else { (other, one) };
+    ensure!(done.code == 0 && refused.code == 1, "{done}\n{refused}");
+    ensure!(
+        refused.stdout.contains("is being replaced: ") || refused.stdout.contains("is being deleted"),
+        "{refused}"
+    );
+    let all = machines(management).await?;
+    let deleting = all
+        .iter()
+        .filter(|machine| machine.get("deletionTimestamp").is_some());
+    let remaining = before.iter().filter(|name| {
+        let name = json!(name);
+        all.iter().any(|machine| machine.get("name") == Some(&name))
+    });
+    ensure!(deleting.count() <= 1 && remaining.count() >= 2, "{all:?}");
+    for change in [
+        &["scale", NAME, "--replicas", "5", "--force"][..],
+        &["rollout", "start", NAME, "--force"],
+        &["upgrade", NAME, "--version", "v1.34.3", "--force", "--yes"],
+    ] {
+        let refused = kcp(management, change).await?;
+        ensure!(
+            refused.code == 1 && refused.stdout.contains("is being replaced: "),
+            "{refused}"
+        );
+    }
+    cluster.settled(3).await?;
+    let scaled = kcp(
+        management,
+        &["scale", NAME, "--replicas", "5", "--dry-run=server"],
+    )
+    .await?;
+    ensure!(scaled.code == 0, "{scaled}");
+    Ok(())
+}
+
+/// Announces the replacement of a Machine as a command does that ends before the deletion.
+async fn announce(management: &ManagementCluster, machine: &Value, age: i64) -> Result<()> {
+    let time = Timestamp::now() - SignedDuration::from_secs(age);
+    let time = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let value = json!({"machine": machine.get("name"), "uid": machine.get("uid"), "time": time}).to_string();
+    let annotation = format!("{ANNOUNCED}={value}");
+    let annotate = [
+        "annotate",
+        "kubeadmcontrolplane",
+        NAME,
+        "-n",
+        NAMESPACE,
+        "--overwrite",
+        &annotation,
+    ];
+    management.kubectl().succeed(annotate).await.map(drop)
+}
+
+async fn an_abandoned_replacement_is_withdrawn(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
+    let all = machines(management).await?;
+    let [abandoned, other, _] = all.as_slice() else {
+        bail!("the Machines are {all:?}");
+    };
+    let name = |machine: &Value| machine.get("name").and_then(Value::as_str).map(str::to_owned);
+    let (abandoned_name, other_name) = name(abandoned).zip(name(other)).context("no names")?;
+    announce(management, abandoned, 30).await?;
+    let refused = kcp(management, &["machine", "replace", &other_name]).await?;
+    let why = format!("Machine {abandoned_name} is being replaced: it is about to be deleted\n");
+    ensure!(refused.code == 1 && refused.stdout.contains(&why), "{refused}");
+
+    announce(management, abandoned, 180).await?;
+    let replaced = kcp(management, &["machine", "replace", &other_name, "--wait=10m"]).await?;
+    ensure!(replaced.code == 0, "{replaced}");
+    let all = machines(management).await?;
+    let now = all
+        .iter()
+        .find(|machine| name(machine).as_ref() == Some(&abandoned_name));
+    let now = now.context("the abandoned Machine is gone")?;
+    ensure!(
+        now.get("annotations")
+            .is_some_and(|annotations| annotations.get(WITHDRAWN).is_some()),
+        "{now}"
+    );
+    cluster.settled(3).await
+}
+
+async fn an_unreachable_etcd_is_an_objection(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
+    let before = cluster.machines().await?;
+    let [live, dead, _] = before.as_slice() else {
+        bail!("the Machines are {before:?}");
+    };
+    let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
+    access.inflict(AccessFault::Nowhere).await?;
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    workload.inflict(Fault::Kill, dead).await?;
+    for arguments in [
+        &["machine", "replace", live][..],
+        &["machine", "replace", live, "--force"],
+    ] {
+        let refused = kcp(management, arguments).await?;
+        ensure!(
+            refused.code == 1
+                && refused
+                    .stdout
+                    .contains("unknown whether etcd keeps its quorum without the Machine: ")
+                && refused.stderr.contains("--without-etcd"),
+            "{refused}"
+        );
+    }
+    ensure!(cluster.machines().await? == before, "a Machine was deleted");
+    workload.inflict(Fault::Restart, dead).await?;
+    access.inflict(AccessFault::Restore).await?;
+    wait::until("etcd can be queried again", || async {
+        let dry = kcp(management, &["machine", "replace", live, "--dry-run=server"]).await?;
+        ensure!(dry.code == 0, "{dry}");
+        Ok(())
+    })
+    .await
+}

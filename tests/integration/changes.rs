@@ -198,7 +198,7 @@ async fn a_dead_member_blocks_by_its_name(
                     && refused.stdout.contains(&named)
                     && refused
                         .stdout
-                        .contains("its first step could cost etcd its quorum")
+                        .contains("with its first step, etcd could lose quorum")
                     && !refused.stderr.contains("--force"),
                 "{refused}"
             );

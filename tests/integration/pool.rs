@@ -591,7 +591,7 @@ fn a_cluster_is_created_and_deleted_with_its_lease() {
             "{full}"
         );
         assert!(
-            full.stderr.contains("maxSize is 1, and it has 1 cluster"),
+            full.stderr.contains("maxSize is 1, and the pool has 1 cluster"),
             "{full}"
         );
 
@@ -701,7 +701,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let others = hosts
             .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
-        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name the claim; the claim \
+        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, but the ClusterDeployment does not name the claim; the claim \
                    existed before and is kept";
         assert_eq!(others.code, 1, "{others}");
         let message = document(&others)["message"].to_string();

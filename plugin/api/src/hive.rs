@@ -138,12 +138,23 @@ pub struct ClusterDeployment {
 pub struct ClusterDeploymentSpec {
     pub cluster_pool_ref: Option<ClusterPoolReference>,
     pub installed: bool,
+    pub cluster_metadata: Option<ClusterMetadata>,
+}
+
+/// What Hive records about an installed cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClusterMetadata {
+    /// The Secret with the cluster's kubeconfig, in the namespace of the ClusterDeployment.
+    pub admin_kubeconfig_secret_ref: Option<LocalReference>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ClusterDeploymentStatus {
     pub conditions: Conditions,
+    /// `Running`, `Hibernating` or a state in between, as Hive writes it.
+    pub power_state: Option<String>,
 }
 
 impl ClusterDeployment {

@@ -30,7 +30,21 @@ impl Events<'_> {
         related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
         let who = self.who().await;
-        let event = event.object(regarding, related, &who, self.connection.now());
+        self.write_as(&who, event, regarding, related).await
+    }
+
+    /// [`Self::write`] for a user whose name is known.
+    ///
+    /// # Errors
+    /// When the Event cannot be written.
+    pub async fn write_as(
+        &self,
+        who: &str,
+        event: &ChangeEvent,
+        regarding: &ObjectReference,
+        related: Option<&ObjectReference>,
+    ) -> Result<(), Error> {
+        let event = event.object(regarding, related, who, self.connection.now());
         let resource = EVENT.at("v1");
         let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
         let write = self.connection.create::<Value>(

@@ -1,4 +1,4 @@
-//! Keeps an entry from new holders. Hive does not know of it.
+//! Excludes an entry from new leases, by an annotation that Hive ignores.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use kcp_client::{Error, Written};
 use serde_json::json;
 
 use crate::{
-    objects::entry::Reserved as _,
+    objects::entry::EntryStatus as _,
     store::{LeaseStore as _, Store},
 };
 
-/// How often an entry is read again that other clients change.
+/// The attempts to write an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Before it is read again after a write without an answer.
+/// The pause before an entry is read again after a write without a response.
 const REST: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cordoned {
     Changed,
-    /// It was so before.
+    /// The entry already was in the desired state.
     Unchanged,
     NoSuchEntry,
 }
@@ -28,7 +28,7 @@ pub enum Cordoned {
 /// Cordons an entry for a reason, or uncordons it.
 ///
 /// # Errors
-/// If the API server cannot be asked, or refuses.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<Cordoned, Error> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = store.get(entry).await? else {

@@ -1,7 +1,7 @@
-//! Whether Hive runs the pools of a cluster, and from what this is concluded. Pure, except for [`evidence`].
+//! Decides whether Hive runs a pool, and says which evidence decided it. Pure, except for [`evidence`].
 //!
-//! A pool's finalizer is not enough: a pool that Hive refuses, such as one whose runningCount differs from its size,
-//! has none yet, and Hive's finalizer stays on a pool after Hive was uninstalled.
+//! The finalizer of a pool is not enough. Hive does not set it on a pool that it rejects, such as one whose runningCount
+//! differs from its size, and the finalizer stays on a pool after Hive was uninstalled.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use kcp_api::{
 };
 use kcp_client::{Connection, Error};
 
-/// Hive's own configuration: its operator needs one.
+/// The configuration of Hive's operator, without which Hive does not start.
 const HIVE_CONFIG: Kind = Kind {
     group: "hive.openshift.io",
     kind: "HiveConfig",
@@ -29,10 +29,10 @@ const DEPLOYMENT: Kind = Kind {
     product: "Kubernetes",
 };
 
-/// The namespace and the name of the controllers' Deployment.
+/// The namespace and the name of the Deployment with Hive's controllers.
 const CONTROLLERS: (&str, &str) = ("hive", "hive-controllers");
 
-/// Conditions that Hive's controller writes on every pool, and nothing else does.
+/// Conditions that only Hive writes, on every pool.
 const CONDITIONS: [&str; 4] = [
     "MissingDependencies",
     "CapacityAvailable",
@@ -40,10 +40,10 @@ const CONDITIONS: [&str; 4] = [
     "DeletionPossible",
 ];
 
-/// What the user says of Hive.
+/// The value of `--hive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HiveMode {
-    /// As found.
+    /// The evidence decides.
     #[default]
     Auto,
     Runs,
@@ -54,11 +54,11 @@ pub enum HiveMode {
 pub enum Presence {
     Found,
     Absent,
-    /// The client may not read it.
+    /// The client may not read the object.
     Unknown,
 }
 
-/// What was found of Hive itself, and what the user says.
+/// The value of `--hive`, and whether Hive's own objects were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hive {
     pub mode: HiveMode,
@@ -66,33 +66,33 @@ pub struct Hive {
     pub controllers: Presence,
 }
 
-/// Whether Hive runs a pool, and why this is concluded.
+/// Whether Hive runs a pool, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conclusion {
+pub struct HiveConclusion {
     pub runs: bool,
-    pub because: Because,
+    pub because: HiveEvidence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum HiveEvidence {
     /// `--hive`.
-    Told,
+    Flag,
     Config,
     Controllers,
-    /// The pool has Hive's finalizer, and Hive itself cannot be looked for.
+    /// The pool has Hive's finalizer, and the client may not read Hive's own objects.
     Finalizer,
-    /// The pool has Hive's conditions, and Hive itself cannot be looked for.
+    /// The pool has Hive's conditions, and the client may not read Hive's own objects.
     Conditions,
-    /// There is neither a `HiveConfig` nor the controllers' Deployment.
+    /// Neither a `HiveConfig` nor the Deployment of the controllers exists.
     NotInstalled,
-    /// The pool has no mark of Hive, and Hive itself cannot be looked for.
+    /// The pool has neither the finalizer nor the conditions, and the client may not read Hive's own objects.
     NoMark,
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for HiveEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Told => "as --hive says",
+            Self::Flag => "--hive says so",
             Self::Config => "the cluster has a HiveConfig",
             Self::Controllers => "Deployment hive/hive-controllers exists",
             Self::Finalizer => "the pool has Hive's finalizer",
@@ -104,7 +104,7 @@ impl fmt::Display for Because {
 }
 
 impl Hive {
-    /// Nothing is known of Hive itself: a pool's own marks decide.
+    /// Hive's own objects could not be read: the pool's finalizer and conditions decide.
     pub const UNKNOWN: Self = Self {
         mode: HiveMode::Auto,
         config: Presence::Unknown,
@@ -112,8 +112,8 @@ impl Hive {
     };
 
     /// Whether Hive runs this pool.
-    pub fn of(&self, pool: &ClusterPool) -> Conclusion {
-        let concluded = |runs, because| Conclusion { runs, because };
+    pub fn conclude(&self, pool: &ClusterPool) -> HiveConclusion {
+        let concluded = |runs, because| HiveConclusion { runs, because };
         let is_absent = [self.config, self.controllers] == [Presence::Absent; 2];
         let has_condition = || {
             CONDITIONS
@@ -121,28 +121,30 @@ impl Hive {
                 .any(|condition| pool.status.conditions.has(condition))
         };
         match self.mode {
-            HiveMode::Runs => concluded(true, Because::Told),
-            HiveMode::Absent => concluded(false, Because::Told),
-            HiveMode::Auto if self.config == Presence::Found => concluded(true, Because::Config),
-            HiveMode::Auto if self.controllers == Presence::Found => concluded(true, Because::Controllers),
-            HiveMode::Auto if is_absent => concluded(false, Because::NotInstalled),
-            HiveMode::Auto if pool.has_finalizer(finalizer::HIVE_CLUSTERS) => {
-                concluded(true, Because::Finalizer)
+            HiveMode::Runs => concluded(true, HiveEvidence::Flag),
+            HiveMode::Absent => concluded(false, HiveEvidence::Flag),
+            HiveMode::Auto if self.config == Presence::Found => concluded(true, HiveEvidence::Config),
+            HiveMode::Auto if self.controllers == Presence::Found => {
+                concluded(true, HiveEvidence::Controllers)
             }
-            HiveMode::Auto if has_condition() => concluded(true, Because::Conditions),
-            HiveMode::Auto => concluded(false, Because::NoMark),
+            HiveMode::Auto if is_absent => concluded(false, HiveEvidence::NotInstalled),
+            HiveMode::Auto if pool.has_finalizer(finalizer::HIVE_CLUSTERS) => {
+                concluded(true, HiveEvidence::Finalizer)
+            }
+            HiveMode::Auto if has_condition() => concluded(true, HiveEvidence::Conditions),
+            HiveMode::Auto => concluded(false, HiveEvidence::NoMark),
         }
     }
 
     pub fn runs(&self, pool: &ClusterPool) -> bool {
-        self.of(pool).runs
+        self.conclude(pool).runs
     }
 }
 
-/// Looks for Hive.
+/// Reads Hive's own objects.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn evidence(connection: &Connection, mode: HiveMode) -> Result<Hive, Error> {
     if mode != HiveMode::Auto {
         return Ok(Hive {
@@ -175,7 +177,7 @@ fn presence(found: Result<bool, Error>) -> Result<Presence, Error> {
 mod tests {
     use serde_json::json;
 
-    use super::{Because, Hive, HiveMode, Presence};
+    use super::{Hive, HiveEvidence, HiveMode, Presence};
     use crate::testing::objects::{pool_object, read};
 
     #[test]
@@ -197,14 +199,14 @@ mod tests {
         let mut ours = bare.clone();
         ours["status"] = json!({"conditions": [{"type": "InventoryValid", "status": "True"}]});
         for (hive, object, runs, because) in [
-            (hive(Found, Unknown), &bare, true, Because::Config),
-            (hive(Absent, Found), &bare, true, Because::Controllers),
-            (hive(Absent, Absent), &bare, false, Because::NotInstalled),
-            (hive(Absent, Absent), &marked, false, Because::NotInstalled),
-            (hive(Unknown, Absent), &marked, true, Because::Finalizer),
-            (Hive::UNKNOWN, &with_conditions, true, Because::Conditions),
-            (Hive::UNKNOWN, &ours, false, Because::NoMark),
-            (Hive::UNKNOWN, &bare, false, Because::NoMark),
+            (hive(Found, Unknown), &bare, true, HiveEvidence::Config),
+            (hive(Absent, Found), &bare, true, HiveEvidence::Controllers),
+            (hive(Absent, Absent), &bare, false, HiveEvidence::NotInstalled),
+            (hive(Absent, Absent), &marked, false, HiveEvidence::NotInstalled),
+            (hive(Unknown, Absent), &marked, true, HiveEvidence::Finalizer),
+            (Hive::UNKNOWN, &with_conditions, true, HiveEvidence::Conditions),
+            (Hive::UNKNOWN, &ours, false, HiveEvidence::NoMark),
+            (Hive::UNKNOWN, &bare, false, HiveEvidence::NoMark),
             (
                 Hive {
                     mode: HiveMode::Absent,
@@ -212,7 +214,7 @@ mod tests {
                 },
                 &marked,
                 false,
-                Because::Told,
+                HiveEvidence::Flag,
             ),
             (
                 Hive {
@@ -221,10 +223,10 @@ mod tests {
                 },
                 &bare,
                 true,
-                Because::Told,
+                HiveEvidence::Flag,
             ),
         ] {
-            let conclusion = hive.of(&read(object));
+            let conclusion = hive.conclude(&read(object));
             assert_eq!((conclusion.runs, conclusion.because), (runs, because), "{hive:?}");
         }
     }

@@ -8,6 +8,7 @@
 //! - [`lease`]: the model of leases; `MODEL.md` has it on one page
 //! - [`hive`]: whether Hive runs a pool
 //! - [`store`]: reads and writes on the API server; [`snapshot`]: the objects of one namespace, read at one time
+//! - [`events`]: Events of leases
 //! - [`inventory`]: how many clusters a pool may have, and which are stale
 //! - [`creation`]: the objects of a cluster, and their writes
 //! - [`acquire`]: a lease, or a cluster, from a pool; [`release`]: releases them; [`cordon`]: keeps one from new holders
@@ -22,6 +23,7 @@
 pub mod acquire;
 pub mod cordon;
 pub mod creation;
+pub mod events;
 pub mod hive;
 pub mod install_config;
 pub mod inventory;

@@ -29,9 +29,9 @@ pub struct Snapshot {
     /// Leases of `coordination.k8s.io`, in which 0.1 kept its records.
     pub old_records: Vec<PartialObjectMetadata>,
     pub hive: Hive,
-    /// When the clusters had been read.
+    /// The server's time, as [`Clusters::time_of_check`].
     pub now: ServerTime,
-    /// What the client may not read, a sentence each.
+    /// A sentence for each kind of object that the client may not read.
     pub unseen: Vec<String>,
 }
 
@@ -44,19 +44,19 @@ impl Snapshot {
         self.entries.iter().find(|entry| entry.name() == name)
     }
 
-    /// The pools that list a customization.
+    /// The pools whose inventory lists this customization.
     pub fn pools_naming<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s ClusterPool> {
         self.pools
             .iter()
             .filter(move |pool| pool.inventory().contains(&customization))
     }
 
-    /// The ClusterDeployments; none if they could not be listed.
+    /// The ClusterDeployments; None if they could not be listed.
     pub const fn deployments(&self) -> Option<&Deployments> {
         self.clusters.known()
     }
 
-    /// Whether Hive runs a pool that lists the entry, or that it is reserved for.
+    /// Whether Hive runs the pool that the entry is reserved for, or a pool that lists it.
     pub fn is_run_by_hive(&self, entry: &Entry) -> bool {
         let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
         let mut pools = self.pools_naming(entry.name()).chain(reserved_for);
@@ -65,12 +65,11 @@ impl Snapshot {
 }
 
 impl Store<'_> {
-    /// Reads everything. An account that may not list pools sees the named one only.
+    /// Reads the namespace. For an account that may not list pools, it contains only the named pool.
     pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
         let mut unseen = Vec::new();
         let hive = self.hive(mode).await?;
         let old_records = self.old_records().await?;
-        let entries = self.list().await?;
         let pools = match (self.pools(Some(self.namespace()), None).await, named) {
             (Err(error @ Error::Forbidden { .. }), Some(named)) => {
                 unseen.push(error.to_string());
@@ -82,16 +81,18 @@ impl Store<'_> {
         let resource = CUSTOMIZATION.at("v1");
         let copies = self.connection().list_metadata(&resource, None, Some(&labelled));
         let copies = match copies.await {
-            // They are only reported and removed.
+            // Copies are only reported and removed.
             Err(error @ Error::Forbidden { .. }) => {
                 unseen.push(error.to_string());
                 Vec::new()
             }
             copies => copies?,
         };
-        // Clusters last: the snapshot then has a cluster that is created during the reads. An entry that has changed
-        // since is left alone, because each write asks for the version that was read.
+        let entries = self.list().await?;
+        // Clusters last, so that a cluster created during the reads is included. An entry that changed in between is not
+        // overwritten, because each write requires the version that was read.
         let clusters = self.clusters().await?;
+        let now = clusters.time_of_check(self.now());
         unseen.extend(clusters.error().map(ToString::to_string));
         Ok(Snapshot {
             namespace: self.namespace().to_owned(),
@@ -101,7 +102,7 @@ impl Store<'_> {
             copies,
             old_records,
             hive,
-            now: self.now(),
+            now,
             unseen,
         })
     }

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_client::{
-    Action, Connection, Create, CreateResult, Delete, Error, ServerTime, Write, Written, while_busy,
+    Action, Connection, Create, CreateResult, Delete, Error, ServerTime, Write, Written, clock::since_boot,
+    while_busy,
 };
 use kube::Api;
 use serde::de::DeserializeOwned;
@@ -28,7 +29,7 @@ use crate::{
 
 /// The kind of an object that is created, and its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made<'m> {
+pub enum ObjectTarget<'m> {
     Namespace,
     Claim(&'m str),
     Secret(&'m str),
@@ -36,7 +37,7 @@ pub enum Made<'m> {
     Deployment(&'m str),
 }
 
-impl<'m> Made<'m> {
+impl<'m> ObjectTarget<'m> {
     pub const fn kind(self) -> &'static str {
         self.place().0.kind
     }
@@ -52,7 +53,7 @@ impl<'m> Made<'m> {
     }
 }
 
-/// The API server itself.
+/// The [`LeaseStore`] of the API server, and the other objects that this crate reads and writes.
 pub struct Store<'c> {
     connection: &'c Connection,
     field_manager: &'c str,
@@ -73,9 +74,13 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// For requests without a method here.
+    /// The connection, for requests that have no method here.
     pub fn connection(&self) -> &'c Connection {
         self.connection
+    }
+
+    pub fn field_manager(&self) -> &'c str {
+        self.field_manager
     }
 
     /// The pools' namespace.
@@ -96,24 +101,24 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_POOL, namespace, selector).await
     }
 
-    /// Writes a pool's status once, by a merge patch with a resourceVersion. `Changed` if the pool is gone.
+    /// Writes a pool's status once, by a merge patch with a resourceVersion. `Changed` if the pool no longer exists.
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(self.here(&CLUSTER_POOL, name), Some("status"), patch)
             .await
     }
 
-    /// Changes a pool's metadata once, by a merge patch with a resourceVersion. `Changed` if the pool is gone.
+    /// Changes a pool's metadata once, by a merge patch with a resourceVersion. `Changed` if the pool no longer exists.
     pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(self.here(&CLUSTER_POOL, name), None, patch).await
     }
 
-    /// Changes an entry's metadata once, by a merge patch with a resourceVersion. `Changed` if the entry is gone.
+    /// Changes an entry's metadata once, by a merge patch with a resourceVersion. `Changed` if the entry no longer exists.
     pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(self.here(&CUSTOMIZATION, name), None, patch).await
     }
 
     /// Creates an object, once.
-    pub async fn make(&self, made: Made<'_>, object: &Value) -> Result<CreateResult, Error> {
+    pub async fn make(&self, made: ObjectTarget<'_>, object: &Value) -> Result<CreateResult, Error> {
         let (kind, namespace) = made.place();
         let create = Create {
             resource: &kind.at("v1"),
@@ -122,11 +127,11 @@ impl<'c> Store<'c> {
             field_manager: self.field_manager,
         };
         let created = while_busy(|| self.connection.create_or_find(&create)).await;
-        created.map_err(|error| of_product(kind, error))
+        created.map_err(|error| with_product(kind, error))
     }
 
     /// The object that already exists under this name.
-    pub async fn existing(&self, made: Made<'_>, name: &str) -> Result<Option<Value>, Error> {
+    pub async fn existing(&self, made: ObjectTarget<'_>, name: &str) -> Result<Option<Value>, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
         self.find_at(Place {
@@ -137,8 +142,8 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Changes an object once, by a merge patch with a resourceVersion. `Changed` if it is gone.
-    pub async fn rewrite(&self, made: Made<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
+    /// Changes an object once, by a merge patch with a resourceVersion. `Changed` if the object no longer exists.
+    pub async fn rewrite(&self, made: ObjectTarget<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
         self.patch_at(
@@ -153,7 +158,7 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// A namespace's labels. None if there is no such namespace.
+    /// A namespace's labels. None if the namespace does not exist.
     pub async fn labels_of_namespace(
         &self,
         namespace: &str,
@@ -174,7 +179,7 @@ impl<'c> Store<'c> {
     /// Checks that the namespace exists, if the client may read it.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the namespace does not exist.
     pub async fn namespace_exists(&self) -> Result<(), Error> {
         let (resource, name) = (NAMESPACE.at("v1"), self.namespace());
         let action = Action::new("get", &resource).named(name);
@@ -203,12 +208,12 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
     }
 
-    /// None if there is no such claim.
+    /// None if the claim does not exist.
     pub async fn claim(&self, name: &str) -> Result<Option<ClusterClaim>, Error> {
         self.find_at(self.here(&CLUSTER_CLAIM, name)).await
     }
 
-    /// Asks Hive for a cluster, once, by a claim with the holder's name.
+    /// Requests a cluster from Hive, once, by a claim with the holder's name.
     pub async fn create_claim(
         &self,
         holder: Holder<'_>,
@@ -226,10 +231,10 @@ impl<'c> Store<'c> {
             "metadata": {"name": holder.cluster_deployment},
             "spec": spec,
         });
-        self.make(Made::Claim(self.namespace()), &claim).await
+        self.make(ObjectTarget::Claim(self.namespace()), &claim).await
     }
 
-    /// Deletes a claim, whatever its version, once, but no other claim of the same name.
+    /// Deletes a claim of any version once, but not a later claim of the same name.
     pub async fn delete_claim(&self, claim: &ClusterClaim) -> Result<Written, Error> {
         let place = self.here(&CLUSTER_CLAIM, claim.name());
         self.delete_at(place, claim.uid(), None).await
@@ -246,13 +251,13 @@ impl<'c> Store<'c> {
             .await
     }
 
-    /// The ClusterDeployments of all namespaces; none where the kind is not served.
+    /// The ClusterDeployments of all namespaces; empty if the server does not serve the kind.
     pub async fn deployments(&self) -> Result<Deployments, Error> {
         let deployments = match self.list_of(&CLUSTER_DEPLOYMENT, None, None).await {
             Err(Error::NotServed { .. }) => Vec::new(),
             deployments => deployments?,
         };
-        Ok(Deployments::of(self.namespace(), deployments))
+        Ok(Deployments::new(self.namespace(), deployments))
     }
 
     /// Whether Hive runs here.
@@ -260,7 +265,7 @@ impl<'c> Store<'c> {
         evidence(self.connection, mode).await
     }
 
-    /// The name of this client's user, as the server knows it. None if the server does not say.
+    /// The name of this client's user, according to the server. None if the server does not report it.
     pub async fn user(&self) -> Option<String> {
         const REVIEW: Kind = Kind {
             group: "authentication.k8s.io",
@@ -281,7 +286,7 @@ impl<'c> Store<'c> {
         user.filter(|user| !user.is_empty()).map(str::to_owned)
     }
 
-    /// The Leases that records of 0.1 were kept in.
+    /// The Leases in which version 0.1 stored its records.
     pub async fn old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
         let labelled = format!("{}=true", kcp_api::names::label::POOL_LEASE);
         let resource = LEASE.at("v1");
@@ -289,18 +294,18 @@ impl<'c> Store<'c> {
             .connection
             .list_metadata(&resource, Some(self.namespace()), Some(&labelled));
         match found.await {
-            // They are only reported.
+            // Old records are only reported.
             Err(Error::Forbidden { .. }) => Ok(Vec::new()),
             found => found,
         }
     }
 
-    /// None if there is no such ClusterDeployment.
+    /// None if the ClusterDeployment does not exist.
     pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Option<ClusterDeployment>, Error> {
         self.find_at(cluster_at(namespace, name)).await
     }
 
-    /// Changes a ClusterDeployment once, by a merge patch with a resourceVersion. `Changed` if it is gone.
+    /// Changes a ClusterDeployment once, by a merge patch with a resourceVersion. `Changed` if it no longer exists.
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(cluster_at(namespace, name), None, patch).await
     }
@@ -328,7 +333,7 @@ impl Store<'_> {
             .connection
             .get(&place.kind.at("v1"), place.namespace, place.name)
             .await;
-        found.map_err(|error| of_product(place.kind, error))
+        found.map_err(|error| with_product(place.kind, error))
     }
 
     async fn find_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<Option<K>, Error> {
@@ -345,10 +350,10 @@ impl Store<'_> {
         labelled: Option<&str>,
     ) -> Result<Vec<K>, Error> {
         let found = self.connection.list(&kind.at("v1"), namespace, labelled).await;
-        found.map_err(|error| of_product(kind, error))
+        found.map_err(|error| with_product(kind, error))
     }
 
-    /// `Changed` if it is gone.
+    /// `Changed` if the object no longer exists.
     async fn patch_at(
         &self,
         place: Place<'_>,
@@ -366,11 +371,11 @@ impl Store<'_> {
         };
         match while_busy(|| self.connection.patch(&write)).await {
             Err(Error::NotFound { .. }) => Ok(Written::Changed),
-            written => written.map_err(|error| of_product(place.kind, error)),
+            written => written.map_err(|error| with_product(place.kind, error)),
         }
     }
 
-    /// `Stored` if it is gone.
+    /// `Stored` if the object no longer exists.
     async fn delete_at(
         &self,
         place: Place<'_>,
@@ -387,7 +392,7 @@ impl Store<'_> {
         };
         match while_busy(|| self.connection.delete(&delete)).await {
             Err(Error::NotFound { .. }) => Ok(Written::Stored),
-            written => written.map_err(|error| of_product(place.kind, error)),
+            written => written.map_err(|error| with_product(place.kind, error)),
         }
     }
 }
@@ -407,16 +412,22 @@ impl LeaseStore for Store<'_> {
     }
 
     async fn clusters(&self) -> Result<Clusters, Error> {
+        let requested = since_boot();
         match self.deployments().await {
-            // Clusters are in their own namespaces, and a client may have rights in the pool's namespace only.
+            // Each cluster has a namespace of its own, and a client may have permissions in the pool's namespace only.
             Err(error @ Error::Forbidden { .. }) => Ok(Clusters::Unknown(error)),
-            deployments => Ok(Clusters::All(deployments?)),
+            deployments => {
+                let passed = since_boot().saturating_sub(requested);
+                let now = self.now().earliest;
+                let requested = now.checked_sub(passed).unwrap_or(Timestamp::MIN);
+                Ok(Clusters::All(deployments?.requested_at(requested)))
+            }
         }
     }
 
     fn now(&self) -> ServerTime {
         self.connection.clock.now().unwrap_or_else(|| {
-            // No answer had a date: nothing can be ended by this.
+            // No response had a `Date`: no lease may be ended by the local clock.
             let now = Timestamp::now();
             ServerTime {
                 earliest: now,
@@ -427,8 +438,8 @@ impl LeaseStore for Store<'_> {
     }
 }
 
-/// Names the product to install for a kind that is not served.
-fn of_product(kind: &Kind, error: Error) -> Error {
+/// Adds the product to install to the error of a kind that the server does not serve.
+fn with_product(kind: &Kind, error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {
             resource,

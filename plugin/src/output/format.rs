@@ -40,6 +40,8 @@ pub enum Special {
     Env,
     /// `pool lease`: the patched install-config.
     InstallConfig,
+    /// `pool lease --claim`: the kubeconfig of the claim's cluster.
+    Kubeconfig,
 }
 
 /// A format's name, or `jsonpath=TEMPLATE` if it takes a value.
@@ -90,6 +92,11 @@ const INSTALL_CONFIG: Word = Word::new(
     "The patched install-config, which may contain secrets",
 );
 
+const KUBECONFIG: Word = Word::new(
+    "kubeconfig",
+    "With --claim: the cluster's kubeconfig; it contains credentials",
+);
+
 /// The formats that a command accepts: the common ones and its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
@@ -104,7 +111,7 @@ impl Formats {
     pub const LINT: Self = Self { own: &[TEXT, GITHUB] };
     /// The formats of `pool lease`.
     pub const LEASE: Self = Self {
-        own: &[ENV, INSTALL_CONFIG],
+        own: &[ENV, INSTALL_CONFIG, KUBECONFIG],
     };
 
     fn words(self) -> impl Iterator<Item = Word> {
@@ -142,6 +149,7 @@ impl Formats {
             "github" => OutputFormat::Special(Special::Github),
             "env" => OutputFormat::Special(Special::Env),
             "install-config" => OutputFormat::Special(Special::InstallConfig),
+            "kubeconfig" => OutputFormat::Special(Special::Kubeconfig),
             _ => OutputFormat::Table,
         })
     }
@@ -214,6 +222,11 @@ mod tests {
                 OutputFormat::Special(Special::InstallConfig),
                 &[Formats::LEASE],
             ),
+            (
+                "kubeconfig",
+                OutputFormat::Special(Special::Kubeconfig),
+                &[Formats::LEASE],
+            ),
         ] {
             for formats in formats {
                 assert_eq!(formats.parse(text), Ok(format.clone()), "{text}");
@@ -240,7 +253,7 @@ mod tests {
                 Formats::LEASE,
                 "text",
                 "unable to match a printer suitable for the output format \"text\", allowed formats are: \
-                 custom-columns,env,install-config,json,jsonpath,jsonpath-as-json,name,wide,yaml"
+                 custom-columns,env,install-config,json,jsonpath,jsonpath-as-json,kubeconfig,name,wide,yaml"
                     .to_owned(),
             ),
             (

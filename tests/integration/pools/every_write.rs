@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use kcp_tests::pools::claim::Saying;
+use kcp_tests::pools::claim::EventKind;
 use kcp_tests::pools::fault::{FAULTS, FaultPlan};
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
@@ -39,7 +39,7 @@ enum Before {
     /// The lessee has an entry, and its cluster no longer exists.
     ClusterLost,
     /// Everything that repair can repair.
-    Wreck,
+    EveryProblem,
 }
 
 const ROWS: [Row; 8] = [
@@ -81,18 +81,21 @@ const ROWS: [Row; 8] = [
     Row {
         name: "repair",
         verb: REPAIR,
-        before: Before::Wreck,
+        before: Before::EveryProblem,
     },
 ];
 
 #[test]
 fn no_fault_at_any_write_loses_an_entry_or_leases_it_twice() {
     // The other test repeats a repair.
-    let rows = ROWS.iter().filter(|row| row.before != Before::Wreck).copied();
+    let rows = ROWS
+        .iter()
+        .filter(|row| row.before != Before::EveryProblem)
+        .copied();
     let rows: Vec<_> = rows.collect();
     with_pools(async |server| {
         at_every_write(server, "again", &rows, async |row, case, plan| {
-            case.meet(row, plan).await?;
+            case.run_with_fault(row, plan).await?;
             case.command_again(row).await
         })
         .await
@@ -104,8 +107,8 @@ fn no_fault_at_any_write_loses_an_entry_or_leases_it_twice() {
 fn repair_leaves_nothing_behind_after_a_fault_at_any_write() {
     with_pools(async |server| {
         at_every_write(server, "mend", &ROWS, async |row, case, plan| {
-            case.meet(row, plan).await?;
-            case.depart_and_repair(row).await
+            case.run_with_fault(row, plan).await?;
+            case.remove_lessee_and_repair(row).await
         })
         .await
         .unwrap();
@@ -154,7 +157,7 @@ struct Case<'s> {
 
 impl<'s> Case<'s> {
     async fn prepare(server: &'s PoolServer, namespace: &str, before: Before) -> Result<Self> {
-        let entries = if before == Before::Wreck { 6 } else { 2 };
+        let entries = if before == Before::EveryProblem { 6 } else { 2 };
         let pool = Pool::create(server, namespace, entries).await?;
         let lessee = format!("{namespace}-lessee");
         pool.succeed(&LEASE, BYSTANDER).await?;
@@ -172,13 +175,13 @@ impl<'s> Case<'s> {
                 pool.succeed(&CREATE, &lessee).await?;
                 pool.lose_cluster(&lessee).await?;
             }
-            Before::Wreck => living.extend(wreck(&pool).await?),
+            Before::EveryProblem => living.extend(create_every_problem(&pool).await?),
         }
         Ok(Self { pool, lessee, living })
     }
 
     /// Runs the command with its fault.
-    async fn meet(&self, row: &Row, plan: FaultPlan) -> Result<()> {
+    async fn run_with_fault(&self, row: &Row, plan: FaultPlan) -> Result<()> {
         let ended = self.pool.run(&row.verb, &self.lessee, Some(plan)).await?;
         ensure!(
             ended.traffic.fault_injected,
@@ -208,11 +211,11 @@ impl<'s> Case<'s> {
             // Repair deletes the other objects of a cluster, or its namespace does.
             pool.repair().await?;
         }
-        self.pool.judge(&self.living).await?.nothing_wrong()
+        self.pool.check_history(&self.living).await?.ensure_clean()
     }
 
     /// The lessee never returns. Repair frees its entry once its cluster no longer exists.
-    async fn depart_and_repair(self, row: &Row) -> Result<()> {
+    async fn remove_lessee_and_repair(self, row: &Row) -> Result<()> {
         let (pool, lessee) = (&self.pool, self.lessee.as_str());
         if matches!(row.verb.effect, Effect::Leases | Effect::Renews | Effect::Keeps)
             && let Some(cluster) = pool.cluster(lessee).await?
@@ -220,40 +223,40 @@ impl<'s> Case<'s> {
             let customization = "/spec/clusterPoolRef/clusterDeploymentCustomization/name";
             let customization = cluster.pointer(customization).and_then(Value::as_str);
             let customization = customization.context("a cluster without a customization")?;
-            let leased = Saying::Leased {
+            let leased = EventKind::Leased {
                 entry: customization.to_owned(),
                 ends: Timestamp::MAX,
             };
-            pool.say(lessee, leased).await?;
+            pool.log_event(lessee, leased).await?;
             pool.end_leases(|holder| holder == lessee).await?;
             pool.repair().await?;
             pool.delete_cluster(lessee).await?;
         }
-        pool.depart(lessee).await?;
+        pool.remove_lessee(lessee).await?;
         pool.repair().await?;
         ensure!(
             pool.cluster(lessee).await?.is_none(),
             "the cluster of {lessee} is left"
         );
-        self.pool.judge(&self.living).await?.nothing_wrong()
+        self.pool.check_history(&self.living).await?.ensure_clean()
     }
 }
 
 /// Creates each problem that repair can repair. Returns the lessees that live.
-async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
+async fn create_every_problem(pool: &Pool<'_>) -> Result<[String; 2]> {
     let of_pool = |name: &str| format!("{}-{name}", pool.namespace());
     // Its lease has expired.
     pool.succeed(&LEASE, "expired").await?;
-    pool.depart("expired").await?;
+    pool.remove_lessee("expired").await?;
     // Its cluster is deleted, but an entry, a finalizer and a copy remain.
     let taken_down = of_pool("taken-down");
     pool.succeed(&CREATE, &taken_down).await?;
     pool.delete_cluster(&taken_down).await?;
-    pool.depart(&taken_down).await?;
+    pool.remove_lessee(&taken_down).await?;
     // Its cluster lives, but the cluster's entry is marked available.
     let robbed = of_pool("robbed");
     let entry = pool.succeed(&CREATE, &robbed).await?.customization()?;
-    pool.say(&robbed, Saying::Releases).await?;
+    pool.log_event(&robbed, EventKind::Releases).await?;
     let available = json!({
         "type": "Available", "status": "True", "reason": "Available", "message": "available",
         "lastTransitionTime": "2026-11-21T05:00:00Z",
@@ -270,6 +273,6 @@ async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
     let lost = of_pool("lost");
     pool.succeed(&CREATE, &lost).await?;
     pool.lose_cluster(&lost).await?;
-    pool.depart(&lost).await?;
+    pool.remove_lessee(&lost).await?;
     Ok([robbed, unseen])
 }

@@ -63,8 +63,8 @@ fn exec_forwards_signals_and_stops_waiting() {
         let waiting =
             "waiting: pool pool-signals/hosts has no free entry of 1: 1 held: host-0 by rome until ";
         assert!(ended.stdout.starts_with(waiting), "{ended}");
-        let said = "\ninterrupted before the command started\n";
-        assert!(ended.stdout.ends_with(said), "{ended}");
+        let events = "\ninterrupted before the command started\n";
+        assert!(ended.stdout.ends_with(events), "{ended}");
         assert_eq!(holder(management).await, "rome");
     });
 }

@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
-use kcp_tests::pools::claim::Saying;
+use kcp_tests::pools::claim::EventKind;
 use kcp_tests::pools::invariant::Violation;
 use kcp_tests::pools::naive::{NaiveLessee, Precondition, name};
-use kcp_tests::pools::pool::{Judgement, Pool};
+use kcp_tests::pools::pool::{HistoryCheck, Pool};
 use kcp_tests::pools::random_run::{ENTRIES, LESSEES};
 use kcp_tests::pools::server::PoolServer;
 
 use crate::shared::with_pools;
 
 /// Lessees that all read before any of them writes. Returns the result of the checks, and the number of lessees that
-/// were told that they have an entry.
+/// got an entry.
 async fn race(
     server: &PoolServer,
     namespace: &str,
     precondition: Precondition,
-) -> Result<(Judgement, usize)> {
+) -> Result<(HistoryCheck, usize)> {
     let pool = Pool::create(server, namespace, ENTRIES).await?;
     let client = server.client();
     let lessees = (1..=LESSEES).map(|number| NaiveLessee {
@@ -40,32 +40,32 @@ async fn race(
             lessee.lease(client).await?
         };
         if let Some(entry) = &entry {
-            let leased = Saying::Leased {
+            let leased = EventKind::Leased {
                 entry: entry.clone(),
                 ends: Timestamp::MAX,
             };
-            pool.say(&lessee.name, leased).await?;
+            pool.log_event(&lessee.name, leased).await?;
         }
         anyhow::Ok(usize::from(entry.is_some()))
     });
     let told = try_join_all(told).await?.into_iter().sum();
     let living = looks.into_iter().map(|(lessee, _)| lessee.name).collect();
-    Ok((pool.judge(&living).await?, told))
+    Ok((pool.check_history(&living).await?, told))
 }
 
 #[test]
 fn a_lessee_that_omits_the_resource_version_is_detected() {
     with_pools(async |server| {
-        let (judgement, told) = race(server, "naive-blind", Precondition::None).await.unwrap();
-        assert_eq!(told, LESSEES, "all believe that they have it");
+        let (check, told) = race(server, "naive-blind", Precondition::None).await.unwrap();
+        assert_eq!(told, LESSEES, "all writes succeed");
         let of_one_entry = |violation: &&Violation| match violation {
             Violation::NotNamed { entry, .. } | Violation::Overlap { entry, .. } => entry == "host-1",
             _ => false,
         };
-        let violations = judgement.violations.iter();
+        let violations = check.violations.iter();
         assert_eq!(
             violations.clone().filter(of_one_entry).count(),
-            judgement.violations.len()
+            check.violations.len()
         );
         let robbed: BTreeSet<_> = violations
             .clone()
@@ -80,17 +80,17 @@ fn a_lessee_that_omits_the_resource_version_is_detected() {
         );
         let overlaps = violations.filter(|violation| matches!(violation, Violation::Overlap { .. }));
         assert_eq!(overlaps.count(), LESSEES * (LESSEES - 1) / 2);
-        judgement.nothing_wrong().unwrap_err();
+        check.ensure_clean().unwrap_err();
     });
 }
 
 #[test]
 fn a_naive_lessee_with_the_resource_version_takes_no_lease_of_others() {
     with_pools(async |server| {
-        let (judgement, told) = race(server, "naive-conditional", Precondition::ResourceVersion)
+        let (check, told) = race(server, "naive-conditional", Precondition::ResourceVersion)
             .await
             .unwrap();
         assert_eq!(told, ENTRIES);
-        judgement.nothing_wrong().unwrap();
+        check.ensure_clean().unwrap();
     });
 }

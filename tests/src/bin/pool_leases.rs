@@ -182,26 +182,29 @@ async fn benchmark() -> Result<Vec<String>> {
     println!("{}", serde_json::to_string_pretty(&entry)?);
     bench_report::add(entry)?;
     run.forget();
-    Ok(wrong(&ours, growth))
+    Ok(exceeded_limits(&ours, growth))
 }
 
 async fn measured(run: &Arc<Run>) -> Result<(Vec<Figures>, Figures)> {
     let server = PoolServer::start(run).await?;
     let mut ours = Vec::new();
     for lessees in LESSEES {
-        ours.push(middle(&server, Client::Ours, lessees).await?);
+        ours.push(median_of_rounds(&server, Client::Ours, lessees).await?);
         eprintln!("{}", ours.last().map(Figures::json).unwrap_or_default());
     }
-    Ok((ours, middle(&server, Client::Naive, NAIVE_LESSEES).await?))
+    Ok((
+        ours,
+        median_of_rounds(&server, Client::Naive, NAIVE_LESSEES).await?,
+    ))
 }
 
 /// The medians of the times, the most status writes of all rounds, and the double holders of all rounds.
-async fn middle(server: &PoolServer, client: Client, lessees: usize) -> Result<Figures> {
+async fn median_of_rounds(server: &PoolServer, client: Client, lessees: usize) -> Result<Figures> {
     let mut rounds = Vec::new();
     let least = MIN_LEASES.div_ceil(lessees);
     // An odd number has a median.
     for round in 1..=ROUNDS.max(least | 1) {
-        rounds.push(at_once(server, client, lessees, round).await?);
+        rounds.push(run_concurrently(server, client, lessees, round).await?);
     }
     let median = |figure: fn(&Figures) -> f64| {
         let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
@@ -219,7 +222,12 @@ async fn middle(server: &PoolServer, client: Client, lessees: usize) -> Result<F
 }
 
 /// Runs one round in a pool of its own.
-async fn at_once(server: &PoolServer, client: Client, lessees: usize, round: usize) -> Result<Figures> {
+async fn run_concurrently(
+    server: &PoolServer,
+    client: Client,
+    lessees: usize,
+    round: usize,
+) -> Result<Figures> {
     let who = client.name();
     let pool = Pool::create(server, &format!("{who}-{lessees}-{round}"), lessees).await?;
     let api = server.serving().await;
@@ -348,30 +356,30 @@ fn growth(figures: &[Figures]) -> Option<f64> {
     Some(most.cpu_ms_without_list() / figures.first()?.cpu_ms_without_list())
 }
 
-fn wrong(ours: &[Figures], growth: f64) -> Vec<String> {
-    let mut wrong = Vec::new();
+fn exceeded_limits(ours: &[Figures], growth: f64) -> Vec<String> {
+    let mut exceeded = Vec::new();
     for figures in ours {
         let lessees = figures.lessees;
         if figures.double_holders > 0 {
-            wrong.push(format!(
+            exceeded.push(format!(
                 "{} of {lessees} lessees have another's entry",
                 figures.double_holders
             ));
         }
         if figures.status_writes > MAX_STATUS_WRITES && figures.is_limited() {
             let writes = figures.status_writes;
-            wrong.push(format!(
+            exceeded.push(format!(
                 "a lease of {lessees} took {writes:.2} writes of a status, and at most {MAX_STATUS_WRITES} are allowed"
             ));
         }
     }
     if growth > MAX_GROWTH {
-        wrong.push(format!(
+        exceeded.push(format!(
             "without its list, a lease among {MAX_LIMITED} lessees takes {growth:.2} times the CPU time of one among the \
              fewest, and at most {MAX_GROWTH} are allowed"
         ));
     }
-    wrong
+    exceeded
 }
 
 fn ratio(part: usize, whole: usize) -> f64 {
@@ -381,7 +389,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figures, growth, wrong};
+    use super::{Figures, exceeded_limits, growth};
 
     fn figures(lessees: usize, cpu_ms: f64, status_writes: f64, double_holders: usize) -> Figures {
         Figures {
@@ -403,7 +411,7 @@ mod tests {
         ];
         let growth = growth(&figures).unwrap();
         assert_eq!(
-            (growth.to_bits(), wrong(&figures, growth).len()),
+            (growth.to_bits(), exceeded_limits(&figures, growth).len()),
             (1.3_f64.to_bits(), 0)
         );
     }
@@ -416,7 +424,7 @@ mod tests {
             figures(1024, 1.0, 1.0, 1),
         ];
         assert_eq!(
-            wrong(&figures, 2.0),
+            exceeded_limits(&figures, 2.0),
             [
                 "a lease of 16 took 1.30 writes of a status, and at most 1.2 are allowed",
                 "3 of 64 lessees have another's entry",

@@ -1,4 +1,4 @@
-//! What each lessee may rely on, from what it was told and from what it did. Pure.
+//! The periods in which an entry belongs to a lessee, from the messages to the lessee and the events of its cluster. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ pub const GRACE: SignedDuration = SignedDuration::from_secs(3);
 
 /// A message between a command and a lessee, or an event of the lessee's cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct LesseeEvent {
     /// etcd's revision at that moment.
     pub revision: Revision,
     /// The API server's time, whose clock is the test's.
     pub at: Timestamp,
     pub lessee: String,
-    pub what: Saying,
+    pub what: EventKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Saying {
-    /// The lessee was told that it has this entry until this time, which was true at this revision.
+pub enum EventKind {
+    /// A command reported that the lessee has this entry until this time. That was true at this revision.
     Leased { entry: String, ends: Timestamp },
-    /// The lessee was told that it now has its entry until this time.
+    /// A command reported that the lessee now has its entry until this time.
     Renewed { ends: Timestamp },
     /// The lessee's cluster is stored, and uses the lessee's entry.
     CreatedCluster,
@@ -37,7 +37,7 @@ pub enum Saying {
     Releases,
 }
 
-/// A period in which an entry is a lessee's.
+/// A period in which an entry belongs to a lessee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim<'s> {
     pub(super) lessee: &'s str,
@@ -50,9 +50,9 @@ pub(super) struct Claim<'s> {
     /// The time before which the entry must be the lessee's.
     pub(super) before: Timestamp,
     /// Whether the version of the entry at `from` must name the lessee too.
-    pub(super) is_told: bool,
-    /// Whether each version must name the lessee. Without a record, an entry is reserved only once a command has seen
-    /// its cluster; until then no other lessee may be told that it has the entry.
+    pub(super) is_reported: bool,
+    /// Whether each version must name the lessee. An entry without a record is reserved only after a command has seen its
+    /// cluster; until then, no other lessee may get a message that it has the entry.
     pub(super) is_recorded: bool,
 }
 
@@ -74,52 +74,52 @@ impl<'s> Holding<'s> {
         }
     }
 
-    /// What the lessee has after this. None: nothing that it can rely on.
-    fn after(before: Option<Self>, said: &'s Said) -> Option<Self> {
-        match &said.what {
-            Saying::Leased { entry, ends } => Some(Self {
+    /// What the lessee has after this event. None: no entry that it can rely on.
+    fn after(before: Option<Self>, events: &'s LesseeEvent) -> Option<Self> {
+        match &events.what {
+            EventKind::Leased { entry, ends } => Some(Self {
                 entry,
                 ends: *ends,
                 has_cluster: before.is_some_and(|held| held.entry == entry && held.has_cluster),
                 is_recorded: true,
             }),
-            Saying::Renewed { ends } => before.map(|held| Self { ends: *ends, ..held }),
-            Saying::CreatedCluster => before.map(|held| Self {
+            EventKind::Renewed { ends } => before.map(|held| Self { ends: *ends, ..held }),
+            EventKind::CreatedCluster => before.map(|held| Self {
                 has_cluster: true,
                 ..held
             }),
-            Saying::DeletesCluster => before.filter(|held| held.is_recorded).map(|held| Self {
+            EventKind::DeletesCluster => before.filter(|held| held.is_recorded).map(|held| Self {
                 has_cluster: false,
                 ends: held
                     .ends
-                    .max(said.at.saturating_add(GRACE).unwrap_or(Timestamp::MAX)),
+                    .max(events.at.saturating_add(GRACE).unwrap_or(Timestamp::MAX)),
                 ..held
             }),
-            Saying::LosesRecord => before.filter(|held| held.has_cluster).map(|held| Self {
+            EventKind::LosesRecord => before.filter(|held| held.has_cluster).map(|held| Self {
                 is_recorded: false,
                 ..held
             }),
-            Saying::Releases => None,
+            EventKind::Releases => None,
         }
     }
 }
 
-/// All claims, and the lessees that were told to have two entries. `said` is in chronological order.
-pub(super) fn claims(said: &[Said]) -> (Vec<Claim<'_>>, Vec<Violation>) {
+/// All claims, and the lessees with two entries. `events` is in chronological order.
+pub(super) fn claims(events: &[LesseeEvent]) -> (Vec<Claim<'_>>, Vec<Violation>) {
     let (mut claims, mut violations) = (Vec::<Claim<'_>>::new(), Vec::new());
     let mut held: BTreeMap<&str, Holding<'_>> = BTreeMap::new();
-    for one in said {
+    for one in events {
         let lessee = one.lessee.as_str();
         let is_open = |claim: &&mut Claim<'_>| claim.lessee == lessee && claim.until == Revision::MAX;
         if let Some(open) = claims.iter_mut().find(is_open) {
             open.until = one.revision;
         }
         let before = held.remove(lessee);
-        if let (Saying::Leased { entry, .. }, Some(before)) = (&one.what, before)
+        if let (EventKind::Leased { entry, .. }, Some(before)) = (&one.what, before)
             && before.entry != entry
             && one.at < before.before()
         {
-            violations.push(Violation::ToldTwo {
+            violations.push(Violation::TwoEntries {
                 lessee: lessee.to_owned(),
                 entries: [before.entry.to_owned(), entry.clone()],
             });
@@ -134,7 +134,7 @@ pub(super) fn claims(said: &[Said]) -> (Vec<Claim<'_>>, Vec<Violation>) {
             since: one.at,
             until: Revision::MAX,
             before: after.before(),
-            is_told: matches!(one.what, Saying::Leased { .. }),
+            is_reported: matches!(one.what, EventKind::Leased { .. }),
             is_recorded: after.is_recorded,
         });
         held.insert(lessee, after);
@@ -146,7 +146,7 @@ pub(super) fn claims(said: &[Said]) -> (Vec<Claim<'_>>, Vec<Violation>) {
 mod tests {
     use jiff::{SignedDuration, Timestamp};
 
-    use super::{Said, Saying, claims};
+    use super::{EventKind, LesseeEvent, claims};
     use crate::pools::version::Revision;
 
     fn at(second: i64) -> Timestamp {
@@ -155,17 +155,17 @@ mod tests {
 
     /// Each message at the revision and the second of its position, from 1. Returns `FROM..=UNTIL <BEFORE`, and `?`
     /// without a record.
-    fn found(said: &[Saying]) -> Vec<String> {
-        let said: Vec<_> = (1..)
-            .zip(said)
-            .map(|(second, what)| Said {
+    fn found(events: &[EventKind]) -> Vec<String> {
+        let events: Vec<_> = (1..)
+            .zip(events)
+            .map(|(second, what)| LesseeEvent {
                 revision: Revision::try_from(second).unwrap(),
                 at: at(second),
                 lessee: "a".to_owned(),
                 what: what.clone(),
             })
             .collect();
-        let (claims, violations) = claims(&said);
+        let (claims, violations) = claims(&events);
         assert_eq!(violations, []);
         let claims = claims.into_iter().map(|claim| {
             let until = if claim.until == Revision::MAX {
@@ -184,8 +184,8 @@ mod tests {
         claims.collect()
     }
 
-    fn leased(ends: i64) -> Saying {
-        Saying::Leased {
+    fn leased(ends: i64) -> EventKind {
+        EventKind::Leased {
             entry: "x".to_owned(),
             ends: at(ends),
         }
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn what_a_lessee_may_rely_on() {
-        use Saying::{CreatedCluster, DeletesCluster, LosesRecord, Releases, Renewed};
-        let cases: [(&str, &[Saying], &[&str]); 7] = [
+        use EventKind::{CreatedCluster, DeletesCluster, LosesRecord, Releases, Renewed};
+        let cases: [(&str, &[EventKind], &[&str]); 7] = [
             ("a lease ends", &[leased(9)], &["1..=end <9"]),
             ("a release", &[leased(9), Releases], &["1..=2 <9"]),
             (
@@ -236,8 +236,8 @@ mod tests {
                 &["1..=2 <9"],
             ),
         ];
-        for (case, said, expected) in cases {
-            assert_eq!(found(said), expected, "{case}");
+        for (case, events, expected) in cases {
+            assert_eq!(found(events), expected, "{case}");
         }
     }
 }

@@ -101,7 +101,7 @@ impl fmt::Display for Counts {
         } = self;
         write!(
             f,
-            "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} told of a timeout; \
+            "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} timed out; \
              {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead; {shifted} with a \
              wrong clock, {reclaimed} reclaimed, {renewed} renewed, {wrong_ids} wrong ids refused, {clusters} clusters, \
              {recreated} of them again, {restored} entries restored"
@@ -124,7 +124,7 @@ mod tests {
         sum += counts;
         assert_eq!(
             sum.to_string(),
-            "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 told of a timeout; 12 leases, 14 times none free, \
+            "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 timed out; 12 leases, 14 times none free, \
              16 undecided, 18 lessees dead; 20 with a wrong clock, 22 reclaimed, 24 renewed, 26 wrong ids refused, \
              28 clusters, 30 of them again, 32 entries restored"
         );

@@ -1,8 +1,8 @@
-//! The invariants of leases, checked against what etcd stored and what lessees were told. Pure.
+//! The invariants of leases, checked against the versions in etcd and the messages to lessees. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::claim::{Claim, Said, claims};
+use super::claim::{Claim, LesseeEvent, claims};
 use super::version::{ClusterDeployment, Entry, Revision, Version, Versions};
 
 /// The finalizer of a `ClusterDeployment` that was created for a lease.
@@ -11,7 +11,7 @@ const FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
 /// A violation of the invariants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Violation {
-    /// A version of an entry does not name the lessee that was told that it has the entry.
+    /// A version of an entry does not name the lessee to which a command reported that it has the entry.
     NotNamed {
         entry: String,
         lessee: String,
@@ -20,10 +20,10 @@ pub enum Violation {
         /// The lessee that the version names.
         names: Option<String>,
     },
-    /// Two lessees were told that they have the same entry at the same time.
+    /// Commands reported to two lessees that they have the same entry at the same time.
     Overlap { entry: String, lessees: [String; 2] },
-    /// A lessee was told to have another entry than the one that it still has.
-    ToldTwo {
+    /// A command reported another entry to a lessee that still has one.
+    TwoEntries {
         lessee: String,
         /// The entries, in order.
         entries: [String; 2],
@@ -39,7 +39,7 @@ pub enum Violation {
     },
 }
 
-/// What repair must not leave behind.
+/// A problem that repair must not leave.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
     /// An entry of the inventory that no longer exists.
@@ -60,9 +60,9 @@ pub enum Leftover {
     CopyOfDead(String),
 }
 
-/// All violations in a history, sorted. `said` is in chronological order.
-pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
-    let (claims, mut violations) = claims(said);
+/// All violations in a history, sorted. `events` is in chronological order.
+pub fn violations(versions: &Versions, events: &[LesseeEvent]) -> Vec<Violation> {
+    let (claims, mut violations) = claims(events);
     for (index, claim) in claims.iter().enumerate() {
         violations.extend(not_named(claim, &versions.entries));
         let others = claims.get(index + 1..).unwrap_or_default();
@@ -146,7 +146,7 @@ fn last<T>(versions: &[Version<T>]) -> BTreeMap<&str, &T> {
         .collect()
 }
 
-/// The versions of an entry that a claim is about: the one at its start if the lessee was told about it, and the later
+/// The versions of an entry that a claim is about: the one at its start if a command reported it, and the later
 /// ones.
 fn in_force<'v, T>(claim: &Claim<'_>, versions: &'v [Version<T>]) -> Vec<&'v Version<T>> {
     let of_entry = |version: &&Version<T>| version.name == claim.entry && version.revision <= claim.until;
@@ -157,7 +157,7 @@ fn in_force<'v, T>(claim: &Claim<'_>, versions: &'v [Version<T>]) -> Vec<&'v Ver
     let first = before
         .last()
         .copied()
-        .filter(|_| claim.is_told && claim.since < claim.before);
+        .filter(|_| claim.is_reported && claim.since < claim.before);
     let during = during.into_iter().filter(|version| version.seen < claim.before);
     first.into_iter().chain(during).collect()
 }
@@ -173,7 +173,7 @@ fn not_named(claim: &Claim<'_>, entries: &[Version<Entry>]) -> Vec<Violation> {
         names,
     };
     let in_force = in_force(claim, entries);
-    if in_force.is_empty() && claim.is_told && claim.since < claim.before {
+    if in_force.is_empty() && claim.is_reported && claim.since < claim.before {
         return vec![not_named(0, None)];
     }
     in_force
@@ -198,12 +198,12 @@ fn overlap(one: &Claim<'_>, other: &Claim<'_>) -> Option<Violation> {
     })
 }
 
-/// Whether a cluster waits for our finalizer alone, and so uses nothing any more.
+/// Whether only the finalizer of leases remains on a cluster, which then uses no entry.
 fn is_over(deployment: &ClusterDeployment) -> bool {
     deployment.is_deleting && deployment.finalizers == [FINALIZER]
 }
 
-/// The clusters that were created for an entry of another lessee, or of another cluster. Only etcd decides that.
+/// Clusters that were created for an entry that another lessee holds or another cluster uses, by the versions in etcd alone.
 fn clusters_of_others(versions: &Versions) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut entry_of: BTreeMap<&str, &str> = BTreeMap::new();

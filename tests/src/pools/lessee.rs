@@ -1,11 +1,11 @@
-//! One lessee of a randomized run: what it does, decided by its random numbers.
+//! One lessee of a randomized run. Its random numbers decide what it does.
 
 use std::fmt;
 
 use anyhow::{Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 
-use super::claim::{GRACE, Saying};
+use super::claim::{EventKind, GRACE};
 use super::command::CommandOutput;
 use super::counts::Counts;
 use super::fault::{FAULTS, Fault, FaultPlan};
@@ -23,7 +23,8 @@ const ROUNDS: usize = 2;
 /// How often a lessee repeats a command that was killed or could not decide.
 const MAX_ATTEMPTS: usize = 20;
 
-/// After the end of a lease others free its entry, but not before this. A cluster that is created later proves nothing.
+/// How long after the end of a lease no other client frees its entry. A cluster that is created later may conflict with another
+/// lease, so the run proves nothing.
 const MARGIN: SignedDuration = SignedDuration::from_secs(4);
 
 /// A lessee and its counts so far.
@@ -39,19 +40,19 @@ pub(super) struct Lessee<'p> {
     pub(super) generated: Vec<String>,
 }
 
-/// The lessee was killed and never returns.
+/// The lessee was killed, and never returns.
 #[derive(Debug)]
-pub(super) struct Dies;
+pub(super) struct LesseeDied;
 
-impl fmt::Display for Dies {
+impl fmt::Display for LesseeDied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the lessee dies")
     }
 }
 
-impl std::error::Error for Dies {}
+impl std::error::Error for LesseeDied {}
 
-/// What a lessee was told about its lease.
+/// A lease as a command reported it.
 #[derive(Clone, Debug)]
 struct Lease {
     entry: String,
@@ -59,10 +60,10 @@ struct Lease {
     ends: Timestamp,
 }
 
-/// A command that decided.
+/// The result of a command that decided.
 enum Decision {
     Met(CommandOutput),
-    /// For this reason.
+    /// Refused for this reason.
     Refused(String),
 }
 
@@ -80,7 +81,7 @@ impl<'p> Lessee<'p> {
         }
     }
 
-    /// [`Dies`] is an error like any other, so that nothing follows it.
+    /// Leases, uses and releases entries. Fails with [`LesseeDied`] if a command was killed and the lessee never returns.
     pub(super) async fn live(&mut self) -> Result<()> {
         for round in 1..=ROUNDS {
             if self.random.one_in(4) {
@@ -122,7 +123,7 @@ impl<'p> Lessee<'p> {
         Ok(())
     }
 
-    /// A repair must not take anything from living lessees.
+    /// Repairs the pool, which must not affect living lessees.
     async fn repair(&mut self) -> Result<()> {
         self.met(REPAIR_WITH_GRACE).await.map(drop)
     }
@@ -158,9 +159,9 @@ impl<'p> Lessee<'p> {
             return Ok(None);
         };
         let mut decision = self
-            .decide(verb, ttl, "", &["exhausted", "timeout", "blocked"])
+            .decide(verb, ttl, "", &["exhausted", "timeout", "held"])
             .await?;
-        if matches!(&decision, Decision::Refused(reason) if reason == "blocked") {
+        if matches!(&decision, Decision::Refused(reason) if reason == "held") {
             ensure!(
                 verb.line == LEASE_NEW.line,
                 "{} is refused what it has",
@@ -206,7 +207,8 @@ impl<'p> Lessee<'p> {
         Ok(())
     }
 
-    /// Whether the lessee's cluster exists now. It is not created after this time, when others may have the entry.
+    /// Creates the lessee's cluster, unless this time has passed, after which others may lease the entry. Returns whether it
+    /// was created.
     async fn create_cluster(&mut self, lease: &Lease, before: Timestamp) -> Result<bool> {
         let serving = self.pool.server().serving().await;
         if Timestamp::now() >= before {
@@ -219,7 +221,7 @@ impl<'p> Lessee<'p> {
             Timestamp::now() < too_late,
             "this machine is too slow: a cluster was created after {before}"
         );
-        self.pool.say(&self.name, Saying::CreatedCluster).await?;
+        self.pool.log_event(&self.name, EventKind::CreatedCluster).await?;
         self.counts.clusters += 1;
         Ok(true)
     }
@@ -229,7 +231,7 @@ impl<'p> Lessee<'p> {
         let event = self.random.pick([0, 1, 2, 2]).unwrap_or_default();
         if event == 0 {
             self.restore(lease).await?;
-            // Another lessee that has just taken the entry gives it back to the cluster that it then sees.
+            // Another lessee may have leased the entry just now. It returns the entry when it sees the cluster.
             let again = self
                 .decide(LEASE_AGAIN, "", "", &["exhausted", "blocked"])
                 .await?;
@@ -262,17 +264,17 @@ impl<'p> Lessee<'p> {
 
     async fn restore(&mut self, lease: &Lease) -> Result<()> {
         let _serving = self.pool.server().serving().await;
-        self.pool.say(&self.name, Saying::LosesRecord).await?;
+        self.pool.log_event(&self.name, EventKind::LosesRecord).await?;
         self.pool.restore_without_status(&lease.entry).await?;
         self.counts.restored += 1;
         Ok(())
     }
 
-    /// Returns when it was requested.
+    /// Returns the time of the request.
     async fn delete_cluster(&mut self) -> Result<Timestamp> {
         let _serving = self.pool.server().serving().await;
         let now = Timestamp::now();
-        self.pool.say(&self.name, Saying::DeletesCluster).await?;
+        self.pool.log_event(&self.name, EventKind::DeletesCluster).await?;
         self.pool.delete_created_cluster(&self.name).await?;
         Ok(now)
     }
@@ -289,7 +291,7 @@ impl<'p> Lessee<'p> {
         if self.random.one_in(2) {
             return Ok(());
         }
-        // A trap of an old run comes late: a new run has leased under the same name.
+        // A late trap of an old run must not release the lease of a new run under the same name.
         if let Decision::Met(_) = self.decide(LEASE, "24h", "", &["exhausted"]).await? {
             self.refused(RELEASE_TOO_LATE, &lease.id, "not-holder").await?;
             self.met(RELEASE).await?;
@@ -321,7 +323,7 @@ impl<'p> Lessee<'p> {
             let ended = self.run(verb, ttl, id, plan).await?;
             match ended.code {
                 Some(0) => return Ok(Decision::Met(ended)),
-                // It may have seen an entry disappear that was then restored.
+                // It may have run while a restored entry did not exist.
                 Some(1) if verb.effect == Effect::Repairs && self.pool.was_restored() => {
                     return Ok(Decision::Met(ended));
                 }
@@ -333,7 +335,7 @@ impl<'p> Lessee<'p> {
                 }
                 None if self.random.one_in(4) => {
                     self.counts.dead += 1;
-                    bail!(Dies);
+                    bail!(LesseeDied);
                 }
                 None => {}
                 Some(_) => self.undecided(&ended).await?,

@@ -3,16 +3,16 @@
 //! - [`server`]: etcd and an API server with a readable history
 //! - [`fault`], [`fault_proxy`]: faults between one command and the API server
 //! - [`command`], [`verb`]: `kubectl-kcp` and its arguments; `shifted_clock`: a wrong wall clock
-//! - [`pool`]: one pool, and what its lessees were told; [`departure`]: lessees that die
+//! - [`pool`]: one pool, and the messages to its lessees; [`cluster_changes`]: clusters that appear and disappear
 //! - [`version`], [`history`]: every version of every object, from etcd
 //! - [`claim`]: what each lessee may rely on; [`invariant`]: the invariants of the versions
 //! - [`random_run`], `lessee`, [`counts`]: eight lessees, four entries, and faults chosen by a seed
 //! - [`naive`]: leases of scripts without `kubectl kcp`
 
 pub mod claim;
+pub mod cluster_changes;
 pub mod command;
 pub mod counts;
-pub mod departure;
 pub mod fault;
 pub mod fault_proxy;
 pub mod history;

@@ -1,4 +1,4 @@
-//! One pool, its entries, and what its lessees were told.
+//! One pool, its entries, and a log of the messages to its lessees.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::claim::{Said, Saying};
+use super::claim::{EventKind, LesseeEvent};
 use super::command::CommandOutput;
 use super::fault::FaultPlan;
 use super::invariant::{Leftover, Violation, leftovers, violations};
 use super::server::PoolServer;
 use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Values, Verb};
 use super::version::Versions;
+use crate::wait;
 
 /// The name of every pool, each in its own namespace.
 pub const POOL: &str = "hosts";
@@ -24,7 +25,8 @@ pub const POOL: &str = "hosts";
 /// The API path of the kinds that leases use.
 pub(super) const HIVE: &str = "/apis/hive.openshift.io/v1";
 
-/// The API server's `Date` has whole seconds, and a lease's end is rounded up.
+/// The difference between a lease's end and the ttl after its start: the API server's `Date` has whole seconds, and the end is
+/// rounded up.
 const IMPRECISION: SignedDuration = SignedDuration::from_secs(3);
 
 /// A pool in a namespace of its own.
@@ -32,7 +34,7 @@ pub struct Pool<'s> {
     server: &'s PoolServer,
     namespace: String,
     inventory: Vec<String>,
-    said: Mutex<Vec<Said>>,
+    events: Mutex<Vec<LesseeEvent>>,
     was_restored: AtomicBool,
 }
 
@@ -64,7 +66,7 @@ impl<'c> Call<'c> {
 
 /// The result of checking a pool's history.
 #[derive(Debug)]
-pub struct Judgement {
+pub struct HistoryCheck {
     pub violations: Vec<Violation>,
     pub leftovers: Vec<Leftover>,
     /// The checked history.
@@ -106,7 +108,7 @@ impl<'s> Pool<'s> {
             server,
             namespace: namespace.to_owned(),
             inventory,
-            said: Mutex::default(),
+            events: Mutex::default(),
             was_restored: AtomicBool::new(false),
         })
     }
@@ -119,7 +121,7 @@ impl<'s> Pool<'s> {
         self.server
     }
 
-    /// Whether an entry was restored without its status. A repair may have seen the moment without the entry.
+    /// Whether an entry was restored without its status. A repair may have run while the entry did not exist.
     pub fn was_restored(&self) -> bool {
         self.was_restored.load(Ordering::Relaxed)
     }
@@ -128,12 +130,12 @@ impl<'s> Pool<'s> {
         self.was_restored.store(true, Ordering::Relaxed);
     }
 
-    /// Runs a command for a lessee, and records what the lessee is told.
+    /// Runs a command for a lessee, and logs its messages to the lessee.
     pub async fn run(&self, verb: &Verb, lessee: &str, plan: Option<FaultPlan>) -> Result<CommandOutput> {
         self.call(Call::new(*verb, lessee), plan).await
     }
 
-    /// The same for any command.
+    /// [`Self::run`] with all options of a command.
     pub async fn call(&self, call: Call<'_>, plan: Option<FaultPlan>) -> Result<CommandOutput> {
         let Call {
             verb,
@@ -151,7 +153,7 @@ impl<'s> Pool<'s> {
         let arguments = verb.command(&self.namespace, &values);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         if verb.effect == Effect::Releases {
-            self.say(lessee, Saying::Releases).await?;
+            self.log_event(lessee, EventKind::Releases).await?;
         }
         let started = Timestamp::now();
         let ended = self.server.plugin().run(&arguments, plan, ahead).await?;
@@ -170,11 +172,11 @@ impl<'s> Pool<'s> {
                         );
                     }
                     let (holder, entry) = (ended.text("/clusterDeployment/name")?, ended.customization()?);
-                    self.say(&holder, Saying::Leased { entry, ends }).await?;
+                    self.log_event(&holder, EventKind::Leased { entry, ends }).await?;
                 }
                 Effect::Renews => {
                     let ends = ended.time("/leases/0/ends")?;
-                    self.say(lessee, Saying::Renewed { ends }).await?;
+                    self.log_event(lessee, EventKind::Renewed { ends }).await?;
                 }
                 Effect::Releases | Effect::Keeps | Effect::Repairs => {}
             }
@@ -189,46 +191,46 @@ impl<'s> Pool<'s> {
         Ok(ended)
     }
 
-    /// Repairs what dead lessees left behind, and checks that nothing remains.
+    /// Repairs the leases of dead lessees, and checks that no problem remains.
     pub async fn repair(&self) -> Result<()> {
         self.succeed(&REPAIR, "nobody").await?;
         self.succeed(&FIND, "nobody").await?;
         Ok(())
     }
 
-    /// Records what a lessee was told now.
-    pub async fn say(&self, lessee: &str, what: Saying) -> Result<()> {
-        let said = Said {
+    /// Logs a message to a lessee, or an event of its cluster.
+    pub async fn log_event(&self, lessee: &str, what: EventKind) -> Result<()> {
+        let events = LesseeEvent {
             revision: self.server.history().revision().await?,
             at: Timestamp::now(),
             lessee: lessee.to_owned(),
             what,
         };
-        let mut log = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        log.push(said);
+        let mut log = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push(events);
         Ok(())
     }
 
     /// Checks the history if only these lessees still live.
-    pub async fn judge(self, living: &BTreeSet<String>) -> Result<Judgement> {
+    pub async fn check_history(self, living: &BTreeSet<String>) -> Result<HistoryCheck> {
         let versions = self.server.history().take(&self.namespace).await?;
         ensure!(
             !versions.entries.is_empty(),
             "etcd has no history of {}",
             self.namespace
         );
-        let said = self.said.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Judgement {
-            violations: violations(&versions, &said),
+        let events = self.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(HistoryCheck {
+            violations: violations(&versions, &events),
             leftovers: leftovers(&versions, &self.inventory, living),
             versions,
         })
     }
 }
 
-impl Judgement {
-    /// Fails with all violations and leftovers.
-    pub fn nothing_wrong(&self) -> Result<()> {
+impl HistoryCheck {
+    /// Fails with all violations and leftovers, if there are any.
+    pub fn ensure_clean(&self) -> Result<()> {
         let Self {
             violations,
             leftovers,
@@ -236,7 +238,7 @@ impl Judgement {
         } = self;
         ensure!(
             violations.is_empty() && leftovers.is_empty(),
-            "violations: {violations:#?}\nleft over: {leftovers:#?}\nof {:#?}",
+            "violations: {violations:#?}\nleft over: {leftovers:#?}\nversions of the entries: {:#?}",
             versions.entries
         );
         Ok(())
@@ -258,10 +260,29 @@ pub(super) fn customizations(namespace: &str) -> String {
 }
 
 pub(super) async fn create(client: &Client, collection: String, object: &Value) -> Result<()> {
-    let request = Request::post(&collection).header("content-type", "application/json");
-    let created = client
-        .request::<Value>(request.body(serde_json::to_vec(object)?)?)
-        .await;
+    let body = serde_json::to_vec(object)?;
+    let created = while_initializing(async || {
+        let request = Request::post(&collection).header("content-type", "application/json");
+        let request = request.body(body.clone()).map_err(kube::Error::HttpError)?;
+        client.request::<Value>(request).await
+    });
+    let created = created.await;
     created.with_context(|| format!("creating an object in {collection}"))?;
     Ok(())
+}
+
+/// Repeats a request that the API server refuses with 429 after a restart, while it fills its caches.
+pub(super) async fn while_initializing(
+    request: impl AsyncFn() -> kube::Result<Value>,
+) -> kube::Result<Value> {
+    let attempt = || async {
+        match request().await {
+            Err(kube::Error::Api(status)) if status.code == 429 => anyhow::bail!(status.message.clone()),
+            result => Ok(result),
+        }
+    };
+    match wait::until("the API server fills its caches", attempt).await {
+        Ok(result) => result,
+        Err(error) => Err(kube::Error::Service(error.into())),
+    }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
 
-use super::claim::Saying;
+use super::claim::EventKind;
 use super::counts::Counts;
 use super::invariant::reclaimed;
-use super::lessee::{Dies, Lessee};
+use super::lessee::{Lessee, LesseeDied};
 use super::pool::Pool;
 use super::random::Random;
 use super::server::PoolServer;
@@ -18,7 +18,7 @@ use super::version::Versions;
 pub const LESSEES: usize = 8;
 pub const ENTRIES: usize = 4;
 
-/// How often the rest is repaired: a short lease may end between a repair and the search for what it left.
+/// The attempts to repair everything: a short lease may end between a repair and the search for problems.
 const MAX_REPAIRS: usize = 20;
 
 /// The exit codes that a run accepts.
@@ -48,7 +48,7 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
     });
     let lived = try_join_all(lessees.map(async |mut lessee| match lessee.live().await {
         Ok(()) => Ok((lessee, true)),
-        Err(error) if error.is::<Dies>() => Ok((lessee, false)),
+        Err(error) if error.is::<LesseeDied>() => Ok((lessee, false)),
         Err(error) => Err(error),
     }));
     let mut counts = Counts {
@@ -59,35 +59,35 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
     for (lessee, lives) in lived.await? {
         counts += lessee.counts;
         for name in &lessee.generated {
-            pool.say(name, Saying::Releases).await?;
+            pool.log_event(name, EventKind::Releases).await?;
         }
         if lives {
             living.insert(lessee.name);
         } else {
-            pool.depart(&lessee.name).await?;
+            pool.remove_lessee(&lessee.name).await?;
         }
     }
-    // A command that was killed told nobody the name that it had generated.
+    // A killed command may have leased under a generated name that it did not report.
     pool.end_leases(|holder| holder.starts_with(GENERATED)).await?;
-    let mut heir = Lessee::new(&pool, "nobody".to_owned(), random, tolerance);
-    if let Err(error) = repair(&mut heir).await {
-        let Versions { entries, .. } = pool.judge(&living).await?.versions;
+    let mut repairer = Lessee::new(&pool, "nobody".to_owned(), random, tolerance);
+    if let Err(error) = repair(&mut repairer).await {
+        let Versions { entries, .. } = pool.check_history(&living).await?.versions;
         return Err(error.context(format!("of {entries:?}")));
     }
-    counts += heir.counts;
-    let judgement = pool.judge(&living).await?;
-    counts.reclaimed += reclaimed(&judgement.versions);
-    judgement.nothing_wrong()?;
+    counts += repairer.counts;
+    let check = pool.check_history(&living).await?;
+    counts.reclaimed += reclaimed(&check.versions);
+    check.ensure_clean()?;
     Ok(counts)
 }
 
-/// Repairs what the dead left, until nothing is found.
-async fn repair(heir: &mut Lessee<'_>) -> Result<()> {
+/// Repairs the leases of dead lessees, until no problem is found.
+async fn repair(repairer: &mut Lessee<'_>) -> Result<()> {
     for _ in 0..MAX_REPAIRS {
-        heir.succeed(REPAIR).await?;
-        if heir.run(FIND, "", "", None).await?.code == Some(0) {
+        repairer.succeed(REPAIR).await?;
+        if repairer.run(FIND, "", "", None).await?.code == Some(0) {
             return Ok(());
         }
     }
-    heir.succeed(FIND).await
+    repairer.succeed(FIND).await
 }

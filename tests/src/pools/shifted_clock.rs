@@ -45,7 +45,7 @@ impl ShiftedClock {
         ]
     }
 
-    /// Without this check a library that has no effect would make every run pass.
+    /// Without this check, a library without an effect would go unnoticed.
     fn check(&self) -> Result<()> {
         let ahead = SignedDuration::from_mins(-10);
         let date = Command::new("date")

@@ -104,7 +104,7 @@ impl Sorter {
         let object: Option<Value> = value.map(serde_json::from_slice).transpose()?;
         let object = object.as_ref();
         match kind {
-            Kind::Entry => match self.pool_elsewhere(key, object, POOL_NAMESPACE) {
+            Kind::Entry => match self.pool_namespace(key, object, POOL_NAMESPACE) {
                 Some(pool) => by_namespace.entry(pool).or_default().copies.push(Version {
                     revision,
                     seen,
@@ -123,7 +123,7 @@ impl Sorter {
                     }),
             },
             Kind::ClusterDeployment => {
-                let Some(pool) = self.pool_elsewhere(key, object, "/spec/clusterPoolRef/namespace") else {
+                let Some(pool) = self.pool_namespace(key, object, "/spec/clusterPoolRef/namespace") else {
                     return Ok(());
                 };
                 let versions = by_namespace.entry(pool).or_default();
@@ -139,7 +139,7 @@ impl Sorter {
     }
 
     /// The namespace of an object's pool, which some version of the object names.
-    fn pool_elsewhere(&mut self, key: &str, object: Option<&Value>, pointer: &str) -> Option<String> {
+    fn pool_namespace(&mut self, key: &str, object: Option<&Value>, pointer: &str) -> Option<String> {
         if let Some(pool) = object.and_then(|object| text(object, pointer)) {
             self.pools.insert(key.to_owned(), pool);
         }

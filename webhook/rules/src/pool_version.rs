@@ -1,31 +1,26 @@
 //! The version of a pool. Hive annotates each cluster with the version of its pool when it creates the cluster, and
 //! replaces unclaimed clusters whose version differs from the pool's current one.
 //!
-//! The version is a hash over Go values, field by field in the order of Go's types (Hive, `calculatePoolVersion`). This
-//! module knows that order for AWS and `OpenStack`, and its tests compare the results with Hive's own tests. The
-//! version of a pool on another platform is unknown.
+//! The version is a hash over Go values, field by field in the order of Go's types (Hive, `calculatePoolVersion`).
+//! [`platform`] has the types of all platforms. The tests compare the results with Hive's own tests.
 
-use serde::{Deserialize, de::DeserializeOwned};
+mod go_type;
+mod platform;
+
 use serde_json::{Map, Value};
 
 use crate::api::hive::{ClusterPoolSpec, LocalReference};
-
-type Hash = [u8; 8];
+use go_type::{Hash, NOTHING, fnv1a, structure, text};
+use platform::PLATFORM;
 
 /// The annotation of a `ClusterDeployment` with the version that its pool had when the cluster was created.
 pub const ANNOTATION: &str = "hive.openshift.io/cluster-pool-spec-hash";
 
-/// The hash of a nil pointer, an empty string or an empty list.
-const NOTHING: Hash = OFFSET_BASIS.to_be_bytes();
-/// FNV-1a, 64 bits.
-const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-/// FNV-1a, 64 bits.
-const PRIME: u64 = 0x0100_0000_01b3;
-
-/// The version of a pool as 16 hexadecimal digits; `None` if it is unknown.
+/// The version of a pool as 16 hexadecimal digits. `None` if the platform has a field that these types do not have:
+/// Hive is newer.
 pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     let mut bytes = [
-        platform(&spec.platform)?,
+        platform_hash(&spec.platform)?,
         text(&spec.base_domain),
         structure(&[text(&spec.image_set_ref.name)]),
         optional(spec.install_config_secret_template_ref.as_ref()),
@@ -51,81 +46,12 @@ pub fn hashes_the_same(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
         && one.inventory.is_some() == other.inventory.is_some()
 }
 
-/// The hash of Go's struct `Platform`, whose fields are AWS, Azure, `BareMetal`, GCP, `OpenStack` and five more.
-fn platform(platform: &Map<String, Value>) -> Option<Hash> {
-    let mut set = platform.iter().filter(|(_, value)| !value.is_null());
-    let (Some((name, value)), None) = (set.next(), set.next()) else {
-        return None;
-    };
-    let (index, value) = match name.as_str() {
-        "aws" => (0, read::<Aws>(value)?.hash()?),
-        "openstack" => (4, read::<OpenStack>(value)?.hash()),
-        _ => return None,
-    };
-    let mut fields = [NOTHING; 10];
-    *fields.get_mut(index)? = value;
-    Some(structure(&fields))
-}
-
-/// Fails on an unknown field, because its position in the Go type is unknown.
-fn read<T: DeserializeOwned>(platform: &Value) -> Option<T> {
-    serde_json::from_value(platform.clone()).ok()
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Aws {
-    credentials_secret_ref: LocalReference,
-    credentials_assume_role: Option<AssumeRole>,
-    region: String,
-    user_tags: Option<Map<String, Value>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct AssumeRole {
-    #[serde(rename = "roleARN")]
-    role_arn: String,
-    #[serde(rename = "externalID")]
-    external_id: String,
-}
-
-impl Aws {
-    fn hash(&self) -> Option<Hash> {
-        // The order in which Hive hashes tags is unknown.
-        let tags = self.user_tags.as_ref().is_none_or(Map::is_empty);
-        let role = self.credentials_assume_role.as_ref();
-        let role = role.map(|role| structure(&[text(&role.role_arn), text(&role.external_id)]));
-        tags.then(|| {
-            structure(&[
-                reference(&self.credentials_secret_ref),
-                role.unwrap_or(NOTHING),
-                text(&self.region),
-                NOTHING,
-                NOTHING,
-            ])
-        })
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct OpenStack {
-    credentials_secret_ref: LocalReference,
-    certificates_secret_ref: Option<LocalReference>,
-    cloud: String,
-    trunk_support: bool,
-}
-
-impl OpenStack {
-    fn hash(&self) -> Hash {
-        structure(&[
-            reference(&self.credentials_secret_ref),
-            optional(self.certificates_secret_ref.as_ref()),
-            text(&self.cloud),
-            text(if self.trunk_support { "1" } else { "0" }),
-        ])
-    }
+/// The hash of the platform, of which a pool has exactly one.
+fn platform_hash(platform: &Map<String, Value>) -> Option<Hash> {
+    let set = platform.values().filter(|value| !value.is_null()).count();
+    (set == 1)
+        .then(|| PLATFORM.hash(Some(&Value::Object(platform.clone()))))
+        .flatten()
 }
 
 fn reference(reference: &LocalReference) -> Hash {
@@ -134,19 +60,6 @@ fn reference(reference: &LocalReference) -> Hash {
 
 fn optional(pointer: Option<&LocalReference>) -> Hash {
     pointer.map_or(NOTHING, reference)
-}
-
-fn text(text: &str) -> Hash {
-    fnv1a(text.as_bytes())
-}
-
-fn structure(fields: &[Hash]) -> Hash {
-    fnv1a(fields.as_flattened())
-}
-
-fn fnv1a(bytes: &[u8]) -> Hash {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
-    bytes.iter().fold(OFFSET_BASIS, step).to_be_bytes()
 }
 
 #[cfg(test)]
@@ -236,15 +149,50 @@ mod tests {
         }
     }
 
+    /// A pool on each platform has a version, and each of its fields changes the version.
     #[test]
-    fn the_version_on_an_unknown_platform_is_unknown() {
+    fn every_platform_has_a_version() {
+        let vsphere = json!({
+            "vCenter": "vcenter.example.com", "datacenter": "dc", "defaultDatastore": "ds", "network": "vm",
+            "credentialsSecretRef": {"name": "a"}, "certificatesSecretRef": {"name": "b"},
+        });
+        let infrastructure = json!({
+            "vcenters": [{"server": "a", "port": 443, "user": "b", "password": "c", "datacenters": ["d"]}],
+            "defaultMachinePlatform": {"cpus": 4, "osDisk": {"diskSizeGB": 120}, "zones": ["z"]},
+            "hosts": [{"role": "compute", "networkDevice": {"ipAddrs": ["192.0.2.1/24"]}}],
+        });
+        let platforms = [
+            json!({"aws": {"region": "a", "userTags": {"a": "b", "c": "d"}, "privateLink": {"enabled": true}}}),
+            json!({"aws": {"region": "a", "userTags": {"a": "d", "c": "b"}, "privateLink": {"enabled": true}}}),
+            json!({"azure": {"region": "a", "baseDomainResourceGroupName": "b"}}),
+            json!({"baremetal": {"libvirtSSHPrivateKeySecretRef": {"name": "a"}}}),
+            json!({"gcp": {"region": "a"}}),
+            json!({"gcp": {"region": "a", "discardLocalSsdOnHibernate": false}}),
+            json!({"openstack": {"cloud": "a"}}),
+            json!({"vsphere": vsphere}),
+            json!({"vsphere": {"infrastructure": infrastructure}}),
+            json!({"agentBareMetal": {"agentSelector": {"matchLabels": {"a": "b"}}}}),
+            json!({"ibmcloud": {"region": "a"}}),
+            json!({"none": {}}),
+            json!({"nutanix": {"prismCentral": {"address": "a", "port": 9440}}}),
+        ];
+        let versions: Vec<_> = platforms
+            .iter()
+            .map(|platform| version(|spec| spec["platform"] = platform.clone()))
+            .collect();
+        assert!(versions.iter().all(Option::is_some), "{versions:?}");
+        let different: std::collections::BTreeSet<_> = versions.iter().collect();
+        assert_eq!(different.len(), platforms.len(), "{versions:?}");
+    }
+
+    #[test]
+    fn the_version_of_an_unknown_field_is_unknown() {
         for platform in [
             json!({}),
-            json!({"vsphere": {}}),
             json!({"aws": {}, "openstack": {}}),
-            json!({"aws": {"privateLink": {"enabled": true}}}),
-            json!({"aws": {"userTags": {"a": "b"}}}),
-            json!({"openstack": {"new": 1}}),
+            json!({"new": {}}),
+            json!({"aws": {"new": 1}}),
+            json!({"vsphere": {"infrastructure": {"hosts": [{"new": 1}]}}}),
             json!({"openstack": "cloud"}),
         ] {
             assert_eq!(

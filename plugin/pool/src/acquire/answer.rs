@@ -1,4 +1,4 @@
-//! The answer to a request for a lease.
+//! The result of a request for a lease, and its messages.
 
 use std::{
     fmt::{self, Write as _},
@@ -9,36 +9,36 @@ use kcp_client::Error;
 
 use crate::{
     creation::make::Obstacle,
-    hive::Because,
-    install_config::patches::{Unfit, shortened},
+    hive::HiveEvidence,
+    install_config::patches::{PatchProblem, shortened},
     lease::{
         attempt::Leased,
-        choice::{Standing, Until, Unusable},
+        choice::{Availability, Until, UnusableReason},
         unfinished,
     },
     objects::{Holder, PoolName},
 };
 
-/// A message names this many entries, and counts the others.
+/// A message names at most this many entries of each state, and counts the others.
 const NAMED: usize = 10;
 
-/// A message says of this many entries why they are broken.
+/// A message explains at most this many broken entries.
 const EXPLAINED: usize = 3;
 
-/// The length of such an explanation, in characters.
+/// The maximum length of the explanation of a broken entry, in characters.
 const EXPLANATION: usize = 400;
 
 #[derive(Debug)]
 pub struct LeaseAnswer {
     pub pool: PoolName,
-    /// The holder; of a claim the ClusterDeployment that it got.
+    /// The holder; for a claim, the ClusterDeployment that Hive assigned.
     pub cluster_deployment: String,
     pub outcome: LeaseOutcome,
-    /// How long the wait was, if it ended without a lease.
+    /// The duration of a wait that ended without a lease.
     pub waited: Option<Duration>,
-    /// Why it is unknown which customizations clusters use.
+    /// Why the clusters could not be listed, so that it is unknown which customizations they use.
     pub clusters_unread: Option<Error>,
-    /// Whether the leased customization has patches that no install-config was there for.
+    /// Whether the leased customization has patches that were not checked because there was no install-config.
     pub are_patches_unchecked: bool,
 }
 
@@ -57,7 +57,7 @@ pub enum LeaseOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub leased: Leased,
-    /// Whether its ClusterDeployment was created, or existed.
+    /// Whether the ClusterDeployment was created, or existed.
     pub has_cluster: bool,
 }
 
@@ -67,13 +67,13 @@ pub enum LeaseRefusal {
     /// No entry is free. The state of each.
     Exhausted {
         pool: PoolName,
-        entries: Vec<(String, Standing)>,
+        entries: Vec<(String, Availability)>,
     },
     NoInventory {
         pool: String,
     },
     /// The customization that the pool applies to all of its clusters cannot be applied.
-    PoolUnfit {
+    PoolPatchProblem {
         pool: String,
         customization: String,
         why: String,
@@ -86,21 +86,21 @@ pub enum LeaseRefusal {
         cluster_deployment: String,
         pool: String,
     },
-    /// The pool's inventory has no entry that was asked for.
+    /// The pool's inventory has no entry that matches the request.
     NoneSelected {
         pool: String,
     },
     /// Hive frees an entry that it has not reserved itself, and deletes a cluster that it did not create.
     RunByHive {
         pool: String,
-        because: Because,
+        because: HiveEvidence,
     },
-    /// The holder is bound to an entry that it cannot have.
+    /// The holder's cluster or an earlier lease names an entry that the holder cannot lease.
     Bound {
         cluster_deployment: String,
         pool: String,
         customization: String,
-        standing: Standing,
+        availability: Availability,
     },
     /// The holder already has this entry, and the request is for a new lease.
     HeldBefore {
@@ -108,14 +108,14 @@ pub enum LeaseRefusal {
         customization: String,
     },
     /// The holder has this entry, but its patches cannot be applied.
-    HeldUnfit {
+    HeldWithPatchProblem {
         cluster_deployment: String,
         customization: String,
-        why: Unfit,
+        why: PatchProblem,
     },
     /// The lease's cluster cannot be created.
     Creation(Obstacle),
-    /// The same after the entry was leased.
+    /// The lease's cluster cannot be created, and the entry is leased.
     Unfinished {
         customization: String,
         cluster_deployment: String,
@@ -123,16 +123,20 @@ pub enum LeaseRefusal {
     },
     NotRunByHive {
         pool: String,
-        because: Because,
+        because: HiveEvidence,
     },
     ClaimOfOtherPool {
         claim: String,
         pool: String,
     },
-    /// The time to wait for Hive is over.
+    /// Hive did not assign a cluster in time.
     ClaimPending {
         why: String,
-        claim: ClaimAfterTimeout,
+        fate: ClaimFate,
+    },
+    /// The claim existed before, and the request is for a new one.
+    ClaimExists {
+        claim: String,
     },
     ClaimDeleting {
         claim: String,
@@ -143,16 +147,36 @@ pub enum LeaseRefusal {
     ClaimedClusterDeleting {
         claim: String,
         cluster_deployment: String,
+        fate: ClaimFate,
     },
 }
 
-/// What happens to a claim that got no cluster in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaimAfterTimeout {
+/// What happens to a claim that got no cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimFate {
+    /// `--keep` was given.
     Kept,
     Deleted,
-    /// Another process created it, so it stays.
-    Foreign,
+    /// The claim existed before the command, so the command does not delete it.
+    Existed,
+    /// It could not be deleted, for this reason.
+    NotDeleted(String),
+}
+
+impl fmt::Display for ClaimFate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept => f.write_str("the claim is kept"),
+            Self::Deleted => f.write_str("the claim was deleted"),
+            Self::Existed => f.write_str("the claim existed before this command and is kept"),
+            Self::NotDeleted(why) => {
+                write!(
+                    f,
+                    "the claim could not be deleted ({why}): delete it, or it gets a cluster later"
+                )
+            }
+        }
+    }
 }
 
 impl LeaseAnswer {
@@ -167,7 +191,7 @@ impl LeaseAnswer {
         }
     }
 
-    /// The same, after a wait.
+    /// This answer, after a wait of this duration.
     pub fn timed_out(self, waited: Duration) -> Self {
         Self {
             waited: Some(waited),
@@ -203,9 +227,9 @@ impl fmt::Display for LeaseRefusal {
         match self {
             Self::Exhausted { pool, entries } => f.write_str(&none_free(pool, entries)),
             Self::NoInventory { pool } => {
-                write!(f, "pool {pool} has no inventory: there is nothing to lease")
+                write!(f, "pool {pool} has no inventory, so it has nothing to lease")
             }
-            Self::PoolUnfit {
+            Self::PoolPatchProblem {
                 pool,
                 customization,
                 why,
@@ -219,39 +243,39 @@ impl fmt::Display for LeaseRefusal {
                 pool,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release it first, or choose \
-                 another name"
+                "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release it first, or use another \
+                 name"
             ),
             Self::NoneSelected { pool } => {
                 write!(
                     f,
-                    "the inventory of pool {pool} has no such entry: there is nothing to lease"
+                    "no entry in the inventory of pool {pool} matches --customization or --selector"
                 )
             }
             Self::RunByHive { pool, because } => write!(
                 f,
-                "Hive runs pool {pool} ({because}) and would revoke the lease: to get a cluster from Hive, lease with \
-                 --claim; if Hive does not run it, use --hive=no"
+                "Hive runs pool {pool} ({because}) and would revoke the lease: request a cluster with --claim, or use \
+                 --hive=no if Hive does not run the pool"
             ),
             Self::Bound {
                 cluster_deployment,
                 pool,
                 customization,
-                standing,
+                availability,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} is bound to {}, and cannot get another entry",
-                standing.described(customization, pool)
+                "ClusterDeployment {cluster_deployment} can only lease {}",
+                availability.described(customization, pool)
             ),
             Self::HeldBefore {
                 cluster_deployment,
                 customization,
             } => write!(
                 f,
-                "{cluster_deployment} already holds {customization}, and another process may still use it; release it, or \
-                 choose another name"
+                "{cluster_deployment} already holds {customization}, and another process may still use it; release it, or use \
+                 another name"
             ),
-            Self::HeldUnfit {
+            Self::HeldWithPatchProblem {
                 cluster_deployment,
                 customization,
                 why,
@@ -267,33 +291,32 @@ impl fmt::Display for LeaseRefusal {
             } => write!(f, "{}: {why}", unfinished(customization, cluster_deployment)),
             Self::NotRunByHive { pool, because } => write!(
                 f,
-                "Hive does not run pool {pool} ({because}), so it would not answer a claim; if it does, use --hive=yes"
+                "Hive does not run pool {pool} ({because}), so a claim would stay pending; if Hive runs the pool, use \
+                 --hive=yes"
             ),
             Self::ClaimOfOtherPool { claim, pool } => {
                 write!(f, "ClusterClaim {claim} already exists, for pool {pool}")
             }
-            Self::ClaimPending { why, claim } => {
-                let what_then = match claim {
-                    ClaimAfterTimeout::Kept => "the claim is kept",
-                    ClaimAfterTimeout::Deleted => "the claim was deleted",
-                    ClaimAfterTimeout::Foreign => "the claim existed before and is kept",
-                };
-                write!(f, "{why}; {what_then}")
-            }
+            Self::ClaimPending { why, fate } => write!(f, "{why}; {fate}"),
+            Self::ClaimExists { claim } => write!(
+                f,
+                "ClusterClaim {claim} already exists, and another process may use its cluster; use another name"
+            ),
             Self::ClaimDeleting { claim } => write!(f, "ClusterClaim {claim} is being deleted"),
             Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
             Self::ClaimedClusterDeleting {
                 claim,
                 cluster_deployment,
+                fate,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} of ClusterClaim {claim} is being deleted"
+                "ClusterDeployment {cluster_deployment} of ClusterClaim {claim} is being deleted; {fate}"
             ),
         }
     }
 }
 
-impl Standing {
+impl Availability {
     /// After `which is`.
     const fn participle(&self) -> &'static str {
         match self {
@@ -304,7 +327,7 @@ impl Standing {
         }
     }
 
-    /// ` by x until ...`, with the pool if it is not the requested one.
+    /// ` by x until ...`, with the pool if it differs from the requested pool.
     fn by(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
         let mut text = String::new();
@@ -337,21 +360,23 @@ impl Standing {
     /// `a by x`, or `a (why it cannot be used)`.
     fn explained(&self, name: &str, asked: &str) -> String {
         match self {
-            Self::Unusable(Unusable::Unfit(why)) => {
+            Self::Unusable(UnusableReason::Patches(why)) => {
                 format!("{name} ({})", shortened(&why.to_string(), EXPLANATION))
             }
-            Self::Unusable(Unusable::Cordoned(why)) => format!("{name} ({})", shortened(why, EXPLANATION)),
-            Self::Unusable(Unusable::Unreadable(why)) => format!("{name} ({why})"),
+            Self::Unusable(UnusableReason::Cordoned(why)) => {
+                format!("{name} ({})", shortened(why, EXPLANATION))
+            }
+            Self::Unusable(UnusableReason::Unreadable(why)) => format!("{name} ({why})"),
             _ => self.named(name, asked),
         }
     }
 }
 
-impl Unusable {
+impl UnusableReason {
     /// After `which is`.
     pub const fn participle(&self) -> &'static str {
         match self {
-            Self::Unfit(_) => "broken",
+            Self::Patches(_) => "broken",
             Self::Cordoned(_) => "cordoned",
             Self::Deleting => "being deleted",
             Self::Unnamed => "not in the inventory",
@@ -361,20 +386,20 @@ impl Unusable {
     }
 }
 
-/// Follows the holder.
+/// Printed after the holder.
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClusterGone => f.write_str("until its cluster is gone"),
             Self::Time(time) => write!(f, "until {}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            Self::Look => f.write_str("whose lease has ended; pool repair --yes moves it on"),
+            Self::NextCheck => f.write_str("whose lease has ended; to free it, run pool repair --yes"),
             Self::Never => f.write_str("until it is released"),
         }
     }
 }
 
 /// `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.
-fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
+fn none_free(pool: &PoolName, entries: &[(String, Availability)]) -> String {
     const USED: &str = "used by a cluster without a lease";
     const TITLES: [&str; 8] = [
         "held",
@@ -386,9 +411,9 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
         "not in the inventory",
         "unreadable",
     ];
-    let title = |standing: &Standing| match standing {
-        Standing::Referenced { .. } => USED,
-        standing => standing.participle(),
+    let title = |availability: &Availability| match availability {
+        Availability::Referenced { .. } => USED,
+        availability => availability.participle(),
     };
     let mut text = format!(
         "pool {}/{} has no free entry of {}: ",
@@ -400,7 +425,7 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
     for of_title in TITLES {
         let such: Vec<_> = entries
             .iter()
-            .filter(|(_, standing)| title(standing) == of_title)
+            .filter(|(_, availability)| title(availability) == of_title)
             .collect();
         if such.is_empty() {
             continue;
@@ -409,11 +434,11 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
             .iter()
             .take(NAMED)
             .enumerate()
-            .map(|(index, (name, standing))| {
+            .map(|(index, (name, availability))| {
                 if index < EXPLAINED {
-                    standing.explained(name, &pool.name)
+                    availability.explained(name, &pool.name)
                 } else {
-                    standing.named(name, &pool.name)
+                    availability.named(name, &pool.name)
                 }
             })
             .collect();
@@ -429,41 +454,44 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LeaseRefusal, PoolName, Standing, Until, Unusable, none_free};
-    use crate::{install_config::patches::Unfit, objects::ClusterName};
+    use super::{Availability, LeaseRefusal, PoolName, Until, UnusableReason, none_free};
+    use crate::{install_config::patches::PatchProblem, objects::ClusterName};
 
     #[test]
     fn one_entry_in_a_sentence() {
-        let held = |cluster_deployment: Option<&str>, pool: Option<&str>, until| Standing::Held {
+        let held = |cluster_deployment: Option<&str>, pool: Option<&str>, until| Availability::Held {
             cluster_deployment: cluster_deployment.map(str::to_owned),
             pool: pool.map(str::to_owned),
             until,
         };
         let by = ClusterName::new("x", "x");
         let at = Until::Time("2026-11-22T05:00:00Z".parse().unwrap());
-        for (standing, expected) in [
+        for (availability, expected) in [
             (held(Some("x"), Some("pool"), None), "a, which is held by x"),
             (
                 held(Some("x"), Some("other"), Some(at)),
                 "a, which is held by x of pool other until 2026-11-22T05:00:00Z",
             ),
             (
-                held(Some("x"), Some("pool"), Some(Until::Look)),
-                "a, which is held by x whose lease has ended; pool repair --yes moves it on",
+                held(Some("x"), Some("pool"), Some(Until::NextCheck)),
+                "a, which is held by x whose lease has ended; to free it, run pool repair --yes",
             ),
             (held(None, None, None), "a, which is held"),
-            (Standing::Referenced { by }, "a, which is used by x"),
+            (Availability::Referenced { by }, "a, which is used by x"),
             (
-                Standing::Unusable(Unusable::Deleting),
+                Availability::Unusable(UnusableReason::Deleting),
                 "a, which is being deleted",
             ),
             (
-                Standing::Unusable(Unusable::Unnamed),
+                Availability::Unusable(UnusableReason::Unnamed),
                 "a, which is not in the inventory",
             ),
-            (Standing::Unusable(Unusable::Missing), "a, which is missing"),
+            (
+                Availability::Unusable(UnusableReason::Missing),
+                "a, which is missing",
+            ),
         ] {
-            assert_eq!(standing.described("a", "pool"), expected);
+            assert_eq!(availability.described("a", "pool"), expected);
         }
     }
 
@@ -471,13 +499,13 @@ mod tests {
     fn why_the_first_of_the_broken_are_so() {
         let pool = PoolName::new("d", "pool");
         let broken = |name: &str, why: String| {
-            let unfit = Unusable::Unfit(Unfit::Broken(why));
-            (name.to_owned(), Standing::Unusable(unfit))
+            let unfit = UnusableReason::Patches(PatchProblem::Broken(why));
+            (name.to_owned(), Availability::Unusable(unfit))
         };
         let entries = ["a", "b", "c", "d"].map(|name| broken(name, format!("not {name}")));
         let mut entries: Vec<_> = entries.into();
-        let cordoned = Unusable::Cordoned("fan is broken".to_owned());
-        entries.push(("e".to_owned(), Standing::Unusable(cordoned)));
+        let cordoned = UnusableReason::Cordoned("fan is broken".to_owned());
+        entries.push(("e".to_owned(), Availability::Unusable(cordoned)));
         let exhausted = LeaseRefusal::Exhausted {
             pool: pool.clone(),
             entries,

@@ -1,4 +1,4 @@
-//! A cluster from Hive, requested by a ClusterClaim. Its customization is the one that Hive gave it.
+//! Gets a cluster from Hive by a ClusterClaim. Hive selects the cluster and its customization.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -6,13 +6,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kcp_api::{ClusterClaim, metadata::Object as _};
+use kcp_api::{ClusterClaim, Secret, kind::SECRET, metadata::Object as _};
 use kcp_client::{CreateResult, Error, Written};
 use serde_json::Value;
 
 use crate::{
     acquire::{
-        answer::{ClaimAfterTimeout, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        answer::{ClaimFate, LeaseAnswer, LeaseOutcome, LeaseRefusal},
         wait::{Progress, Timeout},
     },
     hive::HiveMode,
@@ -20,100 +20,212 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// How often a claim is created, or read back, whose answers get lost.
+/// The attempts to create or delete a claim when responses are lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Before it is read back.
+/// The pause before the claim is read back.
 const REST: Duration = Duration::from_millis(200);
+
+/// The time between two checks of a claim whose cluster is in use.
+const BETWEEN_CHECKS: Duration = Duration::from_secs(10);
+
+/// The key of the kubeconfig in Hive's Secret.
+const KUBECONFIG: &str = "kubeconfig";
 
 #[derive(Clone, Debug)]
 pub struct ClaimRequest<'r> {
     pub holder: Holder<'r>,
     pub timeout: Timeout,
-    /// Whether a claim of ours that gets no cluster is kept.
+    /// Whether to keep a claim that this command created and that gets no cluster.
     pub keep: bool,
+    /// Whether to refuse a claim of this name that already exists, because another process may use it.
+    pub is_new: bool,
     /// How long Hive keeps the cluster, as a Go duration.
     pub lifetime: Option<&'r str>,
-    /// Who may use the cluster.
+    /// The RBAC subjects that may use the cluster.
     pub subjects: &'r [Value],
     pub hive: HiveMode,
 }
 
-/// Asks Hive for a cluster of the pool, and waits for it. If it gets none, for whatever reason, the claim is deleted,
-/// unless the caller keeps it or did not create it.
+/// The API server could not be reached, or refused a request.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Before the claim was created.
+    #[error(transparent)]
+    Api(#[from] Error),
+    /// While the claim waited for a cluster.
+    #[error("ClusterClaim {claim} got no cluster; {fate}")]
+    NoCluster {
+        claim: String,
+        fate: ClaimFate,
+        source: Box<Error>,
+    },
+}
+
+/// Creates a claim, and waits until Hive has assigned a cluster to it. If the claim gets no cluster, for whatever reason,
+/// it is deleted, unless the caller keeps it or it existed before.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached or refuses a request. The error says what happened to the claim.
 pub async fn claim(
     store: &Store<'_>,
     request: &ClaimRequest<'_>,
     progress: &impl Progress,
-) -> Result<LeaseAnswer, Error> {
+) -> Result<LeaseAnswer, ClaimError> {
     let holder = request.holder;
-    let name = holder.cluster_deployment;
+    let name = holder.cluster_deployment.to_owned();
     let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
     let refused = |refusal| Ok(answer(LeaseOutcome::Refused(refusal)));
     let conclusion = store
         .hive(request.hive)
         .await?
-        .of(&store.pool(holder.pool).await?);
+        .conclude(&store.pool(holder.pool).await?);
     if !conclusion.runs {
         return refused(LeaseRefusal::NotRunByHive {
             pool: holder.pool.to_owned(),
             because: conclusion.because,
         });
     }
-    let (claim, is_ours) = made(store, request).await?;
+    let (claim, is_ours) = find_or_create(store, request).await?;
     if claim.spec.cluster_pool_name != holder.pool {
         return refused(LeaseRefusal::ClaimOfOtherPool {
-            claim: name.to_owned(),
+            claim: name,
             pool: claim.spec.cluster_pool_name,
         });
     }
+    if request.is_new && !is_ours {
+        return refused(LeaseRefusal::ClaimExists { claim: name });
+    }
     let uid = claim.uid().to_owned();
-    let waited = wait(store, claim, request, progress).await;
-    if let Ok(Waited::Given {
-        customization,
-        cluster,
-    }) = waited
-    {
-        let name = name.to_owned();
-        let outcome = LeaseOutcome::Claimed { name, customization };
-        return Ok(LeaseAnswer {
-            cluster_deployment: cluster,
-            ..answer(outcome)
-        });
-    }
-    let after = match (request.keep, is_ours) {
-        (true, _) => ClaimAfterTimeout::Kept,
-        (false, false) => ClaimAfterTimeout::Foreign,
-        (false, true) => ClaimAfterTimeout::Deleted,
+    let waited = match wait(store, claim, request, progress).await {
+        Ok(ClaimWait::Given {
+            customization,
+            cluster,
+        }) => {
+            return Ok(LeaseAnswer {
+                cluster_deployment: cluster,
+                ..answer(LeaseOutcome::Claimed { name, customization })
+            });
+        }
+        waited => waited,
     };
-    if after == ClaimAfterTimeout::Deleted
-        && let Some(claim) = store.claim(name).await?.filter(|claim| claim.uid() == uid)
-    {
-        delete(store, &claim).await?;
-    }
-    match waited? {
-        Waited::Over(refusal) => refused(refusal),
-        Waited::TimedOut { why, waited } => {
-            let pending = LeaseRefusal::ClaimPending { why, claim: after };
+    let fate = match (request.keep, is_ours) {
+        (true, _) => ClaimFate::Kept,
+        (false, false) => ClaimFate::Existed,
+        (false, true) => match delete_by_uid(store, &name, &uid).await {
+            Ok(()) => ClaimFate::Deleted,
+            Err(error) => ClaimFate::NotDeleted(error.to_string()),
+        },
+    };
+    match waited {
+        Err(source) => Err(ClaimError::NoCluster {
+            claim: name,
+            fate,
+            source: Box::new(source),
+        }),
+        Ok(ClaimWait::TimedOut { why, waited }) => {
+            let pending = LeaseRefusal::ClaimPending { why, fate };
             Ok(answer(LeaseOutcome::Refused(pending)).timed_out(waited))
         }
-        Waited::Given { .. } => refused(LeaseRefusal::ClaimDeleted {
-            claim: name.to_owned(),
+        Ok(ClaimWait::ClusterDeleting { cluster }) => refused(LeaseRefusal::ClaimedClusterDeleting {
+            claim: name,
+            cluster_deployment: cluster,
+            fate,
         }),
+        Ok(ClaimWait::ClaimDeleting) => refused(LeaseRefusal::ClaimDeleting { claim: name }),
+        Ok(ClaimWait::ClaimDeleted | ClaimWait::Given { .. }) => {
+            refused(LeaseRefusal::ClaimDeleted { claim: name })
+        }
     }
 }
 
-/// The end of a wait.
-enum Waited {
+/// Deletes the claim with this uid, if it still exists.
+async fn delete_by_uid(store: &Store<'_>, name: &str, uid: &str) -> Result<(), Error> {
+    match store.claim(name).await?.filter(|claim| claim.uid() == uid) {
+        Some(claim) => delete(store, &claim).await,
+        None => Ok(()),
+    }
+}
+
+/// Waits until the claim no longer has this cluster, and returns why. Calls `failed` after each check that fails: a claim
+/// does not end while the API server cannot be reached.
+pub async fn until_lost(
+    store: &Store<'_>,
+    holder: Holder<'_>,
+    cluster: &str,
+    failed: impl Fn(&Error),
+) -> String {
+    let name = holder.cluster_deployment;
+    loop {
+        tokio::time::sleep(BETWEEN_CHECKS).await;
+        let checked = match store.claim(name).await {
+            Ok(Some(claim)) => poll(store, &claim, holder).await,
+            Ok(None) => Ok(Observation::Ended(ClaimWait::ClaimDeleted)),
+            Err(error) => Err(error),
+        };
+        match checked {
+            Ok(Observation::Ended(ClaimWait::Given { cluster: current, .. })) if current == cluster => {}
+            Ok(Observation::Ended(ClaimWait::Given { cluster: current, .. })) => {
+                return format!("Hive assigned another cluster, {current}, to ClusterClaim {name}");
+            }
+            Ok(Observation::Ended(ClaimWait::ClaimDeleted)) => {
+                return format!("ClusterClaim {name} was deleted");
+            }
+            Ok(Observation::Ended(ClaimWait::ClaimDeleting)) => {
+                return format!("ClusterClaim {name} is being deleted");
+            }
+            Ok(Observation::Ended(_)) => return format!("ClusterDeployment {cluster} is being deleted"),
+            Ok(Observation::Pending(why)) => return why,
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// Why the kubeconfig of a claimed cluster cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    #[error(transparent)]
+    Api(#[from] Error),
+    #[error(
+        "ClusterDeployment {0} does not name the Secret with its kubeconfig (spec.clusterMetadata): it is not installed yet"
+    )]
+    NotInstalled(String),
+    #[error("Secret {namespace}/{name} has no key {KUBECONFIG}")]
+    NoKey { namespace: String, name: String },
+}
+
+/// The kubeconfig of a claimed cluster. Hive allows the claim's subjects to read its Secret.
+///
+/// # Errors
+/// If the cluster is not installed yet, or its Secret cannot be read.
+pub async fn kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, KubeconfigError> {
+    let deployment = store.cluster(cluster, cluster).await?;
+    let metadata = deployment.and_then(|deployment| deployment.spec.cluster_metadata);
+    let reference = metadata.and_then(|metadata| metadata.admin_kubeconfig_secret_ref);
+    let Some(reference) = reference else {
+        return Err(KubeconfigError::NotInstalled(cluster.to_owned()));
+    };
+    let connection = store.connection();
+    let secret: Secret = connection.get(&SECRET.at("v1"), cluster, &reference.name).await?;
+    let kubeconfig = secret.value(KUBECONFIG).map(<[u8]>::to_vec);
+    kubeconfig.ok_or_else(|| KubeconfigError::NoKey {
+        namespace: cluster.to_owned(),
+        name: reference.name,
+    })
+}
+
+/// Why a wait for a cluster ended.
+enum ClaimWait {
     Given {
         customization: Option<String>,
         cluster: String,
     },
-    /// It will not get a cluster, or not keep it.
-    Over(LeaseRefusal),
+    ClaimDeleting,
+    ClaimDeleted,
+    /// The cluster that Hive assigned is being deleted.
+    ClusterDeleting {
+        cluster: String,
+    },
     TimedOut {
         why: String,
         waited: Duration,
@@ -125,7 +237,7 @@ async fn wait(
     mut claim: ClusterClaim,
     request: &ClaimRequest<'_>,
     progress: &impl Progress,
-) -> Result<Waited, Error> {
+) -> Result<ClaimWait, Error> {
     let (name, timeout) = (request.holder.cluster_deployment, request.timeout);
     let random = RandomState::new();
     let mut polls = 0_u64;
@@ -140,7 +252,7 @@ async fn wait(
         let now = Timestamp::now();
         let Some(pause) = timeout.until_next(now, random.hash_one(polls)) else {
             let waited = timeout.waited(now);
-            return Ok(Waited::TimedOut { why, waited });
+            return Ok(ClaimWait::TimedOut { why, waited });
         };
         if why != reported {
             progress.waiting(&why);
@@ -151,30 +263,27 @@ async fn wait(
         match store.claim(name).await {
             Ok(Some(found)) if found.uid() == claim.uid() => claim = found,
             Ok(_) => {
-                return Ok(Waited::Over(LeaseRefusal::ClaimDeleted {
-                    claim: name.to_owned(),
-                }));
+                return Ok(ClaimWait::ClaimDeleted);
             }
-            // The next poll reports it.
+            // The next poll reports the error.
             Err(error) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// The state of a claim.
+/// The state of a claim at one time.
 enum Observation {
-    Ended(Waited),
+    Ended(ClaimWait),
     Pending(String),
 }
 
-/// Everyone who may write claims can write any cluster's name into one, so the claim that the cluster names decides.
+/// The claim that the ClusterDeployment names decides, because whoever may write claims can write the name of any
+/// cluster into a claim.
 async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<Observation, Error> {
     let name = claim.name();
     if claim.is_deleting() {
-        return Ok(Observation::Ended(Waited::Over(LeaseRefusal::ClaimDeleting {
-            claim: name.to_owned(),
-        })));
+        return Ok(Observation::Ended(ClaimWait::ClaimDeleting));
     }
     let pending = || {
         Observation::Pending(format!(
@@ -185,31 +294,31 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
     let Some(cluster) = claim.cluster_deployment() else {
         return Ok(pending());
     };
-    // Its namespace has its name.
+    // A cluster's namespace has the cluster's name.
     let Some(deployment) = store.cluster(cluster, cluster).await? else {
         return Ok(pending());
     };
     if !deployment.is_of(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
         return Ok(Observation::Pending(format!(
-            "ClusterClaim {name} names ClusterDeployment {cluster}, which does not name the claim"
+            "ClusterClaim {name} names ClusterDeployment {cluster}, but the ClusterDeployment does not name the claim"
         )));
     }
     if deployment.is_deleting() {
-        return Ok(Observation::Ended(Waited::Over(
-            LeaseRefusal::ClaimedClusterDeleting {
-                claim: name.to_owned(),
-                cluster_deployment: cluster.to_owned(),
-            },
-        )));
+        return Ok(Observation::Ended(ClaimWait::ClusterDeleting {
+            cluster: cluster.to_owned(),
+        }));
     }
-    Ok(Observation::Ended(Waited::Given {
+    Ok(Observation::Ended(ClaimWait::Given {
         customization: deployment.customization().map(str::to_owned),
         cluster: cluster.to_owned(),
     }))
 }
 
-/// The claim of this name, and whether this command created it.
-async fn made(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result<(ClusterClaim, bool), Error> {
+/// Returns the claim of this name, and whether this command created it.
+async fn find_or_create(
+    store: &Store<'_>,
+    request: &ClaimRequest<'_>,
+) -> Result<(ClusterClaim, bool), Error> {
     let holder = request.holder;
     let mut unanswered = None;
     for attempt in 0..MAX_ATTEMPTS {
@@ -233,7 +342,7 @@ async fn made(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result<(ClusterC
 /// Deletes a claim. Hive deprovisions its cluster.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error> {
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {

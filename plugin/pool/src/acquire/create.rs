@@ -1,4 +1,4 @@
-//! A lease and its cluster, in pools that Hive does not run: created as Hive would create it.
+//! Leases an entry and creates its cluster as Hive would, in pools that Hive does not run.
 
 use kcp_api::metadata::Object as _;
 
@@ -19,21 +19,22 @@ use crate::{
         attempt::Leased,
         renewal::LeaseName,
         rule::{GRACE, Rule, Step},
-        usage::Seen,
+        usage::Usage,
     },
-    objects::{Holder, entry::Reserved as _, record::LeaseRecord},
+    objects::{Holder, entry::EntryStatus as _, record::LeaseRecord},
     store::{LeaseStore as _, Store},
 };
 
-/// Acquires a lease and creates its cluster, without an install-config from the pool's own template. A second call continues where the first was interrupted.
+/// Acquires a lease and creates its cluster. Without an install-config, the pool's template is used. A second call
+/// continues where the first was interrupted.
 ///
 /// # Errors
-/// If nothing could be decided. Objects that were created stay, and the next call continues with them.
+/// If the API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.
 pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
     let holder = request.holder;
     let refused = |refusal| LeaseAnswer::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
     let pool = store.pool(holder.pool).await?;
-    let conclusion = store.hive(request.hive).await?.of(&pool);
+    let conclusion = store.hive(request.hive).await?.conclude(&pool);
     if conclusion.runs {
         return Ok(refused(LeaseRefusal::RunByHive {
             pool: holder.pool.to_owned(),
@@ -46,7 +47,7 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
             pool: holder.pool.to_owned(),
         })));
     };
-    // What would stop the creation is found before an entry is leased.
+    // Checked before an entry is leased, so that a creation that must fail holds no entry.
     let foreign = foreign_namespace(store, holder.cluster_deployment);
     let obstacle = match unusable(holder) {
         Some(why) => Some(why),
@@ -113,8 +114,10 @@ async fn create_for(
         source: source.into(),
     };
     let entry = store.get(customization).await.map_err(unfinished)?;
-    let (Some(entry), Some(patched)) = (entry.filter(|entry| name.of(entry).is_some()), &leased.patched)
-    else {
+    let (Some(entry), Some(patched)) = (
+        entry.filter(|entry| name.record_in(entry).is_some()),
+        &leased.patched,
+    ) else {
         return Ok(Err(lost()));
     };
     let parts = Parts {
@@ -128,9 +131,10 @@ async fn create_for(
         Ok(cluster) => cluster,
         Err(why) => return Ok(Err(why)),
     };
-    // That the cluster exists is written once. If the entry changes at the same time, the next look writes it.
+    // One attempt is enough: if the entry changes at the same time, the next check records the cluster.
     let entry = store.get(customization).await.map_err(unfinished)?;
-    let Some((entry, record)) = entry.and_then(|entry| name.of(&entry).map(|record| (entry, record))) else {
+    let Some((entry, record)) = entry.and_then(|entry| name.record_in(&entry).map(|record| (entry, record)))
+    else {
         return Ok(Err(Obstacle::LostWhileCreating {
             customization: customization.clone(),
             name: cluster.name().to_owned(),
@@ -138,7 +142,7 @@ async fn create_for(
     };
     let now = store.now();
     let rule = Rule { now, grace: GRACE };
-    let Step::Write(after) = rule.step(&record, Seen::Used(&cluster)) else {
+    let Step::Write(after) = rule.step(&record, Usage::Used(&cluster)) else {
         return Ok(Ok(record));
     };
     let patch = entry.lease(holder.pool, &after, now.latest);

@@ -16,6 +16,7 @@ use kcp_client::Error;
 
 use crate::{
     acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+    events::{LeaseChange, record},
     hive::{Hive, HiveMode},
     install_config::{InstallConfig, InstallConfigError, patches::patched},
     inventory::capacity::{Capacity, Findings, inventory_patch},
@@ -28,27 +29,27 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// How long a lease waits for the write of its pool's conditions.
+/// The time limit for writing the pool's conditions.
 const FOR_THE_POOL: Duration = Duration::from_secs(2);
 
 /// Which entries of the inventory may be leased.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'s> {
-    /// This one only.
+    /// Only this customization.
     pub customization: Option<&'s str>,
-    /// Those with these labels; a selector as the API server takes it.
+    /// Customizations with these labels, as a label selector of the API server.
     pub labels: Option<&'s str>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'w> {
     pub holder: Holder<'w>,
-    /// None: a new lease has the default, and a lease that exists keeps its end.
+    /// None: a new lease gets the default, and an existing lease keeps its end.
     pub ttl: Option<Ttl>,
-    /// Where the holder's cluster will be. None: it creates none.
+    /// The holder's future cluster. None: the holder creates no cluster.
     pub cluster: Option<&'w ClusterName>,
     pub install_config: Option<&'w InstallConfig>,
-    /// Whether a lease under this name that exists already belongs to another process.
+    /// Whether to refuse if the holder already has a lease, because another process may use it.
     pub is_new: bool,
     pub selection: Selection<'w>,
     pub hive: HiveMode,
@@ -89,17 +90,27 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     };
     let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
     if let Some(deployments) = clusters.known() {
-        let capacity = Capacity::of(&pool, deployments.of_pool(holder.pool));
+        let capacity = Capacity::count(&pool, deployments.in_pool(holder.pool));
         let findings = Findings {
             entries: &entries,
             broken: &outcome.broken(),
         };
         if let Some(patch) = inventory_patch(&pool, findings, &capacity, store.now().latest) {
-            // The client may not have the right, and other clients write the same: this neither fails a lease nor
-            // delays it.
+            // Best effort: the client may lack the permission, and the next command writes the same conditions.
             let written = store.write_pool_status(holder.pool, &patch);
             drop(tokio::time::timeout(FOR_THE_POOL, written).await);
         }
+    }
+    if let AttemptOutcome::Leased(leased) = &outcome
+        && !leased.already
+        && let Some(entry) = entries.iter().find(|entry| entry.name() == leased.customization)
+    {
+        let change = LeaseChange::Leased {
+            holder: holder.cluster_deployment,
+            ends: leased.record.deadline,
+            after: entry.cluster_deployment(),
+        };
+        Box::pin(record(store, user.as_deref(), Some(&pool), entry, change)).await;
     }
     let has_patches = |leased: &str| {
         let entry = entries.iter().find(|entry| entry.name() == leased);
@@ -136,8 +147,8 @@ async fn selected<'p>(
     Ok(names)
 }
 
-/// The pool's own install-config, if the caller has none: a customization whose patches do not apply to it is not
-/// leased. None if it cannot be read.
+/// The install-config of the pool's template, if the caller has none. Customizations whose patches do not apply to it are
+/// not leased. None if the template cannot be read.
 async fn template(
     store: &Store<'_>,
     pool: &ClusterPool,
@@ -147,14 +158,14 @@ async fn template(
     let Some(template) = template.filter(|_| !is_given) else {
         return Ok(None);
     };
-    match InstallConfig::of_secret(store.connection(), &template.name).await {
+    match InstallConfig::from_secret(store.connection(), &template.name).await {
         Ok(template) => Ok(Some(template)),
         Err(InstallConfigError::Secret(error)) if error.is_transient() => Err(error),
         Err(_) => Ok(None),
     }
 }
 
-/// The install-config with the patches of the customization that the pool applies to all of its clusters.
+/// The install-config after the patches of `customizationRef`, which the pool applies to all of its clusters.
 async fn customized(
     store: &Store<'_>,
     pool: &ClusterPool,
@@ -163,7 +174,7 @@ async fn customized(
     let (Some(install_config), Some(reference)) = (install_config, &pool.spec.customization_ref) else {
         return Ok(Ok(install_config.cloned()));
     };
-    let unfit = |why: String| LeaseRefusal::PoolUnfit {
+    let unfit = |why: String| LeaseRefusal::PoolPatchProblem {
         pool: pool.name().to_owned(),
         customization: reference.name.clone(),
         why,
@@ -194,22 +205,24 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
         }),
         AttemptOutcome::Bound {
             customization,
-            standing,
+            availability,
         } => LeaseOutcome::Refused(LeaseRefusal::Bound {
             cluster_deployment,
             pool: pool.to_owned(),
             customization,
-            standing,
+            availability,
         }),
         AttemptOutcome::HeldBefore { customization } => LeaseOutcome::Refused(LeaseRefusal::HeldBefore {
             cluster_deployment,
             customization,
         }),
-        AttemptOutcome::HeldUnfit { customization, why } => LeaseOutcome::Refused(LeaseRefusal::HeldUnfit {
-            cluster_deployment,
-            customization,
-            why,
-        }),
+        AttemptOutcome::HeldWithPatchProblem { customization, why } => {
+            LeaseOutcome::Refused(LeaseRefusal::HeldWithPatchProblem {
+                cluster_deployment,
+                customization,
+                why,
+            })
+        }
     }
 }
 
@@ -231,7 +244,7 @@ fn refusal(
     if pool.is_deleting() {
         return Some(LeaseRefusal::PoolDeleting { pool: name });
     }
-    let conclusion = hive.of(pool);
+    let conclusion = hive.conclude(pool);
     if conclusion.runs {
         return Some(LeaseRefusal::RunByHive {
             pool: name,
@@ -240,7 +253,7 @@ fn refusal(
     }
     let own = clusters
         .known()
-        .and_then(|deployments| deployments.of_holder(request.holder).next());
+        .and_then(|deployments| deployments.for_holder(request.holder).next());
     own.filter(|own| own.is_deleting())
         .map(|own| LeaseRefusal::ClusterDeleting {
             cluster_deployment: own.name().to_owned(),

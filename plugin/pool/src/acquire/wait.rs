@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use crate::{acquire::answer::LeaseAnswer, lease::LeaseError};
 
-/// The least and the most time between two attempts. Random, so that many clients of one pool do not all try at once.
+/// The minimum and the maximum pause between two attempts. The pause is random, so that many clients of one pool do not
+/// all try at once.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl WaitLimit {
     }
 }
 
-/// A wait that has begun.
+/// The start and the limit of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
     pub since: Timestamp,
@@ -35,12 +36,12 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// How long it has lasted. Zero if the clock was set back.
+    /// How long the wait has lasted. Zero if the clock was set back.
     pub fn waited(&self, now: Timestamp) -> Duration {
         Duration::try_from(now.duration_since(self.since)).unwrap_or_default()
     }
 
-    /// How long until the next attempt; none if the time is over. `random` is any number.
+    /// The pause before the next attempt; None if the limit is reached. `random` is any number.
     pub fn until_next(&self, now: Timestamp, random: u64) -> Option<Duration> {
         let (least, most) = PAUSE;
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
@@ -49,7 +50,7 @@ impl Timeout {
             None => Some(pause),
             Some(limit) => {
                 let left = limit.saturating_sub(self.waited(now));
-                // The last attempt is at the very end.
+                // The last attempt is at the limit.
                 (!left.is_zero()).then_some(pause.min(left))
             }
         }
@@ -58,18 +59,18 @@ impl Timeout {
 
 /// Reports a wait while it lasts.
 pub trait Progress {
-    /// The reason to wait, whenever it changes.
+    /// Called with the reason to wait, whenever it changes.
     fn waiting(&self, why: &str);
 
-    /// Whether it pauses before the next attempt.
+    /// Called before and after each pause.
     fn pausing(&self, is_pausing: bool);
 }
 
-/// Tries again until the answer is anything but that no entry is free. Returns that answer, or the value of `stop`.
-/// `stop` ends the wait between two attempts only, since an attempt may acquire a lease.
+/// Repeats the attempt while no entry is free. Returns the last answer, or the value of `stop`. `stop` is only checked
+/// between two attempts, because an attempt may acquire a lease.
 ///
 /// # Errors
-/// Of an attempt, if waiting does not help.
+/// The error of an attempt that waiting does not help.
 pub async fn wait_for<S>(
     mut attempt: impl AsyncFnMut() -> Result<LeaseAnswer, LeaseError>,
     timeout: Timeout,
@@ -83,7 +84,7 @@ pub async fn wait_for<S>(
     loop {
         let result = match attempt().await {
             Ok(answer) if !answer.is_exhausted() => return Ok(Ok(answer)),
-            // Before the first answer it may be the user's mistake.
+            // An error of the first attempt may be a mistake of the user, such as a wrong address.
             Err(error) if attempts == 0 || !error.cause().is_transient() => return Err(error),
             result => result,
         };

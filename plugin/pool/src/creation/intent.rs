@@ -1,7 +1,6 @@
-//! The clusters that are being created for a pool. Each is an intent in an annotation of the pool, written under the
-//! pool's resourceVersion: of clients that create clusters at the same time, each one sees the intents of those before
-//! it, and a pool never gets more clusters than it may have. An intent counts until its cluster is in the list, and for
-//! ten minutes at most.
+//! Limits the clusters that several clients create for a pool at the same time. Each client first adds an intent to an
+//! annotation of the pool, under the pool's resourceVersion, so it sees the intents of earlier clients, and a pool never
+//! exceeds its limits. An intent counts until its cluster exists, and at most for ten minutes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,37 +16,37 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The most intents of a pool.
+/// The maximum number of intents of a pool.
 const MAX_INTENTS: usize = 64;
 
-/// How long an intent counts.
+/// How long an intent counts if its cluster does not appear.
 const LASTS: SignedDuration = SignedDuration::from_mins(10);
 
-/// How often a pool is read and decided again that other clients change.
+/// The attempts to write a pool that other clients change at the same time.
 const MAX_ATTEMPTS: u32 = 20;
 
-/// Before it is read again.
+/// The pause before the pool is read again.
 const REST: Duration = Duration::from_millis(50);
 
-/// The clusters that are being created, and until when each counts. An annotation that cannot be parsed counts as none.
+/// The clusters that are being created, and until when each counts. An annotation that cannot be parsed is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Intents(BTreeMap<String, Timestamp>);
 
 impl Intents {
-    /// Those that still count: their clusters are not in the list yet.
-    fn of(pool: &ClusterPool, deployments: &Deployments, now: Timestamp) -> Self {
+    /// The intents that have not expired, and whose clusters do not exist yet.
+    fn new(pool: &ClusterPool, deployments: &Deployments, now: Timestamp) -> Self {
         let text = pool.annotation(CREATING).unwrap_or_default();
         let mut intents: BTreeMap<String, Timestamp> = serde_json::from_str(text).unwrap_or_default();
         intents.retain(|name, until| {
             *until > now
                 && !deployments
-                    .of_pool(pool.name())
+                    .in_pool(pool.name())
                     .any(|cluster| cluster.name() == name)
         });
         Self(intents)
     }
 
-    /// The pool's annotations with this one more, or the limit that is reached.
+    /// The pool's annotation with one more intent, or the limit that is reached.
     fn with(
         mut self,
         pool: &ClusterPool,
@@ -56,7 +55,7 @@ impl Intents {
         now: Timestamp,
     ) -> Result<Value, Obstacle> {
         self.0.remove(name);
-        let mut capacity = Capacity::of(pool, deployments.of_pool(pool.name()));
+        let mut capacity = Capacity::count(pool, deployments.in_pool(pool.name()));
         for _ in &self.0 {
             capacity = capacity.with_one_more();
         }
@@ -84,10 +83,10 @@ impl Intents {
     }
 }
 
-/// Announces a cluster, unless the pool has no room for it. A pool without limits needs no announcement.
+/// Adds an intent, unless the pool has reached a limit. A pool without limits needs no intent.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<(), Obstacle>, Error> {
     for attempt in 1..=MAX_ATTEMPTS {
         let pool = store.pool(holder.pool).await?;
@@ -95,18 +94,18 @@ pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<()
             return Ok(Ok(()));
         }
         let deployments = store.deployments().await?;
-        if deployments.of_holder(holder).next().is_some() {
+        if deployments.for_holder(holder).next().is_some() {
             return Ok(Ok(()));
         }
         let now = store.now().latest;
-        let intents = Intents::of(&pool, &deployments, now);
+        let intents = Intents::new(&pool, &deployments, now);
         let patch = match intents.with(&pool, &deployments, holder.cluster_deployment, now) {
             Ok(patch) => patch,
             Err(full) => return Ok(Err(full)),
         };
         match store.write_pool(holder.pool, &patch).await? {
             Written::Stored => return Ok(Ok(())),
-            // An intent that was stored without an answer is our own: it is written again.
+            // If the write was stored without a response, the intent is this client's own, and writing it again is harmless.
             Written::Changed | Written::Unknown(_) => store.rest(REST * attempt).await,
         }
     }
@@ -116,7 +115,7 @@ pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<()
     })
 }
 
-/// Removes the intent. It counts no longer than ten minutes, so this is tried once.
+/// Removes the intent. Tried once, because the intent expires after ten minutes.
 pub async fn forget(store: &Store<'_>, holder: Holder<'_>) {
     let Ok(pool) = store.pool(holder.pool).await else {
         return;
@@ -144,8 +143,8 @@ mod tests {
         let mut object = pool_object("pool", spec);
         object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/creating": intents});
         let (pool, now) = (read(&object), NOW.parse().unwrap());
-        let deployments = Deployments::of("d", clusters.iter().map(read).collect());
-        let with = Intents::of(&pool, &deployments, now).with(&pool, &deployments, "us", now);
+        let deployments = Deployments::new("d", clusters.iter().map(read).collect());
+        let with = Intents::new(&pool, &deployments, now).with(&pool, &deployments, "us", now);
         match with {
             Ok(patch) => {
                 assert_eq!(patch["metadata"]["resourceVersion"], "1");
@@ -166,7 +165,7 @@ mod tests {
         let them = [cluster("them", "pool", None)];
         let one = json!({"maxSize": 1});
         let two = json!({"maxSize": 2});
-        let full = "pool pool is full: maxSize is 1, and it has 1 cluster";
+        let full = "pool pool is full: maxSize is 1, and the pool has 1 cluster";
         for (case, intents, clusters, spec, expected) in [
             ("none", "", &[][..], &one, US),
             ("not an annotation of ours", "[1]", &[], &one, US),
@@ -192,7 +191,7 @@ mod tests {
         let many: serde_json::Map<_, _> = (0..64)
             .map(|number| (format!("c-{number}"), "2026-11-21T05:09:00Z".into()))
             .collect();
-        let why = "64 clusters of pool pool are being created: try again when some are";
+        let why = "64 clusters of pool pool are being created at the same time; try again later";
         assert_eq!(
             after(&Value::Object(many).to_string(), &[], &json!({"maxSize": 99})),
             why

@@ -1,5 +1,5 @@
 //! Creates the cluster of a lease, in pools that Hive does not run. It continues an interrupted creation, and updates
-//! what an earlier lease has left.
+//! objects of an earlier lease.
 
 use std::{fmt, time::Duration};
 
@@ -14,26 +14,26 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     creation::Parts,
-    install_config::patches::Unfit,
-    inventory::capacity::Full,
+    install_config::patches::PatchProblem,
+    inventory::capacity::LimitReached,
     lease::{
         LeaseError, Ttl,
         renewal::{LeaseName, renew},
     },
     objects::Holder,
-    store::{LeaseStore as _, Made, Store},
+    store::{LeaseStore as _, ObjectTarget, Store},
 };
 
-/// The most characters of a label's value.
+/// The maximum length of a label's value, in characters.
 const MAX_LABEL: usize = 63;
 
-/// How often an object is created whose answers get lost.
+/// The attempts to create an object when responses are lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Before it is created again.
+/// The pause before an object is created again.
 const REST: Duration = Duration::from_millis(200);
 
-/// How long a lease lasts at least when its cluster is created.
+/// The minimum time that a lease must still last when its cluster is created.
 const WHILE_CREATING: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// Why a cluster is not created.
@@ -41,31 +41,31 @@ const WHILE_CREATING: Ttl = Ttl::For(Duration::from_secs(600));
 pub enum Obstacle {
     PoolFull {
         pool: String,
-        full: Full,
+        full: LimitReached,
     },
-    /// As many as may be are being created.
+    /// The pool has the maximum number of intents.
     TooManyAtOnce {
         pool: String,
     },
     /// The customization's patches cannot be applied to the install-config.
-    Unfit(Unfit),
+    PatchProblem(PatchProblem),
     NotYaml,
-    /// Neither the caller nor the pool has one that can be read.
+    /// Neither the caller nor the pool has an install-config that can be read.
     NoInstallConfig {
         pool: String,
     },
-    /// The namespace exists and is not ours.
+    /// The namespace exists, and this command did not create it.
     ForeignNamespace {
         name: String,
     },
-    /// The ClusterDeployment exists and is not this lease's.
+    /// The ClusterDeployment exists and belongs to no lease or to another one.
     ForeignCluster {
         name: String,
     },
     ClusterDeleted {
         name: String,
     },
-    /// The object exists and is not ours.
+    /// The object exists, and this command did not create it.
     ForeignObject {
         kind: &'static str,
         name: String,
@@ -81,7 +81,7 @@ pub enum Obstacle {
     LeaseLost {
         customization: String,
     },
-    /// The same, after the ClusterDeployment was created.
+    /// The lease was lost after the ClusterDeployment was created.
     LostWhileCreating {
         customization: String,
         name: String,
@@ -95,13 +95,13 @@ impl fmt::Display for Obstacle {
             Self::TooManyAtOnce { pool } => {
                 write!(
                     f,
-                    "64 clusters of pool {pool} are being created: try again when some are"
+                    "64 clusters of pool {pool} are being created at the same time; try again later"
                 )
             }
-            Self::Unfit(why) => why.fmt(f),
+            Self::PatchProblem(why) => why.fmt(f),
             Self::NoInstallConfig { pool } => write!(
                 f,
-                "no install-config: give --install-config, or set installConfigSecretTemplateRef of pool {pool} to a \
+                "no install-config: use --install-config, or set installConfigSecretTemplateRef of pool {pool} to a \
                  Secret that you may read"
             ),
             Self::NotYaml => f.write_str("the patched install-config cannot be written as YAML"),
@@ -143,7 +143,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Why the names do not allow a cluster: its namespace has its name, and labels contain the pool's name.
+/// Checks the names: the cluster's name becomes the name of a namespace, and the pool's name the value of a label.
 pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
     let (pool, name) = (holder.pool, holder.cluster_deployment);
     if !is_dns1123_label(name.as_bytes()) {
@@ -156,10 +156,10 @@ pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
     })
 }
 
-/// Why the cluster's namespace cannot be used: it exists, and has not the label of those for leases.
+/// Why the cluster's namespace cannot be used: it exists without the label for namespaces of leases.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<Obstacle>, Error> {
     let labels = store.labels_of_namespace(name).await?;
     let is_foreign = labels.is_some_and(|labels| !labels.contains_key(LABEL));
@@ -167,11 +167,11 @@ pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<O
     Ok(is_foreign.then_some(Obstacle::ForeignNamespace { name }))
 }
 
-/// Creates what is missing and returns the cluster, or why it is not created. Renews the lease right before the
-/// ClusterDeployment. Updates what an earlier lease has left, unless a cluster uses it.
+/// Creates the missing objects and returns the cluster, or why it is not created. Renews the lease right before the
+/// ClusterDeployment is created. Updates objects of an earlier lease, unless a cluster uses them.
 ///
 /// # Errors
-/// If the API server cannot be asked, or refuses.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
     let Ok(objects) = parts.objects() else {
         return Ok(Err(Obstacle::NotYaml));
@@ -180,13 +180,13 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     if let Some(cluster) = store.cluster(name, name).await? {
         return Ok(own(store, parts, cluster));
     }
-    ensure(store, Made::Namespace, &objects.namespace).await?;
+    ensure(store, ObjectTarget::Namespace, &objects.namespace).await?;
     if let Some(why) = foreign_namespace(store, name).await? {
         return Ok(Err(why));
     }
     for (made, object, field) in [
-        (Made::Secret(name), &objects.install_config, "data"),
-        (Made::Customization(name), &objects.customization, "spec"),
+        (ObjectTarget::Secret(name), &objects.install_config, "data"),
+        (ObjectTarget::Customization(name), &objects.customization, "spec"),
     ] {
         if let Err(why) = create_or_update(store, made, object, field).await? {
             return Ok(Err(why));
@@ -203,7 +203,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
             customization: customization.to_owned(),
         }));
     }
-    ensure(store, Made::Deployment(name), &objects.deployment).await?;
+    ensure(store, ObjectTarget::Deployment(name), &objects.deployment).await?;
     Ok(match store.cluster(name, name).await? {
         Some(cluster) => own(store, parts, cluster),
         None => Err(Obstacle::ClusterDeleted {
@@ -212,7 +212,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     })
 }
 
-/// The cluster, if it is this lease's.
+/// The cluster, if it belongs to this lease.
 fn own(
     store: &Store<'_>,
     parts: Parts<'_>,
@@ -231,7 +231,7 @@ fn own(
 }
 
 /// Creates an object, unless it exists.
-async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(), Error> {
+async fn ensure(store: &Store<'_>, made: ObjectTarget<'_>, object: &Value) -> Result<(), Error> {
     let mut attempt = 1;
     loop {
         match store.make(made, object).await? {
@@ -248,7 +248,7 @@ async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(),
 /// Creates an object, or updates the named field of an earlier lease's object.
 async fn create_or_update(
     store: &Store<'_>,
-    made: Made<'_>,
+    made: ObjectTarget<'_>,
     object: &Value,
     field: &str,
 ) -> Result<Result<(), Obstacle>, Error> {
@@ -267,7 +267,7 @@ async fn create_or_update(
                     name: name.to_owned(),
                 }));
             }
-            // It is read again, whatever the result.
+            // The object is read again, whatever the result.
             Before::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
                 Written::Stored | Written::Changed => {}
                 Written::Unknown(_) => store.rest(REST).await,
@@ -280,18 +280,18 @@ async fn create_or_update(
     })
 }
 
-/// How an existing object differs from the desired one. No `Debug`: it may contain a pull secret.
+/// The difference between an existing object and the desired one. No `Debug`, because it may contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Before {
     UpToDate,
-    /// Ours, from an earlier lease or another install-config. The merge patch updates it; the server refuses the
-    /// patch if the object has changed.
+    /// The object is from an earlier lease or another install-config. This merge patch updates it; the server refuses
+    /// the patch if the object has changed.
     Outdated(Value),
-    /// Not ours.
+    /// This command did not create the object.
     Foreign,
 }
 
-/// Compares this field of the two.
+/// Compares this field of both objects.
 pub fn compare(found: &Value, wanted: &Value, field: &str) -> Before {
     let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
     let (has, wants) = (of(found), of(wanted));
@@ -311,7 +311,7 @@ pub fn compare(found: &Value, wanted: &Value, field: &str) -> Before {
     }))
 }
 
-/// The merge patch that turns one value into the other: null removes a field.
+/// The merge patch from one value to another. A null removes a field.
 fn replacing(has: &Value, wants: &Value) -> Value {
     let (Value::Object(has), Value::Object(wants)) = (has, wants) else {
         return wants.clone();

@@ -1,7 +1,7 @@
-//! The objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for [`make`],
-//! which writes them for `pool lease --create` and `pool repair --recreate`.
+//! Builds the objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for
+//! [`make`] and [`intent`], which `pool lease --create` and `pool repair --recreate` use.
 //!
-//! - [`intent`]: which clusters are being created, so that a pool never gets more than it may have
+//! - [`make`]: creates the objects; [`intent`]: keeps concurrent clients within the pool's limits
 
 pub mod intent;
 pub mod make;
@@ -20,7 +20,7 @@ use crate::{
     objects::{Holder, entry::Entry},
 };
 
-/// Fields that a pool's spec and its clusters' have in common.
+/// Fields that a cluster's spec takes from the pool's spec.
 const OF_THE_POOL: [&str; 5] = [
     "baseDomain",
     "hibernateAfter",
@@ -29,11 +29,11 @@ const OF_THE_POOL: [&str; 5] = [
     "pullSecretRef",
 ];
 
-/// The objects in the order of their creation: the ClusterDeployment comes last, when everything that it refers to
-/// exists. No `Debug`: they contain a pull secret.
+/// The objects in the order of their creation. The ClusterDeployment comes last, after the objects that it refers to. No
+/// `Debug`, because they contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Creation {
-    /// Has the cluster's name.
+    /// Named like the cluster.
     pub namespace: Value,
     pub install_config: Value,
     pub customization: Value,
@@ -47,7 +47,7 @@ pub struct Parts<'p> {
     pub holder: Holder<'p>,
     /// Of the lease.
     pub lease_id: &'p str,
-    /// With the patches applied.
+    /// The install-config after the patches.
     pub install_config: &'p InstallConfig,
 }
 
@@ -58,7 +58,7 @@ impl Parts<'_> {
     /// If the install-config cannot be written as YAML.
     pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
-        // Two pools that lease under one name never share a Secret.
+        // The name of the customization keeps leases of two pools under one name from sharing a Secret.
         let secret = format!("{name}-{}-install-config", self.entry.name());
         let metadata = |object: &str| json!({"name": object, "namespace": name, "labels": self.labels()});
         Ok(Creation {
@@ -105,7 +105,7 @@ impl Parts<'_> {
         .collect()
     }
 
-    /// The lease's id, and the pool's version, if it is known.
+    /// Annotations with the lease's id, and with the pool's version if it is known.
     fn annotations(&self) -> Map<String, Value> {
         let version = pool_version(&self.pool.spec).map(|version| (ANNOTATION, version));
         let id = (annotation::LEASE_ID, self.lease_id.to_owned());
@@ -113,7 +113,7 @@ impl Parts<'_> {
         all.map(|(name, value)| (name.to_owned(), value.into())).collect()
     }
 
-    /// The pool's labels or annotations for its clusters, and ours over them.
+    /// The pool's labels or annotations for its clusters. This program's own ones take precedence.
     fn with_pools(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
         let mut all = match self.pool.whole_spec.get(field) {
             Some(Value::Object(pools)) => pools.clone(),
@@ -131,7 +131,7 @@ impl Parts<'_> {
                 spec.insert(field.to_owned(), value.clone());
             }
         }
-        // DNS was prepared for the name that the patches set.
+        // The patches may set the name for which DNS was prepared.
         let patched_name = self.install_config.value().pointer("/metadata/name");
         let name = self.holder.cluster_deployment;
         let cluster_name = patched_name.and_then(Value::as_str).unwrap_or(name);

@@ -1,8 +1,8 @@
 //! The install-config, to which a customization's patches are applied. It contains a pull secret, and passwords on
-//! some platforms: it is shown only where the user asks for it.
+//! some platforms, so it is printed only on request.
 //!
-//! - [`scalars`]: numbers and words as Hive reads them
-//! - [`patches`]: a customization's patches, by RFC 6902 and by Hive's library
+//! - [`scalars`]: YAML scalars that Hive reads differently
+//! - [`patches`]: applies a customization's patches as RFC 6902 and Hive's library do
 
 mod scalars;
 
@@ -17,9 +17,9 @@ use serde_json::Value;
 /// The key of a Secret with an install-config, as for Hive.
 pub const KEY: &str = "install-config.yaml";
 
-/// The deepest nesting that is read.
+/// The maximum depth of nesting.
 const MAX_DEPTH: usize = 128;
-/// How much of a document its aliases may repeat, in parser events.
+/// The maximum number of parser events that aliases may add.
 const MAX_REPEATED: usize = 100_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +42,11 @@ impl fmt::Debug for InstallConfig {
 }
 
 impl InstallConfig {
-    /// Reads one from a Secret of the connection's namespace.
+    /// Reads the install-config in a Secret of the connection's namespace.
     ///
     /// # Errors
     /// If the Secret cannot be read, or does not contain a YAML object.
-    pub async fn of_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
+    pub async fn from_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
         let secret: Secret = connection
             .get(&SECRET.at("v1"), &connection.namespace, name)
             .await
@@ -58,10 +58,10 @@ impl InstallConfig {
         Self::parse(content, &format!("secret/{name}"))
     }
 
-    /// Reads YAML. Error messages name `place` and the position of a fault, never the content.
+    /// Parses YAML. Error messages name `place` and the position of a syntax error, never the content.
     ///
     /// # Errors
-    /// If it is not a YAML object.
+    /// If the text is not a YAML object.
     pub fn parse(yaml: &[u8], place: &str) -> Result<Self, InstallConfigError> {
         let malformed = |why: String| InstallConfigError::Malformed {
             place: place.to_owned(),
@@ -80,13 +80,13 @@ impl InstallConfig {
         match scalars::first_misread(text, |scalar| parse_yaml(scalar).ok()) {
             None => Ok(Self(value)),
             Some((line, column)) => Err(malformed(format!(
-                "Hive would read the unquoted value at line {line}, column {column} differently; quote it, or write \
-                 what Hive should read"
+                "Hive reads the unquoted value at line {line}, column {column} differently than YAML 1.2; put it in \
+                 quotes"
             ))),
         }
     }
 
-    pub fn of(value: Value) -> Self {
+    pub fn new(value: Value) -> Self {
         Self(value)
     }
 
@@ -97,7 +97,7 @@ impl InstallConfig {
     /// As YAML, fields sorted by name.
     ///
     /// # Errors
-    /// If it cannot be written as YAML.
+    /// If the install-config cannot be written as YAML.
     pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser::Error> {
         let mut text = serde_saphyr::to_string(&self.0)?;
         if !text.ends_with('\n') {

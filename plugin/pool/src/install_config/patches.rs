@@ -1,9 +1,9 @@
-//! A customization's patches on an install-config: RFC 6902, with values as Hive reads them. Pure.
+//! Applies a customization's patches to an install-config by RFC 6902, with values as Hive reads them. Pure.
 //!
-//! Hive applies the patches with a Go library that accepts more than the RFC. A patch that only this library applies,
-//! with another result than the RFC describes, is reported separately from a patch that fails everywhere.
+//! Hive applies the patches with a Go library that also accepts patches that the RFC rejects. Such a patch is reported
+//! separately from a patch that Hive rejects too.
 //!
-//! - [`hive_jsonpatch`]: what that library does with a patch
+//! - [`hive_jsonpatch`]: the result of that library for a patch
 
 mod hive_jsonpatch;
 
@@ -26,29 +26,29 @@ use crate::install_config::{
     patches::hive_jsonpatch::{Refused, apply_as_hive},
 };
 
-/// How much of a path a message shows, in characters: a patch may have one that fills many screens.
+/// The maximum length of a path in a message, in characters.
 const SHOWN: usize = 120;
 
 /// The result of a customization's patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     pub install_config: InstallConfig,
-    /// For the manifests that the installer writes; unchanged.
+    /// The unchanged patches of the manifests that the installer writes.
     pub manifest_patches: Vec<Value>,
-    /// One sentence each.
+    /// A sentence for each patch that was read differently than it is written.
     pub warnings: Vec<String>,
 }
 
-/// Why an entry cannot be leased. Without values, which may be secrets of the install-config.
+/// Why the patches of an entry cannot be applied. The messages contain no values, which may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    /// A patch that neither the RFC nor Hive's library can apply.
+pub enum PatchProblem {
+    /// Neither the RFC nor Hive's library can apply the patch.
     Broken(String),
-    /// A patch that only Hive's library applies, with another result than it describes.
+    /// Only Hive's library applies the patch, and the result differs from what the patch says.
     StrictlyBroken(String),
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for PatchProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(why) | Self::StrictlyBroken(why) => f.write_str(why),
@@ -60,11 +60,12 @@ impl fmt::Display for Unfit {
 ///
 /// # Errors
 /// The first patch that cannot be applied at all, or else the first that only Hive's library applies.
-pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, Unfit> {
+pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, PatchProblem> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
-        spec => ClusterDeploymentCustomizationSpec::deserialize(spec)
-            .map_err(|error| Unfit::Broken(format!("its spec cannot be read: {error}")))?,
+        spec => ClusterDeploymentCustomizationSpec::deserialize(spec).map_err(|error| {
+            PatchProblem::Broken(format!("the spec of the customization cannot be read: {error}"))
+        })?,
     };
     manifest_patches_can_be_read(&read)?;
     let mut warnings = Vec::new();
@@ -72,7 +73,7 @@ pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, 
     let document = patched_document(install_config.value().clone(), patches, &mut warnings)?;
     let manifest_patches = spec.get("installerManifestPatches").and_then(Value::as_array);
     Ok(Patched {
-        install_config: InstallConfig::of(document),
+        install_config: InstallConfig::new(document),
         manifest_patches: manifest_patches.cloned().unwrap_or_default(),
         warnings,
     })
@@ -82,7 +83,7 @@ fn patched_document(
     mut document: Value,
     patches: &[PatchEntity],
     warnings: &mut Vec<String>,
-) -> Result<Value, Unfit> {
+) -> Result<Value, PatchProblem> {
     let mut strictly_broken = None;
     for (index, patch) in patches.iter().enumerate() {
         let place = Place { index, patch };
@@ -90,7 +91,7 @@ fn patched_document(
         let value = place.value()?;
         let strictly = match &strictly_broken {
             None => place.applied(&document, &value, warnings),
-            // Later patches apply to a document that only Hive's library produces.
+            // Later patches would apply to a document that only Hive's library produces.
             Some(_) => Err("it cannot be applied"),
         };
         document = match strictly {
@@ -99,25 +100,26 @@ fn patched_document(
                 let (document, deviation) =
                     apply_as_hive(document, patch, value).map_err(|Refused| place.broken(why))?;
                 let why = deviation.map_or_else(|| why.to_owned(), |deviation| deviation.to_string());
-                strictly_broken.get_or_insert_with(|| Unfit::StrictlyBroken(format!("{place}: {why}")));
+                strictly_broken
+                    .get_or_insert_with(|| PatchProblem::StrictlyBroken(format!("{place}: {why}")));
                 document
             }
         };
-        // As in Go: not even between two patches.
+        // Hive checks this after every patch.
         if !document.is_object() && !document.is_array() {
             return Err(place.broken("the result is not a mapping, as an install-config is"));
         }
     }
     if !document.is_object() {
         let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
-        return Err(Unfit::Broken(why.to_owned()));
+        return Err(PatchProblem::Broken(why.to_owned()));
     }
     strictly_broken.map_or(Ok(document), Err)
 }
 
-/// The admission rules' findings on the patches of manifests. The installer writes the manifests, so nothing can be
-/// applied here.
-fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Result<(), Unfit> {
+/// Checks the patches of manifests with the admission rules. They cannot be applied here, because the installer writes the
+/// manifests later.
+fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Result<(), PatchProblem> {
     let customization = ClusterDeploymentCustomization {
         metadata: Metadata::default(),
         spec: ClusterDeploymentCustomizationSpec {
@@ -127,14 +129,14 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
         status: None,
     };
     let judgement = judge(&Change::create(&customization), &Configuration::default());
-    // Rules about names and other objects do not count: nothing is written.
+    // Only rules about patches apply: rules about names and other objects concern writes.
     let of_patches = |field: &str| field.starts_with("spec.installerManifestPatches");
     let found = judgement
         .denials()
         .find(|finding| of_patches(&finding.fault.field));
     match found {
         None => Ok(()),
-        Some(finding) => Err(Unfit::Broken(format!(
+        Some(finding) => Err(PatchProblem::Broken(format!(
             "{}: {}",
             finding.fault.field,
             finding.message()
@@ -158,7 +160,7 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Place<'_> {
-    /// The document that the RFC produces, or why the patch fails.
+    /// The document after the patch by the RFC, or why the patch fails.
     fn applied(
         &self,
         document: &Value,
@@ -180,7 +182,7 @@ impl Place<'_> {
         }
     }
 
-    /// The operation by the RFC.
+    /// The patch as an operation of the RFC.
     fn operation(&self, value: &Value, warnings: &mut Vec<String>) -> Result<PatchOperation, &'static str> {
         let patch = self.patch;
         let pointer = self.pointer("path", &patch.path, warnings);
@@ -200,8 +202,8 @@ impl Place<'_> {
         PatchOperation::deserialize(operation).map_err(|_| "it is not an operation of RFC 6902")
     }
 
-    /// In the RFC every operation may name the whole document, in Hive's library only two.
-    fn leaves_the_document(&self) -> Result<(), Unfit> {
+    /// The RFC allows the whole document as the target of every operation, Hive's library only for two.
+    fn leaves_the_document(&self) -> Result<(), PatchProblem> {
         let patch = self.patch;
         let names_it = match patch.op.as_str() {
             "add" | "remove" => patch.path.is_empty(),
@@ -214,7 +216,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The design document writes `metadata/name` for `/metadata/name`; such a path is read so.
+    /// Adds the `/` that is missing in paths such as `metadata/name`, which the design document of inventories uses.
     fn pointer(&self, field: &str, text: &str, warnings: &mut Vec<String>) -> String {
         if text.is_empty() || text.starts_with('/') {
             return text.to_owned();
@@ -228,7 +230,7 @@ impl Place<'_> {
     }
 
     /// `valueJSON` if it is set, otherwise `value` as a string; no value is the empty string.
-    fn value(&self) -> Result<Value, Unfit> {
+    fn value(&self) -> Result<Value, PatchProblem> {
         if !matches!(self.patch.op.as_str(), "add" | "replace" | "test") {
             return Ok(Value::Null);
         }
@@ -244,12 +246,12 @@ impl Place<'_> {
         Ok(text.into())
     }
 
-    fn broken(&self, why: &str) -> Unfit {
-        Unfit::Broken(format!("{self}: {why}"))
+    fn broken(&self, why: &str) -> PatchProblem {
+        PatchProblem::Broken(format!("{self}: {why}"))
     }
 }
 
-/// The first characters of a text, followed by dots if there are more.
+/// The first characters of a text, followed by dots if it is longer.
 pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => text.into(),
@@ -257,7 +259,7 @@ pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Hive writes a value with Go's `%q` and reads the result as JSON, which does not know all of its escapes: `\a`,
+/// Hive writes a value with Go's `%q` and reads the result as JSON, which does not have all of Go's escapes: `\a`,
 /// `\v`, `\x00` and `\U000e0001`.
 fn is_not_json_between_gos_quotes(c: char) -> bool {
     match c {

@@ -1,16 +1,16 @@
-//! Scalars as Hive reads them: with sigs.k8s.io/yaml (v1.6.0), whose plain scalars are mostly those of YAML 1.1. A
-//! scalar that this crate would read differently is an error.
+//! Finds plain scalars that Hive reads differently than this crate does. Hive uses sigs.k8s.io/yaml (v1.6.0), which mostly
+//! follows YAML 1.1.
 
 use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 
-/// Up to 2^53, a float holds every whole number.
+/// A float represents every whole number up to 2^53.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Line and column, both from 1, of the first plain scalar that `read` takes for another value than Hive.
+/// The line and column, both from 1, of the first plain scalar that `read` and Hive read differently.
 pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
     let mut levels: Vec<Level> = Vec::new();
-    // Reading the document reports a syntax error.
+    // A syntax error is reported when the document is parsed.
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {
         match event {
             Event::Scalar(text, style, _, tag) => {
@@ -36,13 +36,13 @@ pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) ->
     None
 }
 
-/// A list or mapping that has not ended yet.
+/// A list or mapping that the parser is inside.
 enum Level {
     List,
     Mapping { is_key_next: bool },
 }
 
-/// Whether the node that begins is a key.
+/// Whether the next node is a key.
 fn next_node(levels: &mut [Level]) -> bool {
     match levels.last_mut() {
         Some(Level::Mapping { is_key_next }) => {
@@ -54,20 +54,20 @@ fn next_node(levels: &mut [Level]) -> bool {
 }
 
 fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -> bool {
-    // Text in both, and `<<` merges a mapping.
+    // Both read other tags as text, and `<<` as the merge of a mapping.
     if text.contains(char::is_whitespace) || text == "<<" {
         return false;
     }
     let meant = resolved(text);
     match (is_key, meant) {
         (true, Value::String(_)) => false,
-        // Keys are text in JSON: Hive writes a key as JSON writes the scalar, this crate as it is.
+        // A key is text in JSON: Hive uses the JSON form of the scalar, this crate its original text.
         (true, meant) => {
             let json = meant.to_string();
             meant.is_null() || json != text
         }
         (false, meant) => {
-            // In a list, since `---` alone begins a document.
+            // Parsed inside a list, because `---` on its own starts a document.
             let items = read(&format!("- {text}"));
             items.as_ref().and_then(|items| items.get(0)) != Some(&meant)
         }
@@ -114,7 +114,7 @@ fn integer(text: &str) -> Option<Value> {
             _ => (10, digits),
         }
     };
-    // A second sign makes it text.
+    // A number with two signs is text.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
@@ -135,7 +135,7 @@ fn float(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Writes `1.0` as 1, as Go's JSON does.
+/// Writes `1.0` as `1`, as Go's JSON encoder does.
 pub(super) fn with_whole_numbers(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(with_whole_numbers),
@@ -170,8 +170,8 @@ mod tests {
 
     fn refused(column: usize) -> String {
         format!(
-            "f is not an install-config: Hive would read the unquoted value at line 1, column {column} differently; \
-             quote it, or write what Hive should read"
+            "f is not an install-config: Hive reads the unquoted value at line 1, column {column} differently than \
+             YAML 1.2; put it in quotes"
         )
     }
 

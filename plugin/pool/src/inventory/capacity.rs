@@ -1,4 +1,4 @@
-//! How many clusters a pool may have, and what its conditions say of its inventory. Pure.
+//! Counts a pool's clusters against its limits, and builds the conditions about its inventory. Pure.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 
 use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::Desired, metadata::Object as _};
 
-use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, Reserved as _};
+use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, EntryStatus as _};
 
 /// A pool's limits, and the clusters that count against them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// The desired number of unclaimed clusters.
     pub size: usize,
-    /// For all clusters; none means no limit. A negative limit allows none, as for Hive.
+    /// The limit of all clusters; None means no limit. A negative limit allows no cluster, as in Hive.
     pub max_size: Option<usize>,
-    /// For clusters that are being created or deleted at the same time.
+    /// The limit of clusters that are being created or deleted at the same time.
     pub max_concurrent: Option<usize>,
     /// The number of customizations in the inventory.
     pub inventory: Option<usize>,
     pub clusters: usize,
-    /// Not being deleted.
+    /// Clusters that are not being deleted.
     pub unclaimed: usize,
-    /// Unclaimed, installed and not being deleted.
+    /// Clusters that are unclaimed, installed and not being deleted.
     pub ready: usize,
     pub installing: usize,
     pub deleting: usize,
@@ -31,7 +31,7 @@ pub struct Capacity {
 
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum LimitReached {
     MaxSize { clusters: usize, limit: usize },
     MaxConcurrent { changing: usize, limit: usize },
 }
@@ -45,7 +45,7 @@ pub struct Shortage {
 
 impl Capacity {
     /// Counts the clusters of a pool.
-    pub fn of<'d>(pool: &ClusterPool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
+    pub fn count<'d>(pool: &ClusterPool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
         let limit = |given: Option<i32>| given.map(|limit| usize::try_from(limit).unwrap_or(0));
         let mut capacity = Self {
             size: usize::try_from(pool.spec.size).unwrap_or(0),
@@ -57,7 +57,7 @@ impl Capacity {
         for cluster in clusters {
             capacity.clusters += 1;
             capacity.unclaimed += usize::from(cluster.claim().is_none() && !cluster.is_deleting());
-            // As Hive counts: a cluster that is deleted during its installation is being deleted.
+            // Like Hive, this counts a cluster that is deleted during its installation as being deleted.
             if cluster.is_deleting() {
                 capacity.deleting += 1;
             } else if !cluster.spec.installed {
@@ -69,25 +69,25 @@ impl Capacity {
         capacity
     }
 
-    /// How many clusters may be created now; none means no limit.
+    /// How many clusters may be created now; None means no limit.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub fn room(&self) -> Result<Option<usize>, Full> {
+    pub fn room(&self) -> Result<Option<usize>, LimitReached> {
         let of_all = self.max_size.map(|limit| limit.saturating_sub(self.clusters));
         let changing = self.installing + self.deleting;
         let at_once = self.max_concurrent.map(|limit| limit.saturating_sub(changing));
         match (of_all, at_once, self.max_size, self.max_concurrent) {
-            (Some(0), _, Some(limit), _) => Err(Full::MaxSize {
+            (Some(0), _, Some(limit), _) => Err(LimitReached::MaxSize {
                 clusters: self.clusters,
                 limit,
             }),
-            (_, Some(0), _, Some(limit)) => Err(Full::MaxConcurrent { changing, limit }),
+            (_, Some(0), _, Some(limit)) => Err(LimitReached::MaxConcurrent { changing, limit }),
             _ => Ok(of_all.into_iter().chain(at_once).min()),
         }
     }
 
-    /// The same with one more cluster that is being created.
+    /// These counts with one more cluster that is being created.
     pub fn with_one_more(self) -> Self {
         Self {
             clusters: self.clusters + 1,
@@ -97,7 +97,7 @@ impl Capacity {
         }
     }
 
-    /// The design document asks for a condition that reports it.
+    /// Whether the inventory has fewer entries than the pool's size. The design document requires a condition for this.
     pub fn shortage(&self) -> Option<Shortage> {
         let entries = self.inventory.filter(|entries| self.size > *entries)?;
         Some(Shortage {
@@ -115,38 +115,37 @@ impl fmt::Display for Shortage {
     }
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for LimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MaxSize { clusters, limit } => {
                 let noun = if *clusters == 1 { "cluster" } else { "clusters" };
-                write!(f, "maxSize is {limit}, and it has {clusters} {noun}")
+                write!(f, "maxSize is {limit}, and the pool has {clusters} {noun}")
             }
             Self::MaxConcurrent { changing, limit } => write!(
                 f,
-                "maxConcurrent is {limit}, and {changing} of its clusters are being created or deleted"
+                "maxConcurrent is {limit}, and {changing} clusters of the pool are being created or deleted"
             ),
         }
     }
 }
 
-/// Hive's condition.
+/// Hive's condition about the inventory.
 const VALID: &str = "InventoryValid";
-/// The design document asks for it. Hive has no such condition, so the name is ours.
+/// The condition about the size that the design document requires. Hive does not have it, so it has a name of our own.
 const SUFFICIENT: &str = "InventorySufficient";
-/// Hive's reason for a cluster that could not be created.
+/// Hive's reason in `ApplySucceeded` for a cluster that could not be created.
 const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
-/// What is known of the entries.
+/// The input of the conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings<'f> {
     pub entries: &'f [Entry],
-    /// Names of entries that were found broken by syntax since they were read.
+    /// Names of entries whose patches were found to be broken after `entries` was read.
     pub broken: &'f BTreeSet<&'f str>,
 }
 
-/// The patch of the pool's status that reports its inventory; none if the status is up to date. The server refuses it
-/// if the pool has changed.
+/// The patch of the pool's conditions; None if they are up to date. The server refuses the patch if the pool has changed.
 pub fn inventory_patch(
     pool: &ClusterPool,
     findings: Findings<'_>,
@@ -190,7 +189,7 @@ pub fn inventory_patch(
     }))
 }
 
-/// What is wrong with the inventory, in Hive's format; none if nothing is.
+/// The problems of the inventory in Hive's format; None if there are no problems.
 fn faults(pool: &ClusterPool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
@@ -225,7 +224,7 @@ mod tests {
     use kcp_api::ClusterPool;
     use serde_json::{Value, json};
 
-    use super::{Capacity, Findings, Full, inventory_patch};
+    use super::{Capacity, Findings, LimitReached, inventory_patch};
     use crate::{
         objects::entry::Entry,
         testing::objects::{cluster, pool, pool_object},
@@ -249,7 +248,7 @@ mod tests {
             .into_iter()
             .map(|cluster| serde_json::from_value(cluster).unwrap())
             .collect();
-        Capacity::of(&pool(spec), clusters.iter())
+        Capacity::count(&pool(spec), clusters.iter())
     }
 
     #[test]
@@ -286,7 +285,7 @@ mod tests {
         let of = |names: [usize; 2]| {
             let clusters = clusters();
             let read = names.map(|index| serde_json::from_value(clusters[index].clone()).unwrap());
-            Capacity::of(&pool(&json!({})), read.iter()).ready
+            Capacity::count(&pool(&json!({})), read.iter()).ready
         };
         assert_eq!(of([2, 3]), 1);
         assert_eq!(of([0, 1]), 0);
@@ -302,21 +301,21 @@ mod tests {
             (json!({"maxSize": 5, "maxConcurrent": 9}), Ok(Some(1))),
             (
                 json!({"maxSize": 4}),
-                Err(Full::MaxSize {
+                Err(LimitReached::MaxSize {
                     clusters: 4,
                     limit: 4,
                 }),
             ),
             (
                 json!({"maxSize": 0}),
-                Err(Full::MaxSize {
+                Err(LimitReached::MaxSize {
                     clusters: 4,
                     limit: 0,
                 }),
             ),
             (
                 json!({"maxSize": 9, "maxConcurrent": 2}),
-                Err(Full::MaxConcurrent {
+                Err(LimitReached::MaxConcurrent {
                     changing: 2,
                     limit: 2,
                 }),
@@ -329,12 +328,12 @@ mod tests {
     #[test]
     fn a_limit_in_a_sentence() {
         let sentences = [
-            Full::MaxSize {
+            LimitReached::MaxSize {
                 clusters: 3,
                 limit: 3,
             }
             .to_string(),
-            Full::MaxConcurrent {
+            LimitReached::MaxConcurrent {
                 changing: 2,
                 limit: 2,
             }
@@ -343,8 +342,8 @@ mod tests {
         assert_eq!(
             sentences,
             [
-                "maxSize is 3, and it has 3 clusters",
-                "maxConcurrent is 2, and 2 of its clusters are being created or deleted",
+                "maxSize is 3, and the pool has 3 clusters",
+                "maxConcurrent is 2, and 2 clusters of the pool are being created or deleted",
             ]
         );
     }
@@ -370,7 +369,7 @@ mod tests {
 
     /// After a lease that found these entries broken.
     fn said_after(pool: &ClusterPool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
-        let capacity = Capacity::of(pool, std::iter::empty());
+        let capacity = Capacity::count(pool, std::iter::empty());
         let findings = Findings {
             entries,
             broken: &broken.iter().copied().collect::<BTreeSet<_>>(),

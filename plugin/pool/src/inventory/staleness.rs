@@ -1,4 +1,5 @@
-//! Which unclaimed clusters are stale, that is, older than the pool's spec: Hive replaces them one at a time. Pure.
+//! Finds unclaimed clusters that are stale: they were created before the pool's spec changed, and Hive replaces them one at
+//! a time. Pure.
 
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 
@@ -6,26 +7,26 @@ use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// Created from another version of the pool.
+    /// The cluster was created from another version of the pool.
     Version {
-        /// None if it has no version, which Hive treats as another version.
+        /// None if the cluster has no version, which Hive treats as another version.
         made_from: Option<String>,
     },
     /// The pool no longer lists its customization.
     DroppedFromInventory { customization: String },
 }
 
-/// What makes the pool's clusters stale.
+/// The current version and inventory of a pool, with which its clusters are compared.
 #[derive(Clone, Debug)]
 pub struct Freshness<'p> {
-    /// None if it is unknown: how Hive hashes some platforms is not known.
+    /// None if it is unknown: the platform has a field that only a newer Hive has.
     version: Option<String>,
     inventory: Vec<&'p str>,
     is_run_by_hive: bool,
 }
 
 impl<'p> Freshness<'p> {
-    pub fn of(pool: &'p ClusterPool, is_run_by_hive: bool) -> Self {
+    pub fn new(pool: &'p ClusterPool, is_run_by_hive: bool) -> Self {
         Self {
             version: pool_version(&pool.spec),
             inventory: pool.inventory(),
@@ -37,8 +38,7 @@ impl<'p> Freshness<'p> {
         self.version.as_deref()
     }
 
-    /// Why a cluster of the pool is stale; none for a cluster that is claimed or being deleted, which Hive does not
-    /// replace.
+    /// Why a cluster of the pool is stale; None if it is not, or if it is claimed or being deleted.
     pub fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
         if !is_replaceable(cluster) {
             return None;
@@ -46,8 +46,8 @@ impl<'p> Freshness<'p> {
         let made_from = cluster.annotation(ANNOTATION);
         let is_of_another = match (&self.version, made_from) {
             (Some(now), made_from) => made_from != Some(now.as_str()),
-            // Hive writes a version on its clusters on every platform. Without Hive, only we could have, and we do
-            // not know this platform's.
+            // Hive annotates each cluster with a version. Without Hive, only this program annotates clusters, and it
+            // cannot compute this version.
             (None, None) => self.is_run_by_hive,
             (None, Some(_)) => false,
         };
@@ -69,7 +69,7 @@ impl<'p> Freshness<'p> {
     }
 }
 
-/// Whether Hive replaces it once it is stale: not if it is claimed or being deleted.
+/// Whether Hive replaces the cluster when it is stale: a claimed cluster, or one that is being deleted, stays.
 pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
     cluster.claim().is_none() && !cluster.is_deleting()
 }
@@ -115,7 +115,7 @@ mod tests {
             })
         };
         let pool = pool(&spec());
-        let freshness = Freshness::of(&pool, false);
+        let freshness = Freshness::new(&pool, false);
         assert_eq!(freshness.version(), Some(VERSION));
         for (case, cluster, expected) in [
             ("fresh", fresh, None),
@@ -143,7 +143,7 @@ mod tests {
     /// Hive writes every version; other clients cannot write one that is unknown to them.
     #[test]
     fn where_the_version_cannot_be_told_hive_alone_makes_unmarked_clusters_stale() {
-        let by_hand = pool(&json!({"platform": {"vsphere": {}}, "inventory": [{"name": "one"}]}));
+        let by_hand = pool(&json!({"platform": {"vsphere": {"new": 1}}, "inventory": [{"name": "one"}]}));
         let unmarked = cluster("a", "pool", Some("one"));
         let mut marked = unmarked.clone();
         marked["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": "0"});
@@ -164,7 +164,7 @@ mod tests {
             ("marked, by Hive", true, &marked, None, true),
             ("unmarked, by Hive", true, &unmarked, no_version(), false),
         ] {
-            let freshness = Freshness::of(&by_hand, is_run_by_hive);
+            let freshness = Freshness::new(&by_hand, is_run_by_hive);
             let cluster = serde_json::from_value(cluster.clone()).unwrap();
             assert_eq!(freshness.version(), None);
             assert_eq!(freshness.stale(&cluster), stale, "{case}");

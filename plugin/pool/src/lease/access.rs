@@ -1,4 +1,4 @@
-//! What leases read and write.
+//! The reads and writes of leases, as a trait, so that tests can replace the API server.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use serde_json::Value;
 
 use crate::{lease::usage::Clusters, objects::entry::Entry};
 
-/// The entries of one namespace, and the clusters of all.
+/// The entries of one namespace, and the clusters of all namespaces.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
 pub trait LeaseStore {
     async fn list(&self) -> Result<Vec<Entry>, Error>;
 
-    /// None if there is no such entry.
+    /// None if the entry does not exist.
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
 
-    /// Writes a status once. `Changed` if the entry is gone. Every other entry would fail with the same error.
+    /// Writes a status once. `Changed` if the entry no longer exists. An error would fail the write of any other entry too.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
 
     /// The ClusterDeployments of all namespaces. Unknown if the client may not list them.
     async fn clusters(&self) -> Result<Clusters, Error>;
 
-    /// Waits before the server is asked again.
+    /// Pauses before the next request.
     async fn rest(&self, delay: Duration) {
         tokio::time::sleep(delay).await;
     }
 
-    /// The server's time, not this machine's.
+    /// The API server's time, not the local clock's.
     fn now(&self) -> ServerTime;
 }

@@ -1,8 +1,8 @@
 //! One attempt to lease an entry of an inventory for a holder.
 //!
-//! A lease is one write. It is reported only after the entry has changed since the command listed it, even if the holder
-//! already had it: otherwise a release that was decided earlier could still be stored. After the write the clusters are
-//! listed once more, and the entry goes to a cluster that uses it by then.
+//! A lease is one write. A lease that the holder already has is written again before it is reported: this changes the
+//! entry's resourceVersion, so that a release that another client decided earlier is refused. After the write of a new
+//! lease the clusters are listed once more. If another holder's cluster uses the entry by then, the entry goes to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ use kcp_client::Error;
 use crate::{
     install_config::{
         InstallConfig,
-        patches::{Patched, Unfit, patched},
+        patches::{PatchProblem, Patched, patched},
     },
     lease::{
         DEFAULT_TTL, LeaseError, Ttl,
         access::LeaseStore,
-        choice::{Choice, Inventory, Move, Slot, Standing, Unusable},
+        choice::{Availability, Choice, Inventory, RecordUpdate, Slot, UnusableReason},
         generated_name::lease_id,
         rule::{GRACE, Rule},
-        usage::{Clusters, Seen, is_own, users, uses},
-        write::{Sent, send},
+        usage::{Clusters, Usage, is_own, users, uses},
+        write::{WriteResult, send},
     },
     objects::{
         ClusterName, Holder,
         cluster_deployment::ClusterDeployment,
-        entry::{Entry, Reservation, Reserved as _},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
 };
 
-/// How often the entries are listed again after all free ones were reserved by other clients. Each time at least one
-/// client got an entry, so only an inventory whose entries are released as fast as they are leased reaches this.
+/// How often the entries are listed again after other clients reserved all free ones. In each round at least one client
+/// gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
 /// One attempt's input.
@@ -42,21 +42,21 @@ pub struct AttemptRequest<'r> {
     pub names: &'r [&'r str],
     pub clusters: &'r Clusters,
     pub holder: Holder<'r>,
-    /// None: a new lease has the default, and a lease that exists keeps its end.
+    /// None: a new lease gets the default, and an existing lease keeps its end.
     pub ttl: Option<Ttl>,
-    /// Where the holder's cluster will be. None: it creates none.
+    /// The holder's future cluster. None: the holder creates no cluster.
     pub cluster: Option<&'r ClusterName>,
     pub user: Option<&'r str>,
-    /// The install-config that the entry's patches have to apply to; none if the caller has none.
+    /// The install-config that the entry's patches must apply to. None: the patches are not checked.
     pub install_config: Option<&'r InstallConfig>,
-    /// Whether a lease under this name that exists already belongs to another process.
+    /// Whether to refuse if the holder already has a lease, because another process may use it.
     pub is_new: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub outcome: AttemptOutcome,
-    /// All entries, as they were last listed.
+    /// All entries of the last list.
     pub entries: Vec<Entry>,
 }
 
@@ -64,20 +64,20 @@ pub struct Attempt {
 pub enum AttemptOutcome {
     Leased(Box<Leased>),
     /// No entry is free. The state of each.
-    Exhausted(Vec<(String, Standing)>),
-    /// The holder is bound to an entry that it cannot have.
+    Exhausted(Vec<(String, Availability)>),
+    /// The holder's cluster or an earlier lease names an entry that the holder cannot lease.
     Bound {
         customization: String,
-        standing: Standing,
+        availability: Availability,
     },
     /// The holder already has this entry, and the request is for a new lease.
     HeldBefore {
         customization: String,
     },
     /// The holder has this entry, but its patches cannot be applied.
-    HeldUnfit {
+    HeldWithPatchProblem {
         customization: String,
-        why: Unfit,
+        why: PatchProblem,
     },
 }
 
@@ -85,22 +85,22 @@ pub enum AttemptOutcome {
 pub struct Leased {
     pub customization: String,
     pub record: LeaseRecord,
-    /// Whether the holder had it before the request.
+    /// Whether the holder had the entry before the request.
     pub already: bool,
     /// The patched install-config.
     pub patched: Option<Patched>,
-    /// Entries that were skipped, and why.
-    pub unfit: Unfits,
+    /// Entries that were skipped because their patches cannot be applied.
+    pub unfit: PatchProblems,
 }
 
-pub type Unfits = BTreeMap<String, Unfit>;
+pub type PatchProblems = BTreeMap<String, PatchProblem>;
 
 impl AttemptOutcome {
-    /// The entries that this attempt found to have patches that Hive cannot apply either.
+    /// The entries whose patches Hive cannot apply either.
     pub fn broken(&self) -> BTreeSet<&str> {
-        let is_broken = |why: &Unfit| matches!(why, Unfit::Broken(_));
-        let is_standing_broken = |standing: &Standing| match standing {
-            Standing::Unusable(Unusable::Unfit(why)) => is_broken(why),
+        let is_broken = |why: &PatchProblem| matches!(why, PatchProblem::Broken(_));
+        let is_unusable_by_patch = |availability: &Availability| match availability {
+            Availability::Unusable(UnusableReason::Patches(why)) => is_broken(why),
             _ => false,
         };
         match self {
@@ -108,20 +108,22 @@ impl AttemptOutcome {
                 let unfit = leased.unfit.iter().filter(|(_, why)| is_broken(why));
                 unfit.map(|(name, _)| name.as_str()).collect()
             }
-            Self::Exhausted(standings) => {
-                let broken = standings
+            Self::Exhausted(availabilities) => {
+                let broken = availabilities
                     .iter()
-                    .filter(|(_, standing)| is_standing_broken(standing));
+                    .filter(|(_, availability)| is_unusable_by_patch(availability));
                 broken.map(|(name, _)| name.as_str()).collect()
             }
-            Self::HeldUnfit { customization, why } if is_broken(why) => {
+            Self::HeldWithPatchProblem { customization, why } if is_broken(why) => {
                 BTreeSet::from([customization.as_str()])
             }
             Self::Bound {
                 customization,
-                standing,
-            } if is_standing_broken(standing) => BTreeSet::from([customization.as_str()]),
-            Self::Bound { .. } | Self::HeldBefore { .. } | Self::HeldUnfit { .. } => BTreeSet::new(),
+                availability,
+            } if is_unusable_by_patch(availability) => BTreeSet::from([customization.as_str()]),
+            Self::Bound { .. } | Self::HeldBefore { .. } | Self::HeldWithPatchProblem { .. } => {
+                BTreeSet::new()
+            }
         }
     }
 }
@@ -129,11 +131,11 @@ impl AttemptOutcome {
 /// Leases an entry, or confirms the lease that the holder already has.
 ///
 /// # Errors
-/// If the API server cannot be asked, or other clients change the entries faster than one can be reserved. If it is
-/// unknown whether an entry was reserved, the message says so; the same command finds it.
+/// If the API server cannot be reached or refuses a request, or other clients reserve every free entry first. If it is
+/// unknown whether an entry was reserved, the message says so, and the same command finds out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
-    let mut unfit = Unfits::new();
-    // The clusters, if they were listed again since the request.
+    let mut unfit = PatchProblems::new();
+    // The clusters, if this attempt has listed them again.
     let mut listed: Option<Clusters> = None;
     for _ in 0..MAX_ROUNDS {
         let request = AttemptRequest {
@@ -144,34 +146,38 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         let inventory = Inventory {
             slots: slots(request, &entries, &unfit),
             clusters: request.clusters,
-            rule: rule(store),
+            rule: rule(store, request.clusters),
         };
         let outcome = match inventory.choose(request.holder) {
             Choice::Held(held) if request.is_new => Some(AttemptOutcome::HeldBefore {
                 customization: held.name().to_owned(),
             }),
             Choice::Held(held) => confirm(store, held, request).await?,
-            Choice::Bound { name, standing } => Some(AttemptOutcome::Bound {
+            Choice::Bound { name, availability } => Some(AttemptOutcome::Bound {
                 customization: name.to_owned(),
-                standing,
+                availability,
             }),
-            Choice::Exhausted { standings, steps } => {
-                for Move { entry, pool, record } in steps {
-                    // If the entry has changed, the next look decides.
+            Choice::Exhausted {
+                availabilities,
+                steps,
+            } => {
+                for RecordUpdate { entry, pool, record } in steps {
+                    // One attempt is enough: if the entry has changed, the next check decides.
                     let patch = entry.lease(&pool, &record, store.now().latest);
                     store.write_status(entry.name(), &patch).await?;
                 }
-                let standings = standings.into_iter();
-                let standings = standings.map(|(name, standing)| (name.to_owned(), standing));
-                Some(AttemptOutcome::Exhausted(standings.collect()))
+                let availabilities = availabilities.into_iter();
+                let availabilities =
+                    availabilities.map(|(name, availability)| (name.to_owned(), availability));
+                Some(AttemptOutcome::Exhausted(availabilities.collect()))
             }
             Choice::Free(free) => match try_each(store, &free, request, &mut unfit).await? {
-                Try::Taken(mut leased) => {
+                TryOutcome::Taken(mut leased) => {
                     leased.unfit = std::mem::take(&mut unfit);
                     Some(AttemptOutcome::Leased(leased))
                 }
-                Try::Again => None,
-                Try::Withdrawn(clusters) => {
+                TryOutcome::ListAgain => None,
+                TryOutcome::Withdrawn(clusters) => {
                     listed = Some(clusters);
                     None
                 }
@@ -188,22 +194,22 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
     .into())
 }
 
-fn rule(store: &impl LeaseStore) -> Rule {
+fn rule(store: &impl LeaseStore, clusters: &Clusters) -> Rule {
     Rule {
-        now: store.now(),
+        now: clusters.time_of_check(store.now()),
         grace: GRACE,
     }
 }
 
 /// The record of a new lease.
-fn first(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
+fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
     let now = store.now();
     let ttl = request.ttl.unwrap_or(Ttl::For(DEFAULT_TTL));
-    let state = match request.clusters.seen(entry) {
-        Seen::Used(cluster) => State::InUse {
+    let state = match request.clusters.usage(entry) {
+        Usage::Used(cluster) => State::InUse {
             uid: cluster.uid().to_owned(),
         },
-        Seen::Unused | Seen::Unknown => State::Held,
+        Usage::Unused | Usage::Unknown => State::Held,
     };
     LeaseRecord {
         state,
@@ -217,15 +223,15 @@ fn first(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) ->
     }
 }
 
-/// The record of a lease that the holder has, after it leases again. A lease that has ended gets a new id: what still
-/// runs under the old one has lost it.
-fn again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
+/// The record of an existing lease after the holder leases again. A lease that has ended gets a new id, because a process
+/// that uses the old id has lost the lease.
+fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
     let Reservation::Leased(before) = entry.reservation() else {
-        return first(store, entry, request);
+        return new_record(store, entry, request);
     };
     let is_used = matches!(before.state, State::InUse { .. });
-    if rule(store).has_ended(before.deadline) && !is_used {
-        return first(store, entry, request);
+    if rule(store, request.clusters).has_ended(before.deadline) && !is_used {
+        return new_record(store, entry, request);
     }
     LeaseRecord {
         state: if is_used {
@@ -241,23 +247,23 @@ fn again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) ->
     }
 }
 
-/// Writes again the lease that the holder has. None if other clients have changed it and it has to be listed again.
+/// Writes an existing lease again. None if another client has changed the entry, so that the entries must be listed again.
 async fn confirm(
     store: &impl LeaseStore,
     held: &Entry,
     request: AttemptRequest<'_>,
 ) -> Result<Option<AttemptOutcome>, LeaseError> {
     let customization = held.name().to_owned();
-    let patched = match fit(store, held, request).await? {
+    let patched = match apply_patches(store, held, request).await? {
         Ok(patched) => patched,
-        Err(why) => return Ok(Some(AttemptOutcome::HeldUnfit { customization, why })),
+        Err(why) => return Ok(Some(AttemptOutcome::HeldWithPatchProblem { customization, why })),
     };
-    let record = again(store, held, request);
+    let record = record_again(store, held, request);
     let patch = held.lease(request.holder.pool, &record, store.now().latest);
     let is_ours = match send(store, held, &patch).await? {
-        Sent::Stored => true,
-        Sent::Passed(current) => has(current.as_deref(), &record),
-        Sent::Refused(error) => return Err(error.into()),
+        WriteResult::Stored => true,
+        WriteResult::Superseded(current) => has_record(current.as_deref(), &record),
+        WriteResult::Refused(error) => return Err(error.into()),
     };
     Ok(is_ours.then(|| {
         AttemptOutcome::Leased(Box::new(Leased {
@@ -265,34 +271,33 @@ async fn confirm(
             record,
             already: true,
             patched,
-            unfit: Unfits::new(),
+            unfit: PatchProblems::new(),
         }))
     }))
 }
 
-fn has(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
+fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
     entry.is_some_and(|entry| match entry.reservation() {
         Reservation::Leased(found) => found.id == record.id && found.renewals == record.renewals,
         _ => false,
     })
 }
 
-/// Applies the entry's patches to the install-config, if there is one. A patch that cannot be applied at all is
+/// Applies the entry's patches to the install-config, if the request has one. A patch that Hive cannot apply either is
 /// reported in the entry's status.
-async fn fit(
+async fn apply_patches(
     store: &impl LeaseStore,
     entry: &Entry,
     request: AttemptRequest<'_>,
-) -> Result<Result<Option<Patched>, Unfit>, Error> {
+) -> Result<Result<Option<Patched>, PatchProblem>, Error> {
     let Some(install_config) = request.install_config else {
         return Ok(Ok(None));
     };
     let outcome = patched(install_config, &entry.spec);
-    if let Err(Unfit::Broken(why)) = &outcome
+    if let Err(PatchProblem::Broken(why)) = &outcome
         && !entry.says_broken(why)
     {
-        // The entry may have been corrected since, and the next client finds the same: the result of this write does
-        // not matter.
+        // Best effort: the next client finds the same problem, or the entry was corrected.
         store
             .write_status(entry.name(), &entry.broken(why, store.now().latest))
             .await?;
@@ -300,12 +305,12 @@ async fn fit(
     Ok(outcome.map(Some))
 }
 
-/// What became of the free entries.
-enum Try {
+/// The result of trying the free entries.
+enum TryOutcome {
     Taken(Box<Leased>),
-    /// They have to be listed again: other clients have changed them, or their patches do not apply.
-    Again,
-    /// The same, because another's cluster uses the one that was taken: the clusters as they are now.
+    /// The entries must be listed again: other clients have changed them, or their patches cannot be applied.
+    ListAgain,
+    /// The entries must be listed again, because another holder's cluster uses the leased entry. Has the current clusters.
     Withdrawn(Clusters),
 }
 
@@ -314,27 +319,27 @@ async fn try_each(
     store: &impl LeaseStore,
     free: &[&Entry],
     request: AttemptRequest<'_>,
-    unfit: &mut Unfits,
-) -> Result<Try, LeaseError> {
+    unfit: &mut PatchProblems,
+) -> Result<TryOutcome, LeaseError> {
     for (index, listed) in free.iter().enumerate() {
         let name = listed.name();
         let current = if index == 0 {
             Some((*listed).clone())
         } else {
-            // After a conflict the list is outdated: reading is cheaper than another conflict.
+            // After a conflict the list is outdated, and a read is cheaper than another conflict.
             store.get(name).await?
         };
         let Some(current) = current.filter(|current| is_unchanged(current, listed)) else {
             continue;
         };
-        let patched = match fit(store, &current, request).await? {
+        let patched = match apply_patches(store, &current, request).await? {
             Ok(patched) => patched,
             Err(why) => {
                 unfit.insert(name.to_owned(), why);
                 continue;
             }
         };
-        let record = first(store, &current, request);
+        let record = new_record(store, &current, request);
         let now = store.now().latest;
         let pool = request.holder.pool;
         let patch = if patched.is_some() {
@@ -343,34 +348,34 @@ async fn try_each(
             current.lease(pool, &record, now)
         };
         let is_ours = match send(store, &current, &patch).await? {
-            Sent::Stored => true,
-            Sent::Passed(after) => {
-                let is_ours = has(after.as_deref(), &record);
+            WriteResult::Stored => true,
+            WriteResult::Superseded(after) => {
+                let is_ours = has_record(after.as_deref(), &record);
                 if !is_ours && after.is_some_and(|after| after.names(request.holder)) {
-                    // Another process for the same holder was faster: the next list has it.
-                    return Ok(Try::Again);
+                    // Another process has leased the entry for the same holder, and the next list shows it.
+                    return Ok(TryOutcome::ListAgain);
                 }
                 is_ours
             }
-            Sent::Refused(error) => return Err(error.into()),
+            WriteResult::Refused(error) => return Err(error.into()),
         };
         if is_ours {
-            return Ok(match withdrawn(store, name, &record, request).await? {
-                Some(clusters) => Try::Withdrawn(clusters),
-                None => Try::Taken(Box::new(Leased {
+            return Ok(match withdraw(store, name, &record, request).await? {
+                Some(clusters) => TryOutcome::Withdrawn(clusters),
+                None => TryOutcome::Taken(Box::new(Leased {
                     customization: name.to_owned(),
                     record,
                     already: false,
                     patched,
-                    unfit: Unfits::new(),
+                    unfit: PatchProblems::new(),
                 })),
             });
         }
     }
-    Ok(Try::Again)
+    Ok(TryOutcome::ListAgain)
 }
 
-/// Whether what made the entry free when it was listed is unchanged. Its resourceVersion may differ.
+/// Whether the entry's reservation is the same as when it was listed. Other fields may have changed.
 fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     fn lease(entry: &Entry) -> (bool, bool, Option<&str>, Option<&str>, Reservation) {
         let names = (entry.cluster_deployment(), entry.cluster_pool());
@@ -385,9 +390,9 @@ fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-/// Lists the clusters after the entry was leased, and gives it to another's cluster that uses it by now. Returns the
-/// clusters if so.
-async fn withdrawn(
+/// Lists the clusters after the entry was leased. If another holder's cluster uses the entry, records that cluster as the
+/// holder, and returns the clusters.
+async fn withdraw(
     store: &impl LeaseStore,
     name: &str,
     record: &LeaseRecord,
@@ -409,22 +414,26 @@ async fn withdrawn(
     };
     let reference = other.spec.cluster_pool_ref.as_ref();
     let pool = reference.map_or(request.holder.pool, |reference| &reference.pool_name);
-    while let Some(entry) = store.get(name).await?.filter(|entry| has(Some(entry), record)) {
-        let patch = match rule(store).adopted(None, Seen::Used(other), lease_id()) {
+    while let Some(entry) = store
+        .get(name)
+        .await?
+        .filter(|entry| has_record(Some(entry), record))
+    {
+        let patch = match rule(store, &clusters).adopted(None, Usage::Used(other), lease_id()) {
             Some(others) => entry.lease(pool, &others, store.now().latest),
             None => entry.free(store.now().latest),
         };
         match send(store, &entry, &patch).await? {
-            Sent::Stored => break,
-            Sent::Passed(_) => {}
-            Sent::Refused(error) => return Err(error.into()),
+            WriteResult::Stored => break,
+            WriteResult::Superseded(_) => {}
+            WriteResult::Refused(error) => return Err(error.into()),
         }
     }
     Ok(Some(clusters))
 }
 
-/// The entries of the inventory, followed by entries that the holder or its cluster has and the pool does not list.
-fn slots<'l>(request: AttemptRequest<'l>, entries: &'l [Entry], unfit: &Unfits) -> Vec<Slot<'l>> {
+/// The entries of the inventory, followed by the holder's entries that the pool does not list.
+fn slots<'l>(request: AttemptRequest<'l>, entries: &'l [Entry], unfit: &PatchProblems) -> Vec<Slot<'l>> {
     let holder = request.holder;
     let by_name: BTreeMap<_, _> = entries.iter().map(|entry| (entry.name(), entry)).collect();
     let named: BTreeSet<&str> = request.names.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Which entry of an inventory a holder gets, and in which order entries are tried. Pure.
+//! Decides which entry of an inventory a holder gets, and in which order free entries are tried. Pure.
 
 use std::cmp::Ordering;
 
@@ -6,24 +6,24 @@ use jiff::Timestamp;
 use kcp_api::metadata::Object as _;
 
 use crate::{
-    install_config::patches::Unfit,
+    install_config::patches::PatchProblem,
     lease::{
         generated_name::lease_id,
         rule::{Rule, Step},
-        usage::{Clusters, Seen, is_own, users},
+        usage::{Clusters, Usage, is_own, users},
     },
     objects::{
         ClusterName, Holder,
         cluster_deployment::ClusterDeployment,
-        entry::{Entry, Reservation, Reserved as _},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, Unreadable},
     },
 };
 
-/// The entries of a pool, the entries that a holder has besides, and what else is known of them.
+/// The entries of a pool, other entries of the holder, and the clusters.
 #[derive(Clone, Debug)]
 pub struct Inventory<'l> {
-    /// In the pool's order, each name once; then the entries that the pool does not list.
+    /// The inventory in the pool's order, each name once, then the holder's entries that the pool does not list.
     pub slots: Vec<Slot<'l>>,
     pub clusters: &'l Clusters,
     pub rule: Rule,
@@ -33,89 +33,91 @@ pub struct Inventory<'l> {
 #[derive(Clone, Debug)]
 pub struct Slot<'l> {
     pub name: &'l str,
-    /// Whether the pool lists it. An entry that it does not list is never leased.
+    /// Whether the pool lists the entry. Other entries are never leased.
     pub is_named: bool,
-    /// None if there is no such customization.
+    /// None if the customization does not exist.
     pub entry: Option<&'l Entry>,
-    /// Why it cannot be leased; none if that is not known.
-    pub unfit: Option<Unfit>,
+    /// Why its patches cannot be applied; None if no problem was found.
+    pub unfit: Option<PatchProblem>,
 }
 
-/// The state of one entry, for one holder.
+/// Whether one holder can lease one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Availability {
     Ours,
-    /// Nobody has it, or the lease of who had it is over.
+    /// The entry is free, or its lease has ended.
     Free,
-    /// Another holder has it.
+    /// Another holder has the entry.
     Held {
         /// None while Hive reserves the entry in two steps.
         cluster_deployment: Option<String>,
         pool: Option<String>,
         until: Option<Until>,
     },
-    /// No holder has it, but a cluster uses it.
+    /// The entry has no holder, but a cluster uses it.
     Referenced {
         by: ClusterName,
     },
-    /// Nobody has it, but it cannot be leased.
-    Unusable(Unusable),
+    /// The entry has no holder, but cannot be leased.
+    Unusable(UnusableReason),
 }
 
-/// Until when another holder has an entry.
+/// How long another holder keeps an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Its cluster uses the entry.
+    /// Until its cluster no longer exists.
     ClusterGone,
-    /// Its lease ends.
+    /// Until its lease ends.
     Time(Timestamp),
-    /// The lease has ended. A look has to find that no cluster uses the entry.
-    Look,
+    /// The lease has ended, but a check must still find that no cluster uses the entry.
+    NextCheck,
     Never,
 }
 
 /// Why an entry cannot be leased by a new holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
-    Unfit(Unfit),
+pub enum UnusableReason {
+    Patches(PatchProblem),
     Cordoned(String),
     Deleting,
-    /// The pool does not list it.
+    /// The pool does not list the entry.
     Unnamed,
-    /// There is no such customization.
+    /// The customization does not exist.
     Missing,
     Unreadable(Unreadable),
 }
 
-/// What a holder gets.
+/// The decision for a holder.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice<'l> {
-    /// What it already has.
+    /// The entry that the holder already has.
     Held(&'l Entry),
-    /// One of these, tried in this order. Never empty.
+    /// One of these free entries, tried in this order. Never empty.
     Free(Vec<&'l Entry>),
-    /// Nothing: the holder is bound to an entry, by its ClusterDeployment or by the entry's references, and cannot
-    /// have it.
-    Bound { name: &'l str, standing: Standing },
-    /// Nothing: no entry of the pool is free.
+    /// No entry: the holder's ClusterDeployment or an earlier lease names this entry, but the holder cannot lease it.
+    Bound {
+        name: &'l str,
+        availability: Availability,
+    },
+    /// No entry: none of the pool's entries is free.
     Exhausted {
-        /// The state of each.
-        standings: Vec<(&'l str, Standing)>,
-        /// Leases that this look moves on.
-        steps: Vec<Move<'l>>,
+        /// Why each entry is not free.
+        availabilities: Vec<(&'l str, Availability)>,
+        /// Leases whose records are out of date.
+        steps: Vec<RecordUpdate<'l>>,
     },
 }
 
-/// A lease that a look moves on.
+/// A new record of a lease, because a cluster appeared or disappeared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Move<'l> {
+pub struct RecordUpdate<'l> {
     pub entry: &'l Entry,
     pub pool: String,
     pub record: LeaseRecord,
 }
 
-impl Standing {
-    /// The ClusterDeployment and the pool that have it.
+impl Availability {
+    /// The ClusterDeployment and the pool that have the entry.
     pub fn user(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Self::Held {
@@ -130,90 +132,92 @@ impl Standing {
 }
 
 impl<'l> Inventory<'l> {
-    /// What the holder gets. What it already has comes first, so that leasing twice leases one entry.
+    /// Decides for a holder. An entry that it already has comes first, so that leasing twice leases one entry.
     pub fn choose(&self, holder: Holder<'_>) -> Choice<'l> {
-        let standings: Vec<_> = self
+        let availabilities: Vec<_> = self
             .slots
             .iter()
-            .map(|slot| (slot, self.standing(slot, holder)))
+            .map(|slot| (slot, self.availability(slot, holder)))
             .collect();
         let is_bound = |slot: &Slot<'_>| {
             slot.entry
                 .is_some_and(|entry| self.own_user(entry, holder).is_some())
         };
-        if let Some((slot, standing)) = standings.iter().find(|(slot, _)| is_bound(slot)) {
-            return match (standing, slot.entry) {
-                (Standing::Ours, Some(entry)) => Choice::Held(entry),
-                (Standing::Free, Some(entry)) => Choice::Free(vec![entry]),
-                _ => bound(slot, standing),
+        if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_bound(slot)) {
+            return match (availability, slot.entry) {
+                (Availability::Ours, Some(entry)) => Choice::Held(entry),
+                (Availability::Free, Some(entry)) => Choice::Free(vec![entry]),
+                _ => bound(slot, availability),
             };
         }
-        let with = |wanted: Standing| {
-            standings
+        let with = |wanted: Availability| {
+            availabilities
                 .iter()
-                .filter(move |(_, standing)| *standing == wanted)
+                .filter(move |(_, availability)| *availability == wanted)
                 .filter_map(|(slot, _)| slot.entry)
         };
-        if let Some(held) = with(Standing::Ours).next() {
+        if let Some(held) = with(Availability::Ours).next() {
             return Choice::Held(held);
         }
         let is_ours = |slot: &Slot<'_>| slot.entry.is_some_and(|entry| entry.names(holder));
-        if let Some((slot, standing)) = standings.iter().find(|(slot, _)| is_ours(slot)) {
-            return bound(slot, standing);
+        if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_ours(slot)) {
+            return bound(slot, availability);
         }
-        let mut free: Vec<_> = with(Standing::Free).collect();
+        let mut free: Vec<_> = with(Availability::Free).collect();
         if !free.is_empty() {
             free.sort_by(|a, b| self.order(a, b, holder));
             return Choice::Free(free);
         }
         Choice::Exhausted {
             steps: self.steps(),
-            standings: standings
+            availabilities: availabilities
                 .into_iter()
                 .filter(|(slot, _)| slot.is_named)
-                .map(|(slot, standing)| (slot.name, standing))
+                .map(|(slot, availability)| (slot.name, availability))
                 .collect(),
         }
     }
 
-    /// The state of the entry. A lease stays although the entry is being deleted, cordoned, or left the inventory;
-    /// only a new lease needs an entry without these.
-    fn standing(&self, slot: &Slot<'_>, holder: Holder<'_>) -> Standing {
+    /// Whether the holder can lease the entry. An existing lease continues while the entry is being deleted, is cordoned
+    /// or is not in the inventory; a new lease requires an entry without these.
+    fn availability(&self, slot: &Slot<'_>, holder: Holder<'_>) -> Availability {
         let Some(entry) = slot.entry else {
-            return Standing::Unusable(Unusable::Missing);
+            return Availability::Unusable(UnusableReason::Missing);
         };
         let reservation = entry.reservation();
         let is_ended = match &reservation {
-            Reservation::Unreadable(why) => return Standing::Unusable(Unusable::Unreadable(why.clone())),
-            _ if entry.names(holder) => return Standing::Ours,
+            Reservation::Unreadable(why) => {
+                return Availability::Unusable(UnusableReason::Unreadable(why.clone()));
+            }
+            _ if entry.names(holder) => return Availability::Ours,
             Reservation::Free => true,
             Reservation::Unrecorded => false,
-            Reservation::Leased(record) => self.rule.step(record, self.clusters.seen(entry)) == Step::Free,
+            Reservation::Leased(record) => self.rule.step(record, self.clusters.usage(entry)) == Step::Free,
         };
         if !is_ended {
-            return Standing::Held {
+            return Availability::Held {
                 cluster_deployment: entry.cluster_deployment().map(str::to_owned),
                 pool: entry.cluster_pool().map(str::to_owned),
                 until: self.until(entry, &reservation),
             };
         }
         if entry.is_deleting() {
-            return Standing::Unusable(Unusable::Deleting);
+            return Availability::Unusable(UnusableReason::Deleting);
         }
         if !slot.is_named {
-            return Standing::Unusable(Unusable::Unnamed);
+            return Availability::Unusable(UnusableReason::Unnamed);
         }
         if let Some(by) = self.other_user(entry, holder) {
-            return Standing::Referenced {
+            return Availability::Referenced {
                 by: ClusterName::new(by.namespace(), by.name()),
             };
         }
         if let Some(reason) = entry.cordoned() {
-            return Standing::Unusable(Unusable::Cordoned(reason.to_owned()));
+            return Availability::Unusable(UnusableReason::Cordoned(reason.to_owned()));
         }
         match &slot.unfit {
-            Some(why) => Standing::Unusable(Unusable::Unfit(why.clone())),
-            None => Standing::Free,
+            Some(why) => Availability::Unusable(UnusableReason::Patches(why.clone())),
+            None => Availability::Free,
         }
     }
 
@@ -221,10 +225,10 @@ impl<'l> Inventory<'l> {
         let Reservation::Leased(record) = reservation else {
             return None;
         };
-        Some(match (self.clusters.seen(entry), record.deadline) {
-            (Seen::Used(_), _) => Until::ClusterGone,
+        Some(match (self.clusters.usage(entry), record.deadline) {
+            (Usage::Used(_), _) => Until::ClusterGone,
             (_, None) => Until::Never,
-            (_, deadline) if self.rule.has_ended(deadline) => Until::Look,
+            (_, deadline) if self.rule.has_ended(deadline) => Until::NextCheck,
             (_, Some(deadline)) => Until::Time(deadline),
         })
     }
@@ -239,19 +243,19 @@ impl<'l> Inventory<'l> {
         users(deployments, entry).find(|cluster| !is_own(cluster, deployments.namespace(), holder))
     }
 
-    /// The leases of the inventory that this look moves on without freeing their entries.
-    fn steps(&self) -> Vec<Move<'l>> {
+    /// New records for the leases of the inventory that the rule changes without freeing the entry.
+    fn steps(&self) -> Vec<RecordUpdate<'l>> {
         let named = self.slots.iter().filter(|slot| slot.is_named);
-        let step = |entry: &'l Entry| match self.rule.look(entry, self.clusters.seen(entry), lease_id) {
-            (pool, Step::Write(record)) => Some(Move { entry, pool, record }),
+        let step = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), lease_id) {
+            (pool, Step::Write(record)) => Some(RecordUpdate { entry, pool, record }),
             (_, Step::Keep | Step::Free) => None,
         };
         named.filter_map(|slot| step(slot.entry?)).collect()
     }
 
-    /// Entries that were free already, before those whose lease is over; then those whose last use succeeded, or that
-    /// were never used, before those whose last use failed; then the one that was unused for longest; then an order of
-    /// its own for each holder, so that many holders do not all try the same entry. A total order, unlike Hive's, which
+    /// Free entries before entries whose lease has ended; then entries whose last use succeeded or that were never used,
+    /// before entries whose last use failed; then the entry that was unused for longest; then a different order for each
+    /// holder, so that many holders do not all try the same entry. A total order, unlike Hive's, which
     /// has cycles with three failed entries.
     fn order(&self, a: &Entry, b: &Entry, holder: Holder<'_>) -> Ordering {
         let key = |entry: &Entry| {
@@ -263,10 +267,10 @@ impl<'l> Inventory<'l> {
     }
 }
 
-fn bound<'l>(slot: &Slot<'l>, standing: &Standing) -> Choice<'l> {
+fn bound<'l>(slot: &Slot<'l>, availability: &Availability) -> Choice<'l> {
     Choice::Bound {
         name: slot.name,
-        standing: standing.clone(),
+        availability: availability.clone(),
     }
 }
 

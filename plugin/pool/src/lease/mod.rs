@@ -1,7 +1,7 @@
 //! Leases: `plugin/pool/MODEL.md` has the whole model on one page.
 //!
-//! - [`access`]: what leases read and write
-//! - [`usage`]: which clusters use an entry; [`rule`]: the one rule that moves a lease on
+//! - [`access`]: the reads and writes of leases
+//! - [`usage`]: which clusters use an entry; [`rule`]: the one rule that changes and ends leases
 //! - [`choice`]: which entry a holder gets
 //! - [`write`]: one write of an entry's status, until its result is certain
 //! - [`attempt`]: one attempt over an inventory; [`renewal`]: renews a lease, once or until it is lost
@@ -23,7 +23,7 @@ use kcp_client::{Error, ServerTime};
 
 use crate::objects::record::LeaseRecord;
 
-/// How long a lease lasts if nothing is said.
+/// How long a lease lasts by default.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How long a lease lasts.
@@ -35,7 +35,7 @@ pub enum Ttl {
 }
 
 impl Ttl {
-    /// When a lease ends that begins now. None: never.
+    /// The end of a lease that begins now. None: it never ends.
     pub fn deadline(self, now: ServerTime) -> Option<Timestamp> {
         match self {
             Self::For(duration) => {
@@ -47,7 +47,7 @@ impl Ttl {
     }
 }
 
-/// No lease could be requested, or its result is unknown.
+/// A lease could not be requested, or it is unknown whether it was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error(transparent)]
@@ -89,7 +89,7 @@ impl LeaseError {
     }
 }
 
-/// Of a lease whose cluster is not created.
+/// The message for a lease whose cluster was not created.
 pub fn unfinished(customization: &str, cluster_deployment: &str) -> String {
     format!(
         "{customization} is leased, but cluster {cluster_deployment} is not created; run the same command again to continue"

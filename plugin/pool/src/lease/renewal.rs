@@ -10,19 +10,19 @@ use crate::{
     lease::{
         LeaseError, Ttl,
         access::LeaseStore,
-        write::{Sent, send},
+        write::{WriteResult, send},
     },
     objects::{
         Holder,
-        entry::{Entry, Reservation, Reserved as _},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::LeaseRecord,
     },
 };
 
-/// How often an entry is read and decided again that other clients change.
+/// The attempts to write an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// A lease of a holder: the current one of this name, or the one with this id.
+/// The lease of a holder; with an id, only the lease with this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseName<'l> {
     pub holder: Holder<'l>,
@@ -30,8 +30,8 @@ pub struct LeaseName<'l> {
 }
 
 impl LeaseName<'_> {
-    /// The record of the lease, if the entry has it.
-    pub fn of(&self, entry: &Entry) -> Option<LeaseRecord> {
+    /// The record of the lease, if the entry has this lease.
+    pub fn record_in(&self, entry: &Entry) -> Option<LeaseRecord> {
         match entry.reservation() {
             Reservation::Leased(record)
                 if entry.names(self.holder) && self.id.is_none_or(|id| id == record.id) =>
@@ -43,10 +43,11 @@ impl LeaseName<'_> {
     }
 }
 
-/// Renews a lease once: it ends at the later of its deadline and now plus the ttl. None if the holder has lost it.
+/// Renews a lease once. It then ends at its old deadline or after the ttl, whichever is later. None if the holder no longer
+/// has the lease.
 ///
 /// # Errors
-/// If the API server cannot be asked, or the entry changes faster than it can be written.
+/// If the API server cannot be reached or refuses a request, or other clients change the entry before each attempt.
 pub async fn renew(
     store: &impl LeaseStore,
     customization: &str,
@@ -55,7 +56,8 @@ pub async fn renew(
 ) -> Result<Option<LeaseRecord>, LeaseError> {
     for _ in 0..MAX_ATTEMPTS {
         let entry = store.get(customization).await?;
-        let Some((entry, record)) = entry.and_then(|entry| lease.of(&entry).map(|record| (entry, record)))
+        let Some((entry, record)) =
+            entry.and_then(|entry| lease.record_in(&entry).map(|record| (entry, record)))
         else {
             return Ok(None);
         };
@@ -70,16 +72,16 @@ pub async fn renew(
         };
         let patch = entry.lease(lease.holder.pool, &after, now.latest);
         match send(store, &entry, &patch).await? {
-            Sent::Stored => return Ok(Some(after)),
-            Sent::Passed(current) => {
-                let found = current.and_then(|current| lease.of(&current));
+            WriteResult::Stored => return Ok(Some(after)),
+            WriteResult::Superseded(current) => {
+                let found = current.and_then(|current| lease.record_in(&current));
                 if found
                     .is_some_and(|found| found.renewals == after.renewals && found.deadline == after.deadline)
                 {
                     return Ok(Some(after));
                 }
             }
-            Sent::Refused(error) => return Err(error.into()),
+            WriteResult::Refused(error) => return Err(error.into()),
         }
     }
     Err(Error::Contended {
@@ -89,13 +91,13 @@ pub async fn renew(
     .into())
 }
 
-/// The names of the entries that the lease has, sorted.
+/// The sorted names of the entries that have the lease.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn held_by(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Vec<String>, Error> {
     let entries = store.list().await?;
-    let held = entries.iter().filter(|entry| lease.of(entry).is_some());
+    let held = entries.iter().filter(|entry| lease.record_in(entry).is_some());
     let mut held: Vec<_> = held.map(|entry| entry.name().to_owned()).collect();
     held.sort();
     Ok(held)
@@ -109,34 +111,34 @@ pub struct RenewedLease<'k, S> {
     pub heartbeat: Heartbeat,
 }
 
-/// Why a lease is lost.
+/// Why a lease was lost.
 #[derive(Debug)]
-pub enum Lost {
-    /// Another lease has the entry, or none.
+pub enum LossReason {
+    /// The entry is free, or has another lease.
     Gone,
-    /// It could not be renewed in time.
+    /// The lease could not be renewed in time.
     NotRenewed,
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone => f.write_str("the customization no longer names this lease"),
+            Self::Gone => f.write_str("the customization is free or has another lease"),
             Self::NotRenewed => f.write_str("it could not be renewed in time"),
         }
     }
 }
 
 impl<S: LeaseStore> RenewedLease<'_, S> {
-    /// Looks after the lease, which ends at this deadline, until it is lost; returns why. Calls `failed` after each
-    /// look that fails.
-    pub async fn keep(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> Lost {
+    /// Checks and renews the lease, which ends at this deadline, until it is lost. Returns why. Calls `failed` after each
+    /// check that fails.
+    pub async fn until_lost(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> LossReason {
         loop {
             let left = self.left(deadline);
             if left.is_zero() {
-                return Lost::NotRenewed;
+                return LossReason::NotRenewed;
             }
-            tokio::time::sleep(self.heartbeat.until_look(left)).await;
+            tokio::time::sleep(self.heartbeat.until_check(left)).await;
             let left = self.left(deadline);
             let look = async {
                 if self.heartbeat.is_due(left) {
@@ -144,12 +146,12 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
                 }
                 let entry = self.store.get(self.customization).await?;
                 Ok(entry
-                    .and_then(|entry| self.lease.of(&entry))
+                    .and_then(|entry| self.lease.record_in(&entry))
                     .map(|record| record.deadline))
             };
             match tokio::time::timeout(left, look).await {
                 Ok(Ok(Some(end))) => deadline = end.unwrap_or(deadline),
-                Ok(Ok(None)) => return Lost::Gone,
+                Ok(Ok(None)) => return LossReason::Gone,
                 Ok(Err(error)) => failed(&error),
                 Err(_) => {}
             }
@@ -167,37 +169,37 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
         renewed.map_err(LeaseError::into_cause)
     }
 
-    /// How long the command may still run before it has to be ended.
+    /// How long the command may run before it must be ended, so that it has ended at the deadline.
     fn left(&self, deadline: Timestamp) -> Duration {
         let left = deadline.duration_since(self.store.now().latest) - self.heartbeat.grace();
         Duration::try_from(left.max(SignedDuration::ZERO)).unwrap_or_default()
     }
 }
 
-/// The longest time that a command gets to end by itself.
+/// The maximum time between TERM and KILL.
 const MAX_GRACE: Duration = Duration::from_secs(10);
 
-/// The longest time between two looks at a lease.
-const MAX_BETWEEN_LOOKS: Duration = Duration::from_secs(10);
+/// The maximum time between two checks of a lease.
+const MAX_BETWEEN_CHECKS: Duration = Duration::from_secs(10);
 
-/// When a lease with this ttl is looked at and renewed.
+/// When a lease with this ttl is checked and renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub ttl: Duration,
 }
 
 impl Heartbeat {
-    /// How long until the next look, if the command may run for so long.
-    pub fn until_look(&self, left: Duration) -> Duration {
-        (self.ttl / 6).min(MAX_BETWEEN_LOOKS).min(left)
+    /// The time until the next check, if the command may run for `left`.
+    pub fn until_check(&self, left: Duration) -> Duration {
+        (self.ttl / 6).min(MAX_BETWEEN_CHECKS).min(left)
     }
 
-    /// Whether the lease has to be renewed: a third of it is over.
+    /// Whether to renew the lease: a third of its time has passed.
     pub fn is_due(&self, left: Duration) -> bool {
         left + Duration::from_secs(self.grace().as_secs().unsigned_abs()) <= self.ttl * 2 / 3
     }
 
-    /// How long a command has to end by itself after the lease is lost.
+    /// The time between TERM and KILL after the lease was lost.
     pub fn grace(&self) -> SignedDuration {
         let grace = (self.ttl / 3).min(MAX_GRACE);
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO)
@@ -210,7 +212,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Heartbeat, LeaseName, Lost, RenewedLease, renew};
+    use super::{Heartbeat, LeaseName, LossReason, RenewedLease, renew};
     use crate::{
         lease::Ttl,
         objects::Holder,
@@ -301,7 +303,7 @@ mod tests {
             let heartbeat = Heartbeat { ttl: seconds(ttl) };
             let left = seconds(left);
             let found = (
-                heartbeat.until_look(left).as_secs(),
+                heartbeat.until_check(left).as_secs(),
                 heartbeat.is_due(left),
                 heartbeat.grace().as_secs(),
             );
@@ -310,7 +312,7 @@ mod tests {
     }
 
     /// Keeps a lease of 15 minutes. Returns why it is lost, and after how many seconds.
-    fn kept(fake: &Fake) -> (Lost, u64) {
+    fn kept(fake: &Fake) -> (LossReason, u64) {
         let kept = RenewedLease {
             store: fake,
             customization: "a",
@@ -326,7 +328,7 @@ mod tests {
         block_on(async {
             let begin = tokio::time::Instant::now();
             let deadline = fake.record("a").deadline.unwrap();
-            let lost = kept.keep(deadline, |_| *failures.borrow_mut() += 1).await;
+            let lost = kept.until_lost(deadline, |_| *failures.borrow_mut() += 1).await;
             (lost, begin.elapsed().as_secs())
         })
     }
@@ -340,7 +342,7 @@ mod tests {
             &leased(&lease("rome", None))["status"],
         );
         let (lost, seconds) = kept(&fake);
-        assert!(matches!(lost, Lost::Gone), "{lost:?}");
+        assert!(matches!(lost, LossReason::Gone), "{lost:?}");
         assert_eq!(seconds, 30);
     }
 
@@ -353,10 +355,10 @@ mod tests {
             "a",
             &leased(&lease("rome", None))["status"],
         );
-        assert!(matches!(kept(&fake), (Lost::Gone, 1_000..=1_010)));
+        assert!(matches!(kept(&fake), (LossReason::Gone, 1_000..=1_010)));
         let fake = super::tests::fake(&by_paris(Some("2026-11-21T05:15:00Z")), &[]);
         fake.outage(Duration::from_secs(60), Duration::from_secs(9_000));
         // The deadline is at 900 s, and the command has 10 s to end.
-        assert!(matches!(kept(&fake), (Lost::NotRenewed, 890)));
+        assert!(matches!(kept(&fake), (LossReason::NotRenewed, 890)));
     }
 }

@@ -1,37 +1,37 @@
-//! The one rule that moves a lease on, and that frees its entry. Pure.
+//! The one rule that changes the state of a lease, and that frees its entry. Pure.
 //!
 //! ```text
 //! held -> in-use(uid) -> gone(deadline) -> free
 //! ```
 //!
-//! | a look finds | held | in-use(uid) | gone |
+//! | a check finds | held | in-use(uid) | gone |
 //! |---|---|---|---|
 //! | a cluster uses the entry | in-use | in-use, with its uid | in-use |
-//! | it is unknown | | | |
+//! | the clusters could not be listed | | | |
 //! | no cluster, before the deadline | | gone, at the later of the deadline and now plus the grace period | |
 //! | no cluster, after the deadline | gone, after the grace period; without a cluster free | the same | free |
 //!
-//! A lease that may have had a cluster is freed by a second look only: the first one may have come between the
-//! deletion of a cluster and its next creation.
+//! A lease that may have had a cluster is freed only by a second check. The first check may have run between the deletion
+//! of a cluster and its next creation.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::metadata::Object as _;
 use kcp_client::ServerTime;
 
 use crate::{
-    lease::usage::Seen,
+    lease::usage::Usage,
     objects::{
         ClusterName, Holder,
-        cluster_deployment::Lifetime as _,
-        entry::{Entry, Reservation, Reserved as _},
+        cluster_deployment::Deletion as _,
+        entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
 };
 
-/// The default of how long an entry stays reserved after its cluster was found gone.
+/// How long an entry stays reserved by default after a check found that its cluster no longer exists.
 pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long after its deadline a lease ends for others: its holder counts from a time that may be a little earlier.
+/// How long after the deadline other clients wait: the holder's estimate of the server's time may be this much earlier.
 const MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time and the grace period.
@@ -41,7 +41,7 @@ pub struct Rule {
     pub grace: SignedDuration,
 }
 
-/// What a look does to a lease.
+/// What a check changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Keep,
@@ -56,25 +56,25 @@ impl Rule {
         self.now.is_certain && end.is_some_and(|end| self.now.earliest >= end)
     }
 
-    /// What follows for a lease from whether a cluster uses its entry.
-    pub fn step(&self, record: &LeaseRecord, seen: Seen<'_>) -> Step {
+    /// The change of a lease, given whether a cluster uses its entry.
+    pub fn step(&self, record: &LeaseRecord, seen: Usage<'_>) -> Step {
         match (seen, &record.state) {
-            (Seen::Unknown, _) => Step::Keep,
-            (Seen::Used(cluster), State::InUse { uid }) if uid == cluster.uid() => Step::Keep,
-            (Seen::Used(cluster), _) => Step::Write(LeaseRecord {
+            (Usage::Unknown, _) => Step::Keep,
+            (Usage::Used(cluster), State::InUse { uid }) if uid == cluster.uid() => Step::Keep,
+            (Usage::Used(cluster), _) => Step::Write(LeaseRecord {
                 state: State::InUse {
                     uid: cluster.uid().to_owned(),
                 },
                 ..record.clone()
             }),
-            (Seen::Unused, State::InUse { .. }) => Step::Write(self.gone(record)),
-            (Seen::Unused, _) if !self.has_ended(record.deadline) => Step::Keep,
-            (Seen::Unused, State::Held) if record.cluster.is_some() => Step::Write(self.gone(record)),
-            (Seen::Unused, _) => Step::Free,
+            (Usage::Unused, State::InUse { .. }) => Step::Write(self.gone(record)),
+            (Usage::Unused, _) if !self.has_ended(record.deadline) => Step::Keep,
+            (Usage::Unused, State::Held) if record.cluster.is_some() => Step::Write(self.gone(record)),
+            (Usage::Unused, _) => Step::Free,
         }
     }
 
-    /// The lease of a cluster that was found gone.
+    /// The record of a lease whose cluster no longer exists.
     fn gone(&self, record: &LeaseRecord) -> LeaseRecord {
         LeaseRecord {
             state: State::Gone,
@@ -83,16 +83,16 @@ impl Rule {
         }
     }
 
-    /// The record of a reservation that has none, for the holder that it names or the cluster that uses it. None if
+    /// A record for a reservation without one: for the cluster that uses the entry, or the holder that it names. None if
     /// neither is known.
-    pub fn adopted(&self, holder: Option<Holder<'_>>, seen: Seen<'_>, id: String) -> Option<LeaseRecord> {
+    pub fn adopted(&self, holder: Option<Holder<'_>>, seen: Usage<'_>, id: String) -> Option<LeaseRecord> {
         let (name, state) = match (seen, holder) {
-            (Seen::Used(cluster), _) => {
+            (Usage::Used(cluster), _) => {
                 let uid = cluster.uid().to_owned();
                 (cluster.name(), State::InUse { uid })
             }
-            (Seen::Unused, Some(holder)) => (holder.cluster_deployment, State::Gone),
-            (Seen::Unused, None) | (Seen::Unknown, _) => return None,
+            (Usage::Unused, Some(holder)) => (holder.cluster_deployment, State::Gone),
+            (Usage::Unused, None) | (Usage::Unknown, _) => return None,
         };
         Some(LeaseRecord {
             state,
@@ -106,12 +106,12 @@ impl Rule {
         })
     }
 
-    /// What a look does to an entry, and the pool that the entry is reserved for then. The id is for a reservation that
-    /// has no record.
-    pub fn look(&self, entry: &Entry, seen: Seen<'_>, id: impl FnOnce() -> String) -> (String, Step) {
+    /// The change of an entry, and the pool that the entry is then reserved for. The id is used for a reservation without
+    /// a record.
+    pub fn check(&self, entry: &Entry, seen: Usage<'_>, id: impl FnOnce() -> String) -> (String, Step) {
         let used_by = match seen {
-            Seen::Used(cluster) => cluster.pool(),
-            Seen::Unused | Seen::Unknown => None,
+            Usage::Used(cluster) => cluster.pool(),
+            Usage::Unused | Usage::Unknown => None,
         };
         let pool = entry.cluster_pool().or(used_by).unwrap_or_default().to_owned();
         let holder = entry.cluster_deployment().filter(|_| !pool.is_empty());

@@ -1,12 +1,12 @@
-//! Which clusters use an entry. Pure.
+//! Decides which clusters use an entry. Pure.
 
 use kcp_api::metadata::Object as _;
-use kcp_client::Error;
+use kcp_client::{Error, ServerTime};
 
 use crate::objects::{
     ClusterName, Holder,
-    cluster_deployment::{ClusterDeployment, Deployments, Life, Lifetime as _},
-    entry::{Entry, Reservation, Reserved as _},
+    cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState, Deployments},
+    entry::{Entry, EntryStatus as _, Reservation},
     record::LeaseRecord,
 };
 use kcp_api::names::annotation;
@@ -15,13 +15,13 @@ use kcp_api::names::annotation;
 #[derive(Debug)]
 pub enum Clusters {
     All(Deployments),
-    /// They could not be listed, or not completely. Nothing is freed by this.
+    /// The list failed or is incomplete. Nothing may be freed.
     Unknown(Error),
 }
 
 /// Whether a cluster uses an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Seen<'s> {
+pub enum Usage<'s> {
     Used(&'s ClusterDeployment),
     Unused,
     Unknown,
@@ -42,17 +42,27 @@ impl Clusters {
         }
     }
 
-    /// Whether a cluster uses the entry: its holder's first.
-    pub fn seen(&self, entry: &Entry) -> Seen<'_> {
+    /// The time at which leases are checked with these clusters. Whether a lease has ended depends on the time when the
+    /// clusters were requested: a cluster that was created before the end of its lease must be in the list.
+    pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
+        let requested = self.known().and_then(Deployments::as_of);
+        ServerTime {
+            earliest: requested.map_or(now.earliest, |requested| requested.min(now.earliest)),
+            ..now
+        }
+    }
+
+    /// Whether a cluster uses the entry. The holder's own cluster takes precedence.
+    pub fn usage(&self, entry: &Entry) -> Usage<'_> {
         let Some(deployments) = self.known() else {
-            return Seen::Unknown;
+            return Usage::Unknown;
         };
         let is_holders = |cluster: &&ClusterDeployment| Some(cluster.name()) == entry.cluster_deployment();
         let all = || users(deployments, entry);
         all()
             .find(is_holders)
             .or_else(|| all().next())
-            .map_or(Seen::Unused, Seen::Used)
+            .map_or(Usage::Unused, Usage::Used)
     }
 }
 
@@ -70,7 +80,7 @@ pub fn users<'d>(deployments: &'d Deployments, entry: &Entry) -> impl Iterator<I
 
 /// Whether a cluster uses an entry of this namespace, with this record.
 pub fn uses(cluster: &ClusterDeployment, namespace: &str, entry: &str, record: Option<&LeaseRecord>) -> bool {
-    if cluster.life() == Life::Over {
+    if cluster.deletion_state() == DeletionState::Over {
         return false;
     }
     let reference = cluster.spec.cluster_pool_ref.as_ref();
@@ -96,7 +106,7 @@ pub fn is_own(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) 
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Clusters, Seen, uses};
+    use super::{Clusters, Usage, uses};
     use crate::{
         objects::cluster_deployment::{ClusterDeployment, Deployments},
         testing::objects::{NOW, cluster, deleted, entry, lease, leased, read},
@@ -154,26 +164,26 @@ mod tests {
     #[test]
     fn the_holders_own_cluster_is_seen_first() {
         let deployments =
-            |clusters: &[Value]| Clusters::All(Deployments::of("d", clusters.iter().map(read).collect()));
+            |clusters: &[Value]| Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
         let (lima, paris) = (
             cluster("lima", "pool", Some("a")),
             cluster("paris", "pool", Some("a")),
         );
         let held = read(&leased(&lease("paris", Some(NOW))));
-        let name = |seen: Seen<'_>| match seen {
-            Seen::Used(cluster) => cluster.metadata.name.clone(),
+        let name = |seen: Usage<'_>| match seen {
+            Usage::Used(cluster) => cluster.metadata.name.clone(),
             _ => None,
         };
         assert_eq!(
-            name(deployments(&[lima.clone(), paris]).seen(&held)),
+            name(deployments(&[lima.clone(), paris]).usage(&held)),
             Some("paris".to_owned())
         );
-        assert_eq!(name(deployments(&[lima]).seen(&held)), Some("lima".to_owned()));
-        assert_eq!(deployments(&[]).seen(&held), Seen::Unused);
+        assert_eq!(name(deployments(&[lima]).usage(&held)), Some("lima".to_owned()));
+        assert_eq!(deployments(&[]).usage(&held), Usage::Unused);
         let forbidden = Clusters::Unknown(crate::testing::fake::lost());
         assert_eq!(
-            forbidden.seen(&read(&entry("False", Some("paris")))),
-            Seen::Unknown
+            forbidden.usage(&read(&entry("False", Some("paris")))),
+            Usage::Unknown
         );
     }
 }

@@ -1,6 +1,6 @@
-//! One write of an entry's status, sent until its result is certain. A write whose answer was lost can be stored as long
-//! as the entry has the resourceVersion that it asks for, and reserving another entry in the meantime could reserve two.
-//! So the same write is sent again; the server stores at most one of them.
+//! Sends one write of an entry's status until its result is certain. A write whose response was lost can still be stored
+//! while the entry has the resourceVersion that the write requires, and reserving another entry then could reserve two. So
+//! the same write is sent again, and the server stores it at most once.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use crate::{
     objects::entry::Entry,
 };
 
-/// How often a write is sent whose answers get lost.
+/// The attempts to send a write when responses are lost.
 const MAX_SENDS: u32 = 5;
 
-/// Before a write is sent the second time; doubled each time, 3 s in all.
+/// The pause before the second attempt. It doubles each time, 3 s in total.
 const FIRST_REST: Duration = Duration::from_millis(200);
 
 /// The result.
 #[derive(Debug)]
-pub enum Sent {
+pub enum WriteResult {
     Stored,
-    /// None of our writes can be stored any more: the entry has another version, or is gone. The entry shows whether
-    /// one of them was stored.
-    Passed(Option<Box<Entry>>),
-    /// Nothing is stored, and every other entry would fail the same way.
+    /// The write can no longer be stored: the entry has another version, or no longer exists. The current entry shows
+    /// whether the write was stored before.
+    Superseded(Option<Box<Entry>>),
+    /// The write was refused, and the write of any other entry would be refused too.
     Refused(Error),
 }
 
 /// Writes an entry's status until the result is certain.
 ///
 /// # Errors
-/// If it stays uncertain.
-pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Result<Sent, LeaseError> {
+/// If the result stays uncertain.
+pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Result<WriteResult, LeaseError> {
     let name = entry.name();
     let in_doubt = |source: Error| LeaseError::InDoubt {
         customization: name.to_owned(),
@@ -44,10 +44,10 @@ pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Resu
     let mut sent = 1;
     loop {
         let lost = match store.write_status(name, patch).await {
-            Ok(Written::Stored) => return Ok(Sent::Stored),
+            Ok(Written::Stored) => return Ok(WriteResult::Stored),
             Ok(Written::Changed) => None,
             Ok(Written::Unknown(error)) => Some(error),
-            Err(error) if sent == 1 => return Ok(Sent::Refused(error)),
+            Err(error) if sent == 1 => return Ok(WriteResult::Refused(error)),
             Err(error) => return Err(in_doubt(error)),
         };
         let current = store.get(name).await.map_err(in_doubt)?;
@@ -57,7 +57,7 @@ pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Resu
         match lost {
             Some(lost) if may_be_stored_yet && sent == MAX_SENDS => return Err(in_doubt(lost)),
             Some(_) if may_be_stored_yet => {}
-            _ => return Ok(Sent::Passed(current.map(Box::new))),
+            _ => return Ok(WriteResult::Superseded(current.map(Box::new))),
         }
         sent += 1;
         store.rest(rest).await;

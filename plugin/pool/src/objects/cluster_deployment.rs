@@ -1,5 +1,6 @@
-//! ClusterDeployments as leases see them. Pure.
+//! The state of ClusterDeployments that leases depend on. Pure.
 
+use jiff::Timestamp;
 pub use kcp_api::ClusterDeployment;
 use kcp_api::{
     metadata::{Object, PartialObjectMetadata},
@@ -9,25 +10,25 @@ use serde_json::{Value, json};
 
 use crate::objects::Holder;
 
-/// How far the deletion of a cluster is. A deleted cluster uses its hosts until it is deprovisioned.
+/// The progress of a cluster's deletion. A deleted cluster uses its hosts until it is deprovisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum DeletionState {
     Alive,
-    /// Deleted, and a finalizer of another controller remains.
+    /// Deleted, and finalizers of other controllers remain.
     Deprovisioning,
-    /// Deleted, and at most our finalizer remains.
+    /// Deleted, and at most the finalizer of this program remains.
     Over,
 }
 
-/// A ClusterDeployment and our finalizer on it: it stays until the lease is released.
-pub trait Lifetime: Object {
-    fn life(&self) -> Life {
+/// The deletion of a ClusterDeployment, which the finalizer of this program delays until the lease is released.
+pub trait Deletion: Object {
+    fn deletion_state(&self) -> DeletionState {
         if !self.is_deleting() {
-            Life::Alive
+            DeletionState::Alive
         } else if self.finalizers().iter().any(|name| name != finalizer::POOL_LEASE) {
-            Life::Deprovisioning
+            DeletionState::Deprovisioning
         } else {
-            Life::Over
+            DeletionState::Over
         }
     }
 
@@ -39,12 +40,12 @@ pub trait Lifetime: Object {
         of_others.cloned().collect()
     }
 
-    /// Whether a deleted object waits for our finalizer alone.
+    /// Whether only the finalizer of this program remains.
     fn waits_only_for_us(&self) -> bool {
         self.is_deleting() && matches!(self.finalizers(), [only] if only == finalizer::POOL_LEASE)
     }
 
-    /// A merge patch that removes our finalizer. The server refuses it if the cluster has changed.
+    /// A merge patch that removes the finalizer of this program. The server refuses it if the cluster has changed.
     fn without_lease_finalizer(&self) -> Value {
         json!({"metadata": {
             "resourceVersion": self.resource_version(),
@@ -52,11 +53,11 @@ pub trait Lifetime: Object {
         }})
     }
 
-    /// The name of the pool that it was created for.
+    /// The name of the pool that the cluster was created for.
     fn pool(&self) -> Option<&str>;
 }
 
-impl Lifetime for ClusterDeployment {
+impl Deletion for ClusterDeployment {
     fn pool(&self) -> Option<&str> {
         Some(&self.spec.cluster_pool_ref.as_ref()?.pool_name)
     }
@@ -68,14 +69,30 @@ pub struct Deployments {
     /// The pool's namespace.
     namespace: String,
     all: Vec<ClusterDeployment>,
+    /// The server's time when the list was requested: the list has every cluster that was created before. None if the
+    /// list is as old as the decision.
+    as_of: Option<Timestamp>,
 }
 
 impl Deployments {
-    pub fn of(namespace: &str, all: Vec<ClusterDeployment>) -> Self {
+    pub fn new(namespace: &str, all: Vec<ClusterDeployment>) -> Self {
         Self {
             namespace: namespace.to_owned(),
             all,
+            as_of: None,
         }
+    }
+
+    /// These clusters, requested at this time of the server.
+    pub fn requested_at(self, time: Timestamp) -> Self {
+        Self {
+            as_of: Some(time),
+            ..self
+        }
+    }
+
+    pub const fn as_of(&self) -> Option<Timestamp> {
+        self.as_of
     }
 
     /// The pools' namespace.
@@ -83,38 +100,38 @@ impl Deployments {
         &self.namespace
     }
 
-    /// All of them, whatever their pool.
+    /// The clusters of all pools, and of none.
     pub fn iter(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter()
     }
 
-    /// Those of pools in the namespace.
-    pub fn of_namespace(&self) -> impl Iterator<Item = &ClusterDeployment> {
+    /// The clusters of pools in the namespace.
+    pub fn in_namespace(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter().filter(|cluster| {
             let reference = cluster.spec.cluster_pool_ref.as_ref();
             reference.is_some_and(|reference| reference.namespace == self.namespace)
         })
     }
 
-    /// Those of one pool of the namespace.
-    pub fn of_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
+    /// The clusters of one pool in the namespace.
+    pub fn in_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.all
             .iter()
             .filter(move |cluster| cluster.is_of(&self.namespace, pool))
     }
 
-    /// Those with the holder's name and pool.
-    pub fn of_holder<'d>(&'d self, holder: Holder<'_>) -> impl Iterator<Item = &'d ClusterDeployment> {
-        self.of_pool(holder.pool)
+    /// The clusters with the holder's name and pool.
+    pub fn for_holder<'d>(&'d self, holder: Holder<'_>) -> impl Iterator<Item = &'d ClusterDeployment> {
+        self.in_pool(holder.pool)
             .filter(move |cluster| cluster.name() == holder.cluster_deployment)
     }
 }
 
-/// The copy of a customization in its cluster's namespace, with our label. Hive's own copies have no such label and
-/// are deleted with their namespace.
+/// The copy of a customization in its cluster's namespace, with the label of this program. Hive's own copies do not have
+/// the label, and are deleted with their namespace.
 pub type Copy = PartialObjectMetadata;
 
-/// Where a copy belongs.
+/// The pool that a copy belongs to.
 pub trait OfPool: Object {
     /// The namespace of the original's pool.
     fn pool_namespace(&self) -> Option<&str> {
@@ -132,23 +149,27 @@ impl<O: Object> OfPool for O {}
 mod tests {
     use serde_json::json;
 
-    use super::{ClusterDeployment, Life, Lifetime as _};
+    use super::{ClusterDeployment, Deletion as _, DeletionState};
     use crate::testing::objects::cluster;
 
     #[test]
     fn how_far_a_cluster_is() {
         const DELETED: &str = "2026-11-21T05:00:00Z";
         for (deleted, finalizers, expected) in [
-            (None, json!([]), Life::Alive),
-            (None, json!(["kubectl-kcp.dev/pool-lease"]), Life::Alive),
-            (Some(DELETED), json!(["kubectl-kcp.dev/pool-lease"]), Life::Over),
-            (Some(DELETED), json!([]), Life::Over),
+            (None, json!([]), DeletionState::Alive),
+            (None, json!(["kubectl-kcp.dev/pool-lease"]), DeletionState::Alive),
+            (
+                Some(DELETED),
+                json!(["kubectl-kcp.dev/pool-lease"]),
+                DeletionState::Over,
+            ),
+            (Some(DELETED), json!([]), DeletionState::Over),
             (
                 Some(DELETED),
                 json!(["hive.openshift.io/deprovision", "kubectl-kcp.dev/pool-lease"]),
-                Life::Deprovisioning,
+                DeletionState::Deprovisioning,
             ),
-            (Some(DELETED), json!(["other"]), Life::Deprovisioning),
+            (Some(DELETED), json!(["other"]), DeletionState::Deprovisioning),
         ] {
             let mut object = cluster("a", "p", None);
             object["metadata"]["finalizers"] = finalizers;
@@ -156,7 +177,7 @@ mod tests {
                 object["metadata"]["deletionTimestamp"] = time.into();
             }
             let read: ClusterDeployment = serde_json::from_value(object.clone()).unwrap();
-            assert_eq!(read.life(), expected, "{object}");
+            assert_eq!(read.deletion_state(), expected, "{object}");
         }
     }
 }

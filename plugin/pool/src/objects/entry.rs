@@ -1,5 +1,5 @@
-//! An entry of an inventory: a ClusterDeploymentCustomization, what its status says of a lease, and the patches of the
-//! status. Each patch is one write, which the server refuses if the entry has changed. Pure.
+//! An entry of an inventory, which is a ClusterDeploymentCustomization: how to read its lease from the status, and the
+//! patches of the status. The server refuses a patch if the entry has changed. Pure.
 
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeploymentCustomization as Entry;
@@ -15,89 +15,89 @@ use crate::objects::{
     record::{CONDITION, LeaseRecord, Unreadable},
 };
 
-/// The condition that says whether an entry is free.
+/// The condition for whether an entry is free.
 pub const AVAILABLE: &str = "Available";
-/// The condition that says how the last use of an entry went.
+/// The condition with the result of the last use of an entry.
 pub const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 
-/// The reason for patches that cannot be applied.
+/// The reason of `ApplySucceeded` for patches that cannot be applied.
 pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
 /// Hive's reason while a cluster is being installed with the patches.
 pub const INSTALLATION_PENDING: &str = "InstallationPending";
-/// The longest message of a condition, in bytes: the server's error counts bytes, although the schema counts
-/// characters.
+/// The maximum length of a condition's message. Counted in bytes to be safe, although the schema counts characters.
 const MAX_MESSAGE: usize = 32_768;
 
-/// What an entry's status says of a lease.
+/// The lease in an entry's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
     Free,
     Leased(LeaseRecord),
-    /// Taken, without a record for its holder: by Hive, by hand, or before a restore.
+    /// Reserved without a record for its holder: by Hive, by hand, or before a restore.
     Unrecorded,
-    /// Taken, by a lease that never ends.
+    /// Reserved with a record that cannot be read, so the lease never ends.
     Unreadable(Unreadable),
 }
 
-/// How the last use of an entry went.
+/// The result of the last use of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LastResult {
-    /// The time when the cluster was created. An entry that was never used counts as used successfully now.
+    /// The time when the cluster was created. For an entry that was never used, the current time.
     Succeeded(Timestamp),
-    /// The cluster was not created, or not completely.
+    /// The cluster was not created, or was not installed completely.
     Failed(Timestamp),
 }
 
 /// The reservation of a customization.
-pub trait Reserved {
+pub trait EntryStatus {
     fn conditions(&self) -> &Conditions;
 
-    /// Absent and `Unknown` count as available, as for Hive.
+    /// Whether `Available` is `False`. Like Hive, this treats an absent condition and `Unknown` as available.
     fn is_reserved(&self) -> bool {
         self.conditions().status(AVAILABLE) == Some("False")
     }
 
-    /// Since when it is reserved, or available.
+    /// The time since which the entry is reserved or available.
     fn since(&self) -> Option<Timestamp> {
         self.conditions().last_transition_time(AVAILABLE)
     }
 
     fn reservation(&self) -> Reservation;
 
-    /// Whether it names the holder. The condition may be missing: Hive writes it separately.
+    /// Whether the references name the holder. The condition may be absent, because Hive writes it separately.
     fn names(&self, holder: Holder<'_>) -> bool;
 
-    /// Why it is not leased to new holders.
+    /// The reason for which the entry is cordoned.
     fn cordoned(&self) -> Option<&str>;
 
     fn last_result(&self, now: Timestamp) -> LastResult;
 
-    /// Reserves the entry: the condition, both references and the record. The texts are Hive's: Hive overwrites others.
+    /// Reserves the entry: the condition, both references and the record. The condition has Hive's reason and message,
+    /// because Hive overwrites reservations with other ones.
     fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
-    /// [`Self::lease`] for an entry whose patches apply to the holder's install-config: removes the condition that
-    /// they do not. An entry without that condition keeps its `ApplySucceeded`: this crate does not follow the
-    /// installation, and a cluster that is being installed would count as failed in the order of choice.
+    /// [`Self::lease`] for an entry whose patches apply to the holder's install-config: it also removes an `ApplySucceeded`
+    /// of broken patches. Other values of `ApplySucceeded` stay, because this crate does not watch the installation, and
+    /// a cluster that is being installed would count as failed when the next entry is chosen.
     fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
     /// Reserves the entry without a record, as Hive does.
     fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value;
 
-    /// Frees the entry. In a merge patch, null removes a field.
+    /// Frees the entry.
     fn free(&self, now: Timestamp) -> Value;
 
-    /// Says that the entry's patches cannot be applied.
+    /// Sets `ApplySucceeded` for patches that cannot be applied.
     fn broken(&self, why: &str, now: Timestamp) -> Value;
 
-    /// Says that the holder's cluster was installed with the patches.
+    /// Sets `ApplySucceeded` after the holder's cluster was installed.
     fn succeeded(&self, now: Timestamp) -> Value;
 
-    /// Whether the condition already has this message.
+    /// Whether `ApplySucceeded` already has this message.
     fn says_broken(&self, why: &str) -> bool;
 }
 
-impl Reserved for Entry {
+impl EntryStatus for Entry {
     fn conditions(&self) -> &Conditions {
         &self.status.conditions
     }
@@ -107,7 +107,7 @@ impl Reserved for Entry {
         let is_taken = self.is_reserved() || holder.is_some() || self.cluster_pool().is_some();
         match self.conditions().message(CONDITION).map(LeaseRecord::parse) {
             Some(Err(why)) => Reservation::Unreadable(why),
-            // Hive may have revoked the lease, and leaves the condition.
+            // Hive leaves this condition when it revokes a lease.
             Some(Ok(record)) if holder == Some(&record.holder) => Reservation::Leased(record),
             _ if is_taken => Reservation::Unrecorded,
             _ => Reservation::Free,
@@ -240,7 +240,7 @@ fn only_conditions(entry: &Entry, conditions: Conditions) -> Value {
     })
 }
 
-/// Shortens a message to what a condition may hold.
+/// Shortens a message to the maximum length of a condition's message.
 fn within_limit(message: &str) -> &str {
     if message.len() <= MAX_MESSAGE {
         return message;
@@ -255,7 +255,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Entry, Reservation, Reserved as _, Unreadable};
+    use super::{Entry, EntryStatus as _, Reservation, Unreadable};
     use crate::testing::objects::{NOW, entry, lease, leased};
 
     fn read(object: &Value) -> Entry {

@@ -1,5 +1,4 @@
-//! The names of leases, and what the API server stores of them: entries, their records, and clusters. The kinds
-//! themselves are decoded by `kcp-api`.
+//! Entries, the records of their leases, and clusters. The crate `kcp-api` decodes the Kubernetes kinds.
 
 pub mod cluster_deployment;
 pub mod entry;
@@ -7,7 +6,7 @@ pub mod record;
 
 use std::fmt;
 
-/// Who holds a lease. Two callers with the same name are the same holder.
+/// The holder of a lease. Two callers with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'h> {
     /// The pool's name. A customization serves only pools of its own namespace.

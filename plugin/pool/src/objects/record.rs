@@ -1,7 +1,7 @@
-//! The record of a lease: the message of a condition of our own on the customization. Pure.
+//! The record of a lease: the message of condition `kubectl-kcp.dev/Lease` on the customization. Pure.
 //!
-//! The grammar is strict: a message that is not exactly what this file would write cannot be parsed, and a lease whose
-//! record cannot be parsed never ends. Hive keeps the condition's message byte for byte, but not its times.
+//! The grammar is strict: any other message cannot be parsed, and a lease whose record cannot be parsed never ends. Times
+//! are in the message because Hive preserves a condition's message byte for byte, but not its lastTransitionTime.
 //!
 //! ```text
 //! v1 state=held uid=- holder=paris id=k4x7... renewals=0 acquired=2026-11-22T10:00:00Z deadline=2026-11-23T10:00:00Z
@@ -23,17 +23,17 @@ pub const CONDITION: &str = "kubectl-kcp.dev/Lease";
 
 const VERSION: &str = "v1";
 
-/// The longest name of a user that is kept, in characters.
+/// The maximum length of a user's name, in characters. A longer name is cut.
 const MAX_USER: usize = 200;
 
-/// Where a lease is in its life. A free entry has no record.
+/// The state of a lease. A free entry has no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No cluster was seen.
+    /// No check has seen a cluster that uses the entry.
     Held,
     /// A cluster with this uid uses the entry. The lease does not end.
     InUse { uid: String },
-    /// No cluster uses the entry any more, or the lease has ended and may have had one. It ends at the deadline.
+    /// The cluster no longer exists, or the lease has ended and may have had a cluster. The lease ends at the deadline.
     Gone,
 }
 
@@ -42,24 +42,24 @@ pub struct LeaseRecord {
     pub state: State,
     /// The name of the ClusterDeployment that holds the entry.
     pub holder: String,
-    /// Differs between two leases of one name.
+    /// A random id, different for each lease of the same holder.
     pub id: String,
-    /// How often the holder has confirmed the lease: each confirmation changes the entry's resourceVersion, so that a
-    /// write that was decided before cannot be stored any more.
+    /// How often the holder has confirmed the lease. Each confirmation changes the entry's resourceVersion, so that the
+    /// server refuses writes that were decided before.
     pub renewals: u32,
     pub acquired: Timestamp,
-    /// None: it never ends.
+    /// None: the lease never ends.
     pub deadline: Option<Timestamp>,
-    /// Where the holder's cluster is, unless it names a pool. None: the holder creates no cluster.
+    /// The holder's cluster, which uses the entry even if it names no pool. None: the holder creates no cluster.
     pub cluster: Option<ClusterName>,
-    /// None if the server did not say.
+    /// None if the server did not report the user.
     pub user: Option<String>,
 }
 
 /// Why a record cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Another version of the grammar.
+    /// The record has another version of the grammar.
     Version(String),
     Malformed,
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Unreadable {
         match self {
             Self::Version(version) => write!(
                 f,
-                "its lease record has version {version}, which this program does not know"
+                "its lease record has version {version}, which this version of kubectl-kcp cannot read; use a newer one"
             ),
             Self::Malformed => f.write_str("its lease record cannot be parsed"),
         }
@@ -77,7 +77,7 @@ impl fmt::Display for Unreadable {
 }
 
 impl State {
-    /// In a record, and in JSON.
+    /// The state in a record, and in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Of the condition: `-`, `.` and `/` are not allowed there.
+    /// The condition's reason, in which `-`, `.` and `/` are not allowed.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Held => "Held",
@@ -100,7 +100,7 @@ impl LeaseRecord {
     /// Parses a condition's message.
     ///
     /// # Errors
-    /// If it is not exactly what [`Self::message`] writes.
+    /// If the message differs from what [`Self::message`] writes.
     pub fn parse(message: &str) -> Result<Self, Unreadable> {
         let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
         let is_version = |version: &str| {
@@ -189,13 +189,13 @@ impl LeaseRecord {
         message
     }
 
-    /// A time as a record has it: in whole seconds, rounded up, because a lease must not end early.
+    /// Rounds a time up to whole seconds, as records contain them. Rounding down would end a lease early.
     pub fn whole_second(time: Timestamp) -> Timestamp {
         let whole = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
         Timestamp::from_second(whole).unwrap_or(time)
     }
 
-    /// The same after one more confirmation by the holder.
+    /// This record after one more confirmation by the holder.
     pub fn confirmed(&self) -> Self {
         Self {
             renewals: self.renewals.wrapping_add(1),
@@ -225,7 +225,7 @@ fn encode(value: Option<&str>, message: &mut String) {
     }
 }
 
-/// None for what is not a value, `Some(None)` for `-`.
+/// None if the text is not a valid value, `Some(None)` for `-`.
 #[expect(clippy::option_option, reason = "no value and a value of none are different")]
 fn decoded(text: &str) -> Option<Option<String>> {
     if text == "-" {

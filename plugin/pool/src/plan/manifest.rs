@@ -1,4 +1,4 @@
-//! The desired pool, from a manifest.
+//! Reads the desired pool from a manifest.
 
 use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_rules::api::hive::Inventory;
@@ -6,24 +6,24 @@ use serde_json::Value;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Neither JSON nor YAML.
+    /// The manifest is neither JSON nor YAML.
     #[error("{path} is not a manifest: {cause}")]
     Syntax {
         path: String,
         cause: Box<serde_saphyr::Error>,
     },
-    #[error("{path} has {number} cluster pools, and a plan is for one")]
+    #[error("{path} has {number} cluster pools; write one pool per file")]
     Number { path: String, number: usize },
     #[error("ClusterPool in {path}: {cause}")]
     Pool { path: String, cause: serde_json::Error },
     #[error("ClusterPool in {path} has no metadata.name")]
     Nameless { path: String },
-    /// As in the design document; the API server accepts a list only.
+    /// The design document writes an object; the API server accepts only a list.
     #[error("ClusterPool in {path}: spec.inventory is an object, but must be a list")]
     DocumentedInventory { path: String },
 }
 
-/// The only pool of a manifest; `path` is for messages.
+/// Returns the only pool of a manifest. `path` is used in messages.
 pub fn pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(read(POOL), Ok("p".to_owned()));
         let others = format!("kind: Secret\n---\n{POOL}---\n");
         assert_eq!(read(&others), Ok("p".to_owned()));
-        let none = "f has 0 cluster pools, and a plan is for one";
+        let none = "f has 0 cluster pools; write one pool per file";
         assert_eq!(read("kind: Secret"), Err(none.to_owned()));
-        let two = "f has 2 cluster pools, and a plan is for one";
+        let two = "f has 2 cluster pools; write one pool per file";
         assert_eq!(read(&format!("{POOL}---\n{POOL}")), Err(two.to_owned()));
         let documented = POOL.replace(
             "size: 1",

@@ -1,4 +1,4 @@
-//! What a change of a pool does to its clusters and entries. Pure. Hive replaces unclaimed clusters of another
+//! Predicts what a change of a pool does to its clusters and entries. Pure. Hive replaces unclaimed clusters of another
 //! version or of a dropped entry, one at a time, and deletes unclaimed clusters above the size. Claimed clusters
 //! stay.
 
@@ -24,26 +24,26 @@ pub struct PoolPlan {
     pub name: String,
     /// Whether the pool does not exist yet.
     pub is_new: bool,
-    /// Whether Hive replaces and deletes the clusters.
+    /// Whether Hive runs the pool, and so replaces and deletes the clusters.
     pub is_run_by_hive: bool,
     pub version: Version,
     /// Unclaimed clusters that the change makes stale.
     pub stale: Vec<StaleCluster>,
-    /// How many unclaimed clusters are deleted because the size is smaller. Hive chooses which.
+    /// How many unclaimed clusters are deleted because the size is smaller. Hive selects them.
     pub excess: usize,
     pub entries: Vec<EntryChange>,
-    /// What is wrong after the change.
+    /// The problems of the pool after the change, a sentence each.
     pub problems: Vec<String>,
 }
 
 /// The version before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// None if it is unknown, or there was no pool.
+    /// None if the version is unknown, or the pool did not exist.
     pub before: Option<String>,
     /// None if it is unknown.
     pub after: Option<String>,
-    /// Whether they differ, which is known for every platform.
+    /// Whether the versions differ. This is known even if the versions are not.
     pub changes: bool,
 }
 
@@ -92,13 +92,13 @@ impl PoolPlan {
     }
 }
 
-/// The plan of a change to `after`.
+/// Predicts the effects of a change to `after`.
 pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     let before = snapshot.pool(after.name());
     let deployments = snapshot.deployments().into_iter();
-    let clusters: Vec<&ClusterDeployment> = deployments.flat_map(|all| all.of_pool(after.name())).collect();
+    let clusters: Vec<&ClusterDeployment> = deployments.flat_map(|all| all.in_pool(after.name())).collect();
     let is_run_by_hive = before.is_some_and(|before| snapshot.hive.runs(before));
-    let versions = Versions::of(before, after, is_run_by_hive);
+    let versions = Versions::new(before, after, is_run_by_hive);
     PoolPlan {
         namespace: snapshot.namespace.clone(),
         name: after.name().to_owned(),
@@ -117,11 +117,11 @@ pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
 
 /// The number of unclaimed clusters above the size.
 fn excess(pool: &ClusterPool, clusters: &[&ClusterDeployment]) -> usize {
-    let capacity = Capacity::of(pool, clusters.iter().copied());
+    let capacity = Capacity::count(pool, clusters.iter().copied());
     capacity.unclaimed.saturating_sub(capacity.size)
 }
 
-/// The versions before and after, computed once for all clusters.
+/// The pool before and after the change, computed once for all clusters.
 struct Versions<'p> {
     before: Option<Freshness<'p>>,
     after: Freshness<'p>,
@@ -129,8 +129,8 @@ struct Versions<'p> {
 }
 
 impl<'p> Versions<'p> {
-    fn of(before: Option<&'p ClusterPool>, after: &'p ClusterPool, is_run_by_hive: bool) -> Self {
-        let of = |pool| Freshness::of(pool, is_run_by_hive);
+    fn new(before: Option<&'p ClusterPool>, after: &'p ClusterPool, is_run_by_hive: bool) -> Self {
+        let of = |pool| Freshness::new(pool, is_run_by_hive);
         let (old, new) = (before.map(of), of(after));
         let is_another = match (old.as_ref().and_then(Freshness::version), new.version()) {
             (Some(before), Some(after)) => before != after,
@@ -157,7 +157,7 @@ impl<'p> Versions<'p> {
             .before
             .as_ref()
             .is_some_and(|before| before.stale(cluster).is_some());
-        // If the version is unknown, the fields that it depends on can still be compared.
+        // If the version is unknown, the fields that determine it can still be compared.
         let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
         let why = match self.after.stale(cluster) {
             Some(Stale::Version { .. }) => WhyStale::Version,
@@ -186,17 +186,17 @@ fn entries(
     let added = added.map(|name| EntryChange {
         name: (*name).to_owned(),
         change: Change::Added,
-        effect: of_added(snapshot, after, name),
+        effect: effect_of_addition(snapshot, after, name),
     });
     let dropped = dropped.map(|name| EntryChange {
         name: (*name).to_owned(),
         change: Change::Dropped,
-        effect: of_dropped(snapshot, after, name, clusters),
+        effect: effect_of_removal(snapshot, after, name, clusters),
     });
     added.chain(dropped).collect()
 }
 
-fn of_added(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> Effect {
+fn effect_of_addition(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> Effect {
     let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
@@ -208,7 +208,7 @@ fn of_added(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> Effect {
     }
 }
 
-fn of_dropped(
+fn effect_of_removal(
     snapshot: &Snapshot,
     pool: &ClusterPool,
     name: &str,
@@ -243,12 +243,12 @@ fn problems(
     after: &ClusterPool,
     clusters: &[&ClusterDeployment],
 ) -> Vec<String> {
-    let capacity = Capacity::of(after, clusters.iter().copied());
+    let capacity = Capacity::count(after, clusters.iter().copied());
     let mut problems = Vec::new();
     let is_empty = after.spec.inventory.is_some() && after.inventory().is_empty();
     if is_empty {
         problems.push(
-            "Hive treats an empty inventory as none at its next update, and then creates clusters without customizations"
+            "the next time Hive updates the pool, it drops the empty inventory and creates clusters without customizations"
                 .to_owned(),
         );
     } else if let Some(shortage) = capacity.shortage() {
@@ -256,7 +256,7 @@ fn problems(
     }
     if let Some(limit) = capacity.max_size.filter(|limit| capacity.clusters > *limit) {
         problems.push(format!(
-            "maxSize is {limit}, but there are {} clusters: none is created until some are deleted",
+            "maxSize is {limit}, but the pool has {} clusters: no cluster is created until some are deleted",
             capacity.clusters
         ));
     }
@@ -271,22 +271,22 @@ fn problems(
     problems
 }
 
-/// What happens to an entry.
+/// The effect of the change on an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It can be leased.
+    /// The entry can be leased.
     Free,
-    /// Its customization does not exist yet.
+    /// The customization does not exist yet.
     Missing,
-    /// Other pools list it too.
+    /// Other pools list the entry too.
     Shared { with: Vec<String> },
-    /// It is not in use.
+    /// The entry is not in use.
     Unused,
-    /// Its unclaimed cluster becomes stale, if it is not stale already.
+    /// The entry's unclaimed cluster becomes stale, or already is.
     ClusterStale { cluster: String },
-    /// Its claimed cluster stays.
+    /// The entry's claimed cluster stays.
     ClusterClaimed { cluster: String, claim: String },
-    /// It stays reserved until this ClusterDeployment releases it.
+    /// The entry stays reserved until this ClusterDeployment releases it.
     Held { by: String },
 }
 
@@ -312,7 +312,7 @@ impl fmt::Display for Effect {
             Self::Missing => f.write_str("the customization does not exist yet"),
             Self::Shared { with } => write!(
                 f,
-                "also in the inventory of {}: both pools would use it",
+                "also in the inventory of {}: each pool would free leases of the other",
                 with.join(", ")
             ),
             Self::Unused => f.write_str("not in use"),

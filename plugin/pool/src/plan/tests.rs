@@ -112,7 +112,7 @@ fn what_is_stale_already_is_no_effect() {
 fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
     let vsphere = |datacenter: &str| {
         let mut spec = spec(&["one", "two", "three", "four"]);
-        spec["platform"] = json!({"vsphere": {"datacenter": datacenter}});
+        spec["platform"] = json!({"vsphere": {"new": datacenter}});
         spec
     };
     let mut objects = objects();

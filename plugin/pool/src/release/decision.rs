@@ -1,4 +1,4 @@
-//! What a release does to each entry. Pure.
+//! Decides which entries a release frees. Pure.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{
     lease::usage::{Clusters, users},
     objects::{
         Holder,
-        entry::{Entry, Reservation, Reserved as _},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::State,
     },
     release::in_use::Cluster,
@@ -18,7 +18,7 @@ use crate::{
 /// What to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All that the holder has from a pool.
+    /// All entries that the holder has from a pool.
     Pool(String),
     Customization(String),
 }
@@ -27,16 +27,16 @@ pub enum Target {
 pub struct ReleaseRequest<'r> {
     pub target: &'r Target,
     pub cluster_deployment: &'r str,
-    /// Only the lease with this id.
+    /// If set, only the lease with this id is released.
     pub id: Option<&'r str>,
-    /// Whether to release what a cluster uses, or may use.
+    /// Whether to release entries that a cluster uses or may use.
     pub force: bool,
-    /// Whether a claim is released, and its cluster destroyed.
+    /// Whether to release a claim, which destroys its cluster.
     pub delete_cluster: bool,
     pub hive: HiveMode,
 }
 
-/// Why something is not released.
+/// Why an entry or claim is not released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseRefusal {
     NoSuchEntry {
@@ -47,24 +47,24 @@ pub enum ReleaseRefusal {
         holder: String,
         cluster_deployment: String,
     },
-    /// It is reserved, but names no holder.
+    /// The customization is reserved, but names no holder.
     UnclearHolder {
         customization: String,
         cluster_deployment: String,
     },
-    /// The holder has it by another lease.
+    /// The holder has another lease on the customization.
     OtherLease {
         customization: String,
         cluster_deployment: String,
         id: String,
     },
-    /// Clusters use these.
+    /// Clusters use these customizations.
     InUse(Vec<InUse>),
-    /// The client may not list clusters, and one may use these.
+    /// The client may not list clusters, so a cluster may use these customizations.
     MayBeInUse {
         customizations: Vec<String>,
     },
-    /// A claim's release destroys its cluster.
+    /// Releasing the claim destroys its cluster.
     DestroysCluster {
         claim: String,
         cluster: Option<String>,
@@ -79,7 +79,7 @@ pub struct InUse {
     pub by: Cluster,
 }
 
-/// What happens to an entry.
+/// The decision for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryRelease {
     Free,
@@ -89,7 +89,7 @@ pub enum EntryRelease {
 }
 
 impl ReleaseRequest<'_> {
-    /// Whether it is about an entry.
+    /// Whether the request includes an entry.
     pub fn is_about(&self, entry: &Entry) -> bool {
         match self.target {
             Target::Pool(pool) => entry.names(Holder {
@@ -102,7 +102,7 @@ impl ReleaseRequest<'_> {
         }
     }
 
-    /// What happens to an entry that this is about.
+    /// Decides about an entry that the request includes.
     pub fn decide(&self, entry: &Entry, clusters: &Clusters) -> EntryRelease {
         let record = match entry.reservation() {
             Reservation::Leased(record) => Some(record),
@@ -117,7 +117,7 @@ impl ReleaseRequest<'_> {
             return EntryRelease::Free;
         }
         let Some(deployments) = clusters.known() else {
-            // Its holder said that it creates no cluster, and none was seen.
+            // The lease was taken without a cluster, and no check has seen one.
             let has_no_cluster =
                 record.is_some_and(|record| record.cluster.is_none() && record.state == State::Held);
             return if has_no_cluster {
@@ -135,7 +135,7 @@ impl ReleaseRequest<'_> {
     }
 }
 
-/// Why a customization that was named is not released; none if the holder has it, or nobody.
+/// Why a named customization is not released; None if the holder has it, or if it is free.
 pub fn not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
     let customization = name.to_owned();
     let Some(entry) = entry else {
@@ -169,12 +169,9 @@ impl fmt::Display for ReleaseRefusal {
                 f,
                 "{customization} is held by {holder}, not by {cluster_deployment}"
             ),
-            Self::UnclearHolder {
-                customization,
-                cluster_deployment,
-            } => write!(
+            Self::UnclearHolder { customization, .. } => write!(
                 f,
-                "{customization} is reserved, but does not name {cluster_deployment}"
+                "{customization} is reserved, but names no holder: see kubectl kcp pool repair"
             ),
             Self::OtherLease {
                 customization,
@@ -182,7 +179,7 @@ impl fmt::Display for ReleaseRefusal {
                 id,
             } => write!(
                 f,
-                "{cluster_deployment} no longer has lease {id}: it holds {customization} by another lease"
+                "{cluster_deployment} no longer has lease {id}; it has another lease on {customization}"
             ),
             Self::InUse(all) => {
                 for (index, InUse { customization, by }) in all.iter().enumerate() {
@@ -195,8 +192,8 @@ impl fmt::Display for ReleaseRefusal {
                 let names = customizations.join(", ");
                 write!(
                     f,
-                    "a cluster may still use {names}, and you may not list clusterdeployments.hive.openshift.io to find \
-                     out; with --force the next lessee installs over a cluster that uses it"
+                    "a cluster may still use {names}, and you may not list clusterdeployments.hive.openshift.io to check it; \
+                     with --force, the next holder may install over a cluster that is in use"
                 )
             }
             Self::DestroysCluster {
@@ -256,7 +253,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "one table")]
     fn what_is_released() {
         let known =
-            |clusters: &[Value]| Clusters::All(Deployments::of("d", clusters.iter().map(read).collect()));
+            |clusters: &[Value]| Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
         let ours = cluster("us", "pool", Some("a"));
         let theirs = cluster("them", "other", Some("a"));
         let over = deleted(ours.clone(), &["kubectl-kcp.dev/pool-lease"]);
@@ -366,7 +363,7 @@ mod tests {
         assert_eq!(refusal(entry("True", None)), None);
         let anothers = "a is held by them, not by us".to_owned();
         assert_eq!(refusal(entry("False", Some("them"))), Some(anothers));
-        let unclear = "a is reserved, but does not name us".to_owned();
+        let unclear = "a is reserved, but names no holder: see kubectl kcp pool repair".to_owned();
         assert_eq!(refusal(entry("False", None)), Some(unclear));
         let missing = ReleaseRefusal::NoSuchEntry {
             customization: "a".to_owned(),

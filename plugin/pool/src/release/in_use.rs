@@ -1,8 +1,8 @@
-//! A cluster that uses a customization: it is not released before the cluster is gone. Pure.
+//! A cluster that uses a customization, which is not released before the cluster is deleted. Pure.
 
 use kcp_api::{metadata::Object as _, names::finalizer};
 
-use crate::objects::cluster_deployment::{ClusterDeployment, Lifetime as _};
+use crate::objects::cluster_deployment::{ClusterDeployment, Deletion as _};
 
 /// A ClusterDeployment that uses a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,9 +10,9 @@ pub struct Cluster {
     pub namespace: String,
     pub name: String,
     pub is_deleting: bool,
-    /// The finalizers of other controllers.
+    /// The finalizers of other programs.
     pub finalizers: Vec<String>,
-    /// Whether it has our finalizer: then this crate created it, not Hive.
+    /// Whether the ClusterDeployment has the finalizer of this program, which then created it, not Hive.
     pub is_ours: bool,
 }
 
@@ -29,12 +29,12 @@ impl From<&ClusterDeployment> for Cluster {
 }
 
 impl Cluster {
-    /// Why the customization is not released, and what to do.
+    /// The message: why the customization is not released, and what to do.
     pub fn refusal(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         if !self.is_deleting {
-            // Our own finalizer keeps a deleted ClusterDeployment until the lease is released: `kubectl delete` would
-            // wait for ever.
+            // The finalizer of this program keeps a deleted ClusterDeployment until the lease is released, so
+            // `kubectl delete` without --wait=false would never return.
             let (wait, then) = if self.is_ours {
                 (" --wait=false", ", and release it again")
             } else {
@@ -47,7 +47,7 @@ impl Cluster {
         }
         let finalizers = self.finalizers.join(", ");
         let what_then = if self.is_ours {
-            "release it again when they are removed".to_owned()
+            "when the finalizers are removed, release the customization again".to_owned()
         } else {
             format!(
                 "wait for it: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/{name} -n \
@@ -59,7 +59,7 @@ impl Cluster {
         )
     }
 
-    /// What still runs after a forced release.
+    /// The warning about a cluster that still runs after a forced release.
     pub fn left(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         let state = if self.is_deleting {
@@ -97,7 +97,7 @@ mod tests {
         );
         assert_eq!(
             of(deleted(foreign.clone(), &["f", "kubectl-kcp.dev/pool-lease"])),
-            "ClusterDeployment us uses a and is being deleted, with finalizers f; release it again when they are removed"
+            "ClusterDeployment us uses a and is being deleted, with finalizers f; when the finalizers are removed, release the customization again"
         );
         assert_eq!(
             of(deleted(foreign, &["f"])),

@@ -1,6 +1,6 @@
-//! Releases what a holder has.
+//! Releases the entries and claims of a holder.
 //!
-//! - [`decision`]: what is released, and why something is not; [`in_use`]: a cluster that uses a customization
+//! - [`decision`]: which entries are released; [`in_use`]: a cluster that uses a customization
 
 pub mod decision;
 pub mod in_use;
@@ -12,12 +12,13 @@ use kcp_client::{Error, Written};
 
 use crate::{
     acquire::claim,
+    events::{LeaseChange, record_by_name},
     hive::HiveMode,
     lease::usage::{Clusters, is_own},
     objects::{
         Holder, PoolName,
-        cluster_deployment::{Life, Lifetime as _},
-        entry::Reserved as _,
+        cluster_deployment::{Deletion as _, DeletionState},
+        entry::EntryStatus as _,
     },
     release::{
         decision::{EntryRelease, InUse, ReleaseRefusal, ReleaseRequest, Target, not_held},
@@ -26,34 +27,34 @@ use crate::{
     store::{LeaseStore, Store},
 };
 
-/// How often entries and clusters are read again after other clients have changed them.
+/// The attempts to write entries and clusters that other clients change at the same time.
 const MAX_ROUNDS: usize = 8;
 
-/// Before they are read again after a write without an answer.
+/// The pause before the next attempt after a write without a response.
 const REST: Duration = Duration::from_millis(200);
 
-/// The result.
+/// The result of a release.
 #[derive(Debug)]
 pub struct Release {
-    /// None if one customization was named.
+    /// None if the request named one customization.
     pub pool: Option<PoolName>,
     pub cluster_deployment: String,
-    /// What was released, sorted.
+    /// The released customizations, sorted.
     pub customizations: Vec<String>,
     /// The claim that was deleted, and with it the cluster.
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
-    /// Clusters that still use what was released.
+    /// Clusters that still use released customizations.
     pub still_used: Vec<InUse>,
-    /// Why it is unknown whether a cluster uses it.
+    /// Why the clusters could not be listed, so that it is unknown whether a cluster uses the customizations.
     pub clusters_unread: Option<Error>,
-    /// Whether a customization has the name that was given as a pool's.
+    /// Whether the name given for a pool is the name of a customization.
     pub is_customization: bool,
 }
 
-/// What was released of entries.
+/// The result of releasing entries.
 #[derive(Debug, Default)]
-pub struct Released {
+pub struct ReleasedEntries {
     /// Sorted.
     pub customizations: Vec<String>,
     pub in_use: Vec<InUse>,
@@ -66,7 +67,7 @@ pub struct Released {
 /// Releases the target, if the holder has it.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<Release, Error> {
     let name = request.cluster_deployment;
     let mut release = Release {
@@ -86,7 +87,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 pool,
                 cluster_deployment: name,
             };
-            if let Some(claim) = claim_of(store, holder, request.hive).await? {
+            if let Some(claim) = find_claim(store, holder, request.hive).await? {
                 return release_claim(store, claim, request, release).await;
             }
         }
@@ -103,7 +104,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         && released.may_be_in_use.is_empty()
         && released.of_other_leases.is_empty());
     if let (Target::Pool(pool), false, true) = (request.target, refused, released.customizations.is_empty()) {
-        // A lease outlives its pool and can still be released; a mistyped name must not look like that.
+        // The pool may have been deleted, and its leases can still be released; but a mistyped name must be an error.
         let found = store.pool(pool).await;
         release.is_customization =
             matches!(found, Err(Error::NotFound { .. })) && store.get(pool).await?.is_some();
@@ -125,15 +126,15 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 cluster.name() == name && cluster.customization() == Some(customization)
             }
         };
-        for cluster in deployments.of_namespace().filter(is_meant) {
-            if request.force || cluster.life() == Life::Over {
+        for cluster in deployments.in_namespace().filter(is_meant) {
+            if request.force || cluster.deletion_state() == DeletionState::Over {
                 remove_finalizer(store, cluster).await?;
             }
         }
-        // What was released although a cluster uses it.
+        // With --force, customizations are released although a cluster uses them.
         let living = deployments
-            .of_namespace()
-            .filter(|cluster| cluster.life() != Life::Over);
+            .in_namespace()
+            .filter(|cluster| cluster.deletion_state() != DeletionState::Over);
         release.still_used = living
             .filter_map(|cluster| {
                 let customization = cluster.customization()?.to_owned();
@@ -160,28 +161,41 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         })
     };
     release.customizations = released.customizations;
+    Box::pin(record_releases(store, &release)).await;
     if let Some(Clusters::Unknown(error)) = clusters {
         release.clusters_unread = Some(error);
     }
     Ok(release)
 }
 
-/// Releases the entries that the request is about and no cluster uses, in the inventory or not. Entries of other
-/// holders are not changed.
+/// Writes the Events of the released customizations.
+async fn record_releases(store: &Store<'_>, release: &Release) {
+    let holder = release.cluster_deployment.as_str();
+    let change = LeaseChange::Released { holder };
+    let changes = release
+        .customizations
+        .iter()
+        .map(|entry| (entry.as_str(), change));
+    let pool = release.pool.as_ref().map(|pool| pool.name.as_str());
+    record_by_name(store, pool, changes).await;
+}
+
+/// Releases the requested entries that no cluster uses, whether or not the pool lists them. Entries of other holders are not
+/// changed.
 ///
 /// # Errors
-/// If the API server cannot be asked, or an entry changes faster than it can be written.
+/// If the API server cannot be reached or refuses a request, or other clients change an entry before each attempt.
 pub async fn release_entries(
     store: &impl LeaseStore,
     request: &ReleaseRequest<'_>,
-) -> Result<Released, Error> {
+) -> Result<ReleasedEntries, Error> {
     let mut customizations = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let entries = store.list().await?;
         let meant: Vec<_> = entries.iter().filter(|entry| request.is_about(entry)).collect();
-        // After the entries: a cluster that is created later finds its entry changed.
+        // Listed after the entries: if a cluster is created later, its entry has changed, and the write is refused.
         let clusters = store.clusters().await?;
-        let mut released = Released::default();
+        let mut released = ReleasedEntries::default();
         let mut settled = true;
         for entry in meant {
             let name = entry.name().to_owned();
@@ -196,8 +210,8 @@ pub async fn release_entries(
                     match store.write_status(&name, &entry.free(store.now().latest)).await? {
                         Written::Stored => customizations.push(name),
                         Written::Changed => settled = false,
-                        // When it is read again, it is either free by this write, or still ours: then the next write
-                        // decides, because the server stores only one of the two.
+                        // The next read shows whether the write was stored. If not, it is sent again, and the server
+                        // stores only one of both writes.
                         Written::Unknown(_) => {
                             customizations.push(name);
                             settled = false;
@@ -210,7 +224,7 @@ pub async fn release_entries(
         if settled {
             customizations.sort();
             customizations.dedup();
-            return Ok(Released {
+            return Ok(ReleasedEntries {
                 customizations,
                 clusters: Some(clusters),
                 ..released
@@ -260,23 +274,22 @@ async fn release_claim(
     })
 }
 
-/// The claim with the holder's name in a pool that Hive runs, or else the claim of the ClusterDeployment with that
-/// name.
-async fn claim_of(
+/// In a pool that Hive runs, the claim with the holder's name, or else the claim of the ClusterDeployment with that name.
+async fn find_claim(
     store: &Store<'_>,
     holder: Holder<'_>,
     hive: HiveMode,
 ) -> Result<Option<ClusterClaim>, Error> {
     match store.pool(holder.pool).await {
         Ok(pool) if store.hive(hive).await?.runs(&pool) => {}
-        // A lease outlives its pool.
+        // The pool may have been deleted, and its leases can still be released.
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     }
     let is_of_pool = |claim: &ClusterClaim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
-    // An account that may not read claims has created none; one that may not read clusters was given the claim's
-    // name.
+    // An account that may not read claims has created none. An account that may not read clusters knows the name of its
+    // claim.
     match store.claim(name).await {
         Err(Error::Forbidden { .. }) => return Ok(None),
         found => {
@@ -296,10 +309,10 @@ async fn claim_of(
     Ok(store.claim(claim).await?.filter(is_of_pool))
 }
 
-/// Removes our finalizer, if it is there.
+/// Removes the finalizer of this program, if the cluster has it.
 ///
 /// # Errors
-/// If the API server cannot be asked, or the cluster changes faster than it can be written.
+/// If the API server cannot be reached or refuses a request, or other clients change the ClusterDeployment before each attempt.
 pub async fn remove_finalizer(store: &Store<'_>, cluster: &ClusterDeployment) -> Result<(), Error> {
     let (namespace, name) = (cluster.namespace(), cluster.name());
     let mut current = Some(cluster.clone());

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     hive::HiveMode,
     release::{
-        Released,
+        ReleasedEntries,
         decision::{ReleaseRequest, Target},
         release_entries,
     },
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-fn released(fake: &Fake, target: &Target) -> Result<Released, Error> {
+fn released(fake: &Fake, target: &Target) -> Result<ReleasedEntries, Error> {
     let request = ReleaseRequest {
         target,
         cluster_deployment: "us",

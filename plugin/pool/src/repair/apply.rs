@@ -1,6 +1,5 @@
-//! Applies the remedy of an entry's finding: the entry and the clusters are read and decided again, and the entry is
-//! written under the resourceVersion that was read. If the process is killed at any point, the next repair finds the
-//! rest.
+//! Applies the remedy for an entry: reads the entry and the clusters again, checks the finding again, and writes the entry
+//! under the resourceVersion that was read. If the process is killed at any point, the next repair continues.
 
 use kcp_api::metadata::Object as _;
 use kcp_client::Error;
@@ -9,15 +8,15 @@ use crate::{
     creation::make::Obstacle,
     lease::{
         LeaseError,
-        write::{Sent, send},
+        write::{WriteResult, send},
     },
     objects::{
         Holder,
-        entry::{Entry, Reserved as _},
+        entry::{Entry, EntryStatus as _},
         record::LeaseRecord,
     },
     repair::{
-        decision::of_entry,
+        decision::check_entry,
         finding::{Finding, Remedy, Subject},
         options::Options,
     },
@@ -25,26 +24,26 @@ use crate::{
     store::LeaseStore,
 };
 
-/// How often an entry is read and decided again that other clients change.
+/// The attempts to write an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairOutcome {
     Repaired,
-    /// When it was read again, the fault was gone: another client was faster.
+    /// The problem no longer existed when the entry was read again.
     Settled,
-    /// Its customization is not free yet.
+    /// The customization must be freed first.
     Waits,
-    /// Its cluster cannot be created.
+    /// The cluster cannot be created.
     Blocked(Obstacle),
-    /// Other clients change it faster than it can be written.
+    /// Other clients changed the object before each attempt.
     Contended,
 }
 
-/// Repairs the finding of an entry, if it still exists.
+/// Applies the remedy, if the problem still exists.
 ///
 /// # Errors
-/// If the API server cannot be asked, or refuses.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn apply(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
@@ -58,10 +57,10 @@ pub async fn apply(
     for _ in 0..MAX_ATTEMPTS {
         let entry = store.get(name).await?;
         snapshot.clusters = store.clusters().await?;
-        snapshot.now = store.now();
+        snapshot.now = snapshot.clusters.time_of_check(store.now());
         let finding = entry
             .as_ref()
-            .and_then(|entry| of_entry(snapshot, entry, options));
+            .and_then(|entry| check_entry(snapshot, entry, options));
         let (Some(entry), Some(finding)) = (entry, finding.filter(|finding| finding.is_same(planned))) else {
             return Ok(if may_be_written {
                 RepairOutcome::Repaired
@@ -76,20 +75,49 @@ pub async fn apply(
             .await
             .map_err(LeaseError::into_cause)?
         {
-            Sent::Stored => return Ok(RepairOutcome::Repaired),
-            // The next look shows whether the fault is gone.
-            Sent::Passed(_) => may_be_written = true,
-            Sent::Refused(error) => return Err(error),
+            WriteResult::Stored => return Ok(RepairOutcome::Repaired),
+            // The next read shows whether the write was stored.
+            WriteResult::Superseded(_) => may_be_written = true,
+            WriteResult::Refused(error) => return Err(error),
         }
     }
     Ok(RepairOutcome::Contended)
+}
+
+/// Reads an entry and the clusters again until the entry did not change while the clusters were listed. Returns whether
+/// the finding still exists. An entry and a cluster that were read at different times can contradict each other.
+///
+/// # Errors
+/// If the API server cannot be reached, or refuses a request.
+pub async fn is_confirmed(
+    store: &impl LeaseStore,
+    snapshot: &mut Snapshot,
+    options: &Options<'_>,
+    finding: &Finding,
+) -> Result<bool, Error> {
+    let Subject::Entry { name } = &finding.subject else {
+        return Ok(true);
+    };
+    let mut before = store.get(name).await?;
+    for _ in 0..MAX_ATTEMPTS {
+        snapshot.clusters = store.clusters().await?;
+        snapshot.now = snapshot.clusters.time_of_check(store.now());
+        let after = store.get(name).await?;
+        let version = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.resource_version().to_owned());
+        if version(&before) == version(&after) {
+            let found = after.and_then(|entry| check_entry(snapshot, &entry, options));
+            return Ok(found.is_some_and(|found| found.is_same(finding)));
+        }
+        before = after;
+    }
+    Ok(true)
 }
 
 fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<serde_json::Value> {
     let now = store.now().latest;
     Some(match &finding.remedy {
         Remedy::Free => entry.free(now),
-        // A condition that is written twice in the same second is a change too: the lost mark is set.
+        // This also restores the condition `Available` if it was lost.
         Remedy::Record { pool, record } => entry.lease(pool, record, now),
         Remedy::Reserve {
             pool,
@@ -105,10 +133,10 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
     })
 }
 
-/// Records that a cluster uses an entry. Tried once: the next look sees it again.
+/// Records that a cluster uses an entry. Tried once, because the next check sees the cluster again.
 ///
 /// # Errors
-/// If the API server cannot be asked, or refuses.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn record(
     store: &impl LeaseStore,
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! What is wrong with the leases of a namespace, and what repairs it. Pure.
+//! Finds the problems of the leases of a namespace, and their remedies. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,32 @@ use crate::{
     lease::{
         generated_name::lease_id,
         rule::{Rule, Step},
-        usage::{Seen, users},
+        usage::{Usage, users},
     },
     objects::{
-        cluster_deployment::{ClusterDeployment, Deployments, Lifetime as _},
-        entry::{Entry, Reservation, Reserved as _},
+        cluster_deployment::{ClusterDeployment, Deletion as _, Deployments},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
     repair::{
-        finding::{Cause, Finding, Remedy, Subject, Unrecorded},
-        hive::of_hive,
+        finding::{Cause, Finding, Remedy, StatusFault, Subject},
+        hive::check_hive_entry,
         leftovers::{copy_left, finalizer_left, old_record},
         options::Options,
     },
     snapshot::Snapshot,
 };
 
-/// Everything that is wrong: entries first, then what is removed after them.
+/// All problems: those of entries first, then objects that are removed after their entry is free.
 pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
-        .filter_map(|entry| of_entry(snapshot, entry, options))
+        .filter_map(|entry| check_entry(snapshot, entry, options))
         .collect();
     let clusters = snapshot
         .deployments()
         .into_iter()
-        .flat_map(Deployments::of_namespace);
+        .flat_map(Deployments::in_namespace);
     let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, options));
     let copies = snapshot.copies.iter();
     let copies = copies.filter_map(|copy| copy_left(snapshot, &entries, copy, options));
@@ -45,14 +45,14 @@ pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     entries.into_iter().chain(after).collect()
 }
 
-/// What is wrong with an entry.
-pub fn of_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
+/// The problem of an entry.
+pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
     let users = users_of(snapshot, entry);
-    if !is_wanted(snapshot, entry, &users, options) {
+    if !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
     if snapshot.is_run_by_hive(entry) {
-        return of_hive(snapshot, entry, &users);
+        return check_hive_entry(snapshot, entry, &users);
     }
     let found = match (entry.reservation(), users.as_slice()) {
         (Reservation::Unreadable(why), _) => Some(unknown(entry, why.to_string(), options, &users)),
@@ -64,7 +64,7 @@ pub fn of_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Op
         (Reservation::Leased(record), [user]) if is_anothers(&record, user, snapshot, options) => {
             Some(contested(entry, &users))
         }
-        (reservation, users) => of_rule(snapshot, entry, &reservation, users.first().copied(), options),
+        (reservation, users) => check_lease(snapshot, entry, &reservation, users.first().copied(), options),
     };
     found.or_else(|| in_use(snapshot, entry, &users, options))
 }
@@ -76,7 +76,7 @@ fn users_of<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Vec<&'s ClusterDeploym
         .collect()
 }
 
-fn is_wanted(
+fn is_selected_entry(
     snapshot: &Snapshot,
     entry: &Entry,
     users: &[&ClusterDeployment],
@@ -99,7 +99,7 @@ fn rule(snapshot: &Snapshot, options: &Options<'_>) -> Rule {
     }
 }
 
-/// Whether a cluster uses the entry that is not its holder's, while the holder's lease lasts.
+/// Whether another cluster than the holder's uses the entry before the holder's lease has ended.
 fn is_anothers(
     record: &LeaseRecord,
     user: &ClusterDeployment,
@@ -110,8 +110,8 @@ fn is_anothers(
     user.name() != record.holder && !is_over && record.state == State::Held
 }
 
-/// What the rule writes, if that is a fault. That a cluster was seen is none.
-fn of_rule(
+/// Applies the rule. Its change is a finding, except for a holder's cluster that was seen for the first time.
+fn check_lease(
     snapshot: &Snapshot,
     entry: &Entry,
     reservation: &Reservation,
@@ -120,22 +120,22 @@ fn of_rule(
 ) -> Option<Finding> {
     let rule = rule(snapshot, options);
     let seen = match user {
-        Some(user) => Seen::Used(user),
-        None => snapshot.clusters.seen(entry),
+        Some(user) => Usage::Used(user),
+        None => snapshot.clusters.usage(entry),
     };
     if let Some(user) = user
         && (*reservation == Reservation::Free || Some(user.name()) != entry.cluster_deployment())
     {
         let cause = if entry.is_reserved() {
-            Unrecorded::UsedByAnother
+            StatusFault::UsedByAnother
         } else {
-            Unrecorded::MarkedAvailable
+            StatusFault::MarkedAvailable
         };
         let pool = user.pool().or(entry.cluster_pool())?.to_owned();
         let record = rule.adopted(None, seen, lease_id())?;
-        return Some(recorded(entry, Cause::Unrecorded(cause), pool, record));
+        return Some(recorded(entry, Cause::StatusFault(cause), pool, record));
     }
-    let (pool, step) = rule.look(entry, seen, lease_id);
+    let (pool, step) = rule.check(entry, seen, lease_id);
     let is_mark_lost = !entry.is_reserved();
     match (step, reservation) {
         (Step::Free, Reservation::Leased(record)) => {
@@ -148,13 +148,13 @@ fn of_rule(
         (Step::Write(record), _) if matches!(record.state, State::InUse { .. }) => is_mark_lost.then(|| {
             recorded(
                 entry,
-                Cause::Unrecorded(Unrecorded::MarkedAvailable),
+                Cause::StatusFault(StatusFault::MarkedAvailable),
                 pool,
                 record,
             )
         }),
         (Step::Keep, Reservation::Leased(record)) if is_mark_lost => {
-            let cause = Cause::Unrecorded(Unrecorded::MarkLost);
+            let cause = Cause::StatusFault(StatusFault::MarkLost);
             Some(recorded(entry, cause, pool, record.clone()))
         }
         (Step::Keep, Reservation::Leased(record)) if options.recreate && record.state == State::Gone => {
@@ -162,7 +162,7 @@ fn of_rule(
         }
         (Step::Write(record), Reservation::Unrecorded) => Some(recorded(
             entry,
-            Cause::Unrecorded(Unrecorded::NoRecord),
+            Cause::StatusFault(StatusFault::NoRecord),
             pool,
             record,
         )),
@@ -170,25 +170,25 @@ fn of_rule(
     }
 }
 
-/// The record of a living cluster that the entry's record does not name yet.
+/// The new record for a cluster that the entry's record does not name yet.
 pub fn sighting(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<(String, LeaseRecord)> {
     let users = users_of(snapshot, entry);
-    let is_wrong = of_entry(snapshot, entry, options).is_some() || snapshot.is_run_by_hive(entry);
-    if is_wrong || !is_wanted(snapshot, entry, &users, options) {
+    let is_wrong = check_entry(snapshot, entry, options).is_some() || snapshot.is_run_by_hive(entry);
+    if is_wrong || !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
-    let (pool, step) = rule(snapshot, options).look(entry, snapshot.clusters.seen(entry), lease_id);
+    let (pool, step) = rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), lease_id);
     match step {
         Step::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
         _ => None,
     }
 }
 
-/// Whether the holder's cluster is installed with the entry, and the entry does not say so yet. Hive writes that itself.
+/// Whether the holder's cluster is installed and `ApplySucceeded` must be set. In its own pools Hive sets it.
 pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
     let users = users_of(snapshot, entry);
-    let is_meant = is_wanted(snapshot, entry, &users, options) && !snapshot.is_run_by_hive(entry);
+    let is_meant = is_selected_entry(snapshot, entry, &users, options) && !snapshot.is_run_by_hive(entry);
     let says_so = entry.conditions().status(SUCCEEDED) == Some("True");
     let mut users = users.into_iter();
     is_meant
@@ -199,7 +199,7 @@ pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -
         })
 }
 
-/// A lease whose cluster is gone: it stays reserved for a while, or its cluster is created again.
+/// The finding for a lease whose cluster no longer exists: record it, or create the cluster again.
 fn missing(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -246,7 +246,7 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     about(entry, Cause::Contested { by }, Remedy::None)
 }
 
-/// An entry of which nobody can know who has it. With --force it is freed, unless a cluster uses it.
+/// The finding for an entry whose holder is unknown. With --force the entry is freed, unless a cluster uses it.
 fn unknown(entry: &Entry, why: String, options: &Options<'_>, users: &[&ClusterDeployment]) -> Finding {
     let remedy = match users {
         [] if options.names(entry) => Remedy::Free,
@@ -256,7 +256,8 @@ fn unknown(entry: &Entry, why: String, options: &Options<'_>, users: &[&ClusterD
     about(entry, Cause::Unknown { why }, remedy)
 }
 
-/// An entry without a fault that was named with --force: freed if its lease never ends and no cluster uses it.
+/// The finding for an entry without a problem that was named with --force. The entry is freed if its lease never ends and
+/// no cluster uses it.
 fn in_use(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -269,7 +270,7 @@ fn in_use(
     let used = |why: String| Some(about(entry, Cause::InUse { why }, Remedy::None));
     if let Some(user) = users.first() {
         return used(format!(
-            "whose ClusterDeployment exists, in namespace {}",
+            "and its ClusterDeployment exists in namespace {}",
             user.namespace()
         ));
     }
@@ -282,7 +283,7 @@ fn in_use(
     }) = entry.reservation()
     {
         return used(format!(
-            "whose lease ends at {}",
+            "and the lease ends at {}",
             deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
         ));
     }

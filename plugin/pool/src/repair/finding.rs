@@ -1,4 +1,4 @@
-//! What is wrong with the leases of a namespace, and what repairs it. Pure.
+//! A problem of a lease, its remedy, and their messages. Pure.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::objects::{Holder, record::LeaseRecord};
 
-/// One fault.
+/// A problem and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub subject: Subject,
@@ -16,7 +16,7 @@ pub struct Finding {
     pub remedy: Remedy,
 }
 
-/// The object with a fault.
+/// The object with the problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A customization in the pool's namespace.
@@ -32,7 +32,7 @@ pub enum Subject {
         namespace: String,
         name: String,
     },
-    /// A Lease in the pool's namespace, in which 0.1 kept a record.
+    /// A Lease in the pool's namespace, in which version 0.1 stored a record.
     OldRecord {
         name: String,
     },
@@ -42,35 +42,35 @@ pub enum Subject {
 pub enum Cause {
     /// The lease has ended, and no cluster uses the entry.
     Ended { at: Option<Timestamp> },
-    /// No cluster uses the entry any more, or the lease has ended and may have had one.
+    /// The cluster no longer exists, or the lease has ended and may have had a cluster.
     ClusterGone {
-        /// How long the entry stays reserved; none for ever.
+        /// Until when the entry stays reserved; None if the lease never ends.
         until: Option<Timestamp>,
     },
-    /// Its status does not say who has it.
-    Unrecorded(Unrecorded),
-    /// Used by a cluster that is not its holder's, or by several.
+    /// The status of the entry is incomplete or contradictory.
+    StatusFault(StatusFault),
+    /// Another cluster than the holder's uses the entry, or several clusters use it.
     Contested { by: Vec<String> },
-    /// It cannot be known who has it. The sentence says why.
+    /// The holder is unknown, for this reason.
     Unknown { why: String },
-    /// Left by a lease that is over.
+    /// An object of an ended lease remains.
     Left(&'static str),
-    /// Hive's own fault. The sentence says what.
+    /// A problem that Hive causes. The sentence describes it.
     Hive { what: String },
-    /// No fault: it was named with --force, and is not freed. The sentence says why.
+    /// Not a problem: the entry was named with --force, and is not freed for this reason.
     InUse { why: String },
 }
 
-/// What an entry's status leaves out.
+/// How the status of an entry is incomplete or contradictory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unrecorded {
-    /// It is reserved for a holder, without a record.
+pub enum StatusFault {
+    /// The entry is reserved for a holder, without a record.
     NoRecord,
-    /// It is marked available, and its record says that it is leased.
+    /// `Available` is `True`, but the entry has a record.
     MarkLost,
-    /// A cluster uses it, and it is marked available.
+    /// `Available` is `True`, but a cluster uses the entry.
     MarkedAvailable,
-    /// A cluster uses it, and it names no holder, or one whose lease is over.
+    /// A cluster uses the entry, which names no holder, or a holder whose lease has ended.
     UsedByAnother,
 }
 
@@ -82,7 +82,7 @@ pub enum Remedy {
         pool: String,
         record: LeaseRecord,
     },
-    /// Write Hive's own reservation again.
+    /// Write the reservation again as Hive writes it.
     Reserve {
         pool: String,
         cluster_deployment: String,
@@ -91,19 +91,19 @@ pub enum Remedy {
     Recreate,
     /// Remove a finalizer or a copy.
     Remove,
-    /// Free it, if the user names it with --force.
+    /// Free the entry, if the user names it with --force.
     Force,
-    /// Left to the user.
+    /// The user must decide.
     None,
 }
 
 impl Remedy {
-    /// Whether it is applied without --force.
+    /// Whether `--yes` applies the remedy without --force.
     pub const fn is_safe(&self) -> bool {
         !matches!(self, Self::Force | Self::None)
     }
 
-    /// In JSON, and in a table.
+    /// The name in JSON and in tables.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -117,12 +117,12 @@ impl Remedy {
 }
 
 impl Cause {
-    /// In JSON.
+    /// The name in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Ended { .. } => "ended",
             Self::ClusterGone { .. } => "cluster-gone",
-            Self::Unrecorded(_) => "unrecorded",
+            Self::StatusFault(_) => "unrecorded",
             Self::Contested { .. } => "contested",
             Self::Unknown { .. } => "unknown",
             Self::Left(_) => "left",
@@ -141,27 +141,30 @@ impl Finding {
                 format!("the lease of {holder} ended{}", at.map_or(String::new(), at_time))
             }
             Cause::ClusterGone { until } => format!(
-                "no cluster uses the entry of {holder} any more; it stays reserved {}",
+                "the cluster of {holder} no longer exists; the entry stays reserved {}",
                 until.map_or("until it is released".to_owned(), |until| format!(
                     "until{}",
                     when(until)
                 ))
             ),
-            Cause::Unrecorded(Unrecorded::NoRecord) => {
+            Cause::StatusFault(StatusFault::NoRecord) => {
                 format!("reserved for {holder}, without a record of the lease")
             }
-            Cause::Unrecorded(Unrecorded::MarkLost) => {
-                format!("marked available, but {holder} has leased it")
+            Cause::StatusFault(StatusFault::MarkLost) => {
+                format!("Available is True, but {holder} has leased the entry")
             }
-            Cause::Unrecorded(Unrecorded::MarkedAvailable) => {
-                format!("marked available, but ClusterDeployment {holder} uses it")
+            Cause::StatusFault(StatusFault::MarkedAvailable) => {
+                format!("Available is True, but ClusterDeployment {holder} uses the entry")
             }
-            Cause::Unrecorded(Unrecorded::UsedByAnother) => {
-                format!("names no holder with a lease, but ClusterDeployment {holder} uses it")
+            Cause::StatusFault(StatusFault::UsedByAnother) => {
+                format!("ClusterDeployment {holder} uses the entry without a lease")
             }
             Cause::Contested { by } => {
                 let by: Vec<&str> = by.iter().map(String::as_str).collect();
-                format!("used by more than one: {}", listed(&by))
+                format!(
+                    "several ClusterDeployments use or hold the entry: {}",
+                    listed(&by)
+                )
             }
             Cause::Unknown { why } => why.clone(),
             Cause::Left(what) => (*what).to_owned(),
@@ -170,7 +173,7 @@ impl Finding {
         }
     }
 
-    /// Whether it can be removed only after its holder's customization is free.
+    /// Whether the object can only be removed after its holder's customization is free.
     pub const fn is_removed_after_its_entry(&self) -> bool {
         matches!(self.subject, Subject::Cluster { .. } | Subject::Copy { .. })
     }
@@ -182,7 +185,7 @@ impl Finding {
         })
     }
 
-    /// Whether another look finds the same fault.
+    /// Whether both findings describe the same problem.
     pub fn is_same(&self, other: &Self) -> bool {
         self.subject == other.subject
             && self.cause.as_str() == other.cause.as_str()
@@ -217,7 +220,7 @@ impl Subject {
         }
     }
 
-    /// Its namespace, if it is not the pool's.
+    /// The object's namespace, if it differs from the pool's.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Entry { .. } | Self::OldRecord { .. } => None,
@@ -225,7 +228,7 @@ impl Subject {
         }
     }
 
-    /// As kubectl writes it.
+    /// The object's name as kubectl prints it.
     pub fn resource_name(&self) -> String {
         let resource = match self {
             Self::Entry { .. } | Self::Copy { .. } => "clusterdeploymentcustomization.hive.openshift.io",
@@ -235,7 +238,7 @@ impl Subject {
         format!("{resource}/{}", self.name())
     }
 
-    /// With kubectl's short names.
+    /// The object's name with kubectl's short names.
     pub fn short_name(&self) -> String {
         let resource = match self {
             Self::Entry { .. } | Self::Copy { .. } => "cdc",

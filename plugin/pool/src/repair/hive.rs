@@ -1,18 +1,22 @@
-//! What is wrong with entries of pools that Hive runs. Pure. Hive repairs its own leases; these are its own faults.
+//! Finds problems of entries in pools that Hive runs. Pure. Hive repairs its own leases, except for these problems.
 
 use kcp_api::metadata::Object;
 
 use crate::{
     objects::{
-        cluster_deployment::{ClusterDeployment, Life, Lifetime as _},
-        entry::{APPLY_SUCCEEDED, Entry, INSTALLATION_PENDING, Reserved as _},
+        cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState},
+        entry::{APPLY_SUCCEEDED, Entry, EntryStatus as _, INSTALLATION_PENDING},
     },
     repair::finding::{Cause, Finding, Remedy, Subject},
     snapshot::Snapshot,
 };
 
-/// What is wrong with an entry of Hive's.
-pub(super) fn of_hive(snapshot: &Snapshot, entry: &Entry, users: &[&ClusterDeployment]) -> Option<Finding> {
+/// The problem of an entry in a pool that Hive runs.
+pub(super) fn check_hive_entry(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    users: &[&ClusterDeployment],
+) -> Option<Finding> {
     let finding = |cause, remedy, by: Option<&ClusterDeployment>| Finding {
         subject: Subject::Entry {
             name: entry.name().to_owned(),
@@ -31,7 +35,7 @@ pub(super) fn of_hive(snapshot: &Snapshot, entry: &Entry, users: &[&ClusterDeplo
     let pools: Vec<_> = snapshot.pools_naming(entry.name()).map(Object::name).collect();
     if let [_, _, ..] = pools.as_slice() {
         let what = format!(
-            "in the inventories of {}: Hive's pools free each other's leases; list it in one pool",
+            "in the inventories of {}, and Hive's pools free each other's leases: list the entry in one pool only",
             pools.join(", ")
         );
         return Some(finding(what, Remedy::None, None));
@@ -45,17 +49,17 @@ pub(super) fn of_hive(snapshot: &Snapshot, entry: &Entry, users: &[&ClusterDeplo
         let what = format!("reserved for pool {pool}, which does not exist: nothing frees it");
         return Some(finding(what, Remedy::Free, None));
     }
-    // Hive frees an entry shortly before its cluster is gone; this is not a fault.
+    // Hive frees an entry shortly before its cluster is deleted, which is not a problem.
     let [user] = users else { return None };
-    if user.life() != Life::Alive || Some(user.name()) == entry.cluster_deployment() {
+    if user.deletion_state() != DeletionState::Alive || Some(user.name()) == entry.cluster_deployment() {
         return None;
     }
     let is_pending = entry.conditions().reason(APPLY_SUCCEEDED) == Some(INSTALLATION_PENDING);
     let what = if is_pending {
-        "a bug of Hive: its last cluster never finished installing, so Hive marks it available and reserves it several \
-         times a second"
+        "a bug of Hive: the last cluster of the entry never finished installing, so Hive frees and reserves the entry \
+         several times a second"
     } else {
-        "marked available, but a ClusterDeployment of Hive's uses it"
+        "Available is True, but a ClusterDeployment of Hive uses the entry"
     };
     let remedy = Remedy::Reserve {
         pool: user.pool()?.to_owned(),

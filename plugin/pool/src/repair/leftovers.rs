@@ -1,12 +1,12 @@
-//! What leases that are over have left: finalizers, copies of customizations, and the records of 0.1. Pure.
+//! Finds objects of ended leases: finalizers, copies of customizations, and records of version 0.1. Pure.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::{Object as _, PartialObjectMetadata};
 
 use crate::{
     objects::{
-        cluster_deployment::{ClusterDeployment, Copy, Life, Lifetime as _, OfPool as _},
-        entry::{Entry, Reserved as _},
+        cluster_deployment::{ClusterDeployment, Copy, Deletion as _, DeletionState, OfPool as _},
+        entry::{Entry, EntryStatus as _},
     },
     repair::{
         finding::{Cause, Finding, Remedy, Subject},
@@ -15,7 +15,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A deleted ClusterDeployment that only our finalizer keeps.
+/// A deleted ClusterDeployment on which only the finalizer of this program remains.
 pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
     (cluster.waits_only_for_us() && options.is_about(Some(pool))).then(|| Finding {
@@ -25,13 +25,13 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>)
         },
         pool: Some(pool.to_owned()),
         cluster_deployment: Some(cluster.name().to_owned()),
-        cause: Cause::Left("deleted, and waits only for the finalizer of its lease"),
+        cause: Cause::Left("deleted, and only the finalizer of its lease remains"),
         remedy: Remedy::Remove,
     })
 }
 
-/// A copy without the cluster that it was created for, and for which none is about to be created. A customization
-/// that this repair frees gets no cluster.
+/// A copy whose cluster does not exist and is not about to be created. No cluster is created for a customization that this
+/// repair frees.
 pub(super) fn copy_left(
     snapshot: &Snapshot,
     of_entries: &[Finding],
@@ -44,7 +44,8 @@ pub(super) fn copy_left(
     // The ClusterDeployment has the name of its namespace.
     let name = copy.namespace();
     let mut clusters = snapshot.deployments()?.iter();
-    let is_used = clusters.any(|cluster| cluster.namespace() == name && cluster.life() != Life::Over);
+    let is_used = clusters
+        .any(|cluster| cluster.namespace() == name && cluster.deletion_state() != DeletionState::Over);
     let is_freed = |entry: &Entry| {
         of_entries.iter().any(|finding| {
             let is_it = matches!(&finding.subject, Subject::Entry { name } if name == entry.name());
@@ -66,12 +67,12 @@ pub(super) fn copy_left(
         },
         pool: copy.pool_name().map(str::to_owned),
         cluster_deployment: Some(name.to_owned()),
-        cause: Cause::Left("the copy of a customization, in a namespace without a ClusterDeployment"),
+        cause: Cause::Left("a copy of a customization in a namespace without a ClusterDeployment"),
         remedy: Remedy::Remove,
     })
 }
 
-/// A Lease in which 0.1 kept a record. Nothing reads it any more.
+/// A Lease in which version 0.1 stored a record, which is no longer read.
 pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -> Option<Finding> {
     options.pool.is_none().then(|| Finding {
         subject: Subject::OldRecord {
@@ -79,7 +80,7 @@ pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -
         },
         pool: None,
         cluster_deployment: None,
-        cause: Cause::Left("a record of an earlier version of this program, which nothing reads; delete it"),
+        cause: Cause::Left("a record of kubectl-kcp 0.1, which is no longer read; delete it"),
         remedy: Remedy::None,
     })
 }

@@ -1,9 +1,9 @@
-//! What is wrong with the leases of pools, and the writes that repair it.
+//! Finds problems of the leases of pools, and repairs them.
 //!
 //! - [`options`]: the request
-//! - [`decision`], [`hive`], [`leftovers`] -> [`finding`]: what is wrong, and what repairs it
-//! - [`apply`]: the writes of entries, each after reading and deciding again
-//! - [`report`]: what was found, and the result
+//! - [`decision`], [`hive`], [`leftovers`] -> [`finding`]: the problems and their remedies
+//! - [`apply`]: the writes of entries, each after reading and checking the entry again
+//! - [`report`]: the findings, and the results of their remedies
 
 pub mod apply;
 pub mod decision;
@@ -25,6 +25,7 @@ use crate::{
         create::create,
     },
     creation::make::Obstacle,
+    events::{LeaseChange, record_by_name},
     hive::HiveMode,
     install_config::InstallConfig,
     inventory::capacity::{Capacity, Findings, inventory_patch},
@@ -32,13 +33,13 @@ use crate::{
     objects::{
         ClusterName,
         cluster_deployment::{Copy, Deployments, OfPool as _},
-        entry::{Entry, Reservation, Reserved as _},
+        entry::{Entry, EntryStatus as _, Reservation},
     },
     release::remove_finalizer,
     repair::{
-        apply::{RepairOutcome, apply, record},
+        apply::{RepairOutcome, apply, is_confirmed, record},
         decision::{findings, is_installed, sighting},
-        finding::{Finding, Remedy, Subject},
+        finding::{Cause, Finding, Remedy, Subject},
         options::Options,
         report::{Found, RepairRefusal},
     },
@@ -46,30 +47,30 @@ use crate::{
     store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
 
-/// How often the deletion of a copy is asked for whose answers get lost.
+/// The attempts to delete a copy when responses are lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Before it is asked for again.
+/// The pause before the next attempt.
 const REST: Duration = Duration::from_millis(200);
 
-/// What is asked of every namespace.
+/// The request for every namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRequest<'r> {
     pub options: Options<'r>,
-    /// What missing clusters are created from; none to leave their customizations reserved for a while.
+    /// The install-config of missing clusters. None: they are not created again.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to write, or only to report.
     pub is_applied: bool,
     pub hive: HiveMode,
 }
 
-/// The namespaces that a repair of all namespaces has to read.
+/// The namespaces that a repair of all namespaces must read.
 ///
 /// # Errors
-/// If the API server cannot be asked.
+/// If the API server cannot be reached, or refuses a request.
 pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
     let store = Store::new(connection, field_manager);
-    let traces = Traces {
+    let traces = LeaseObjects {
         pools: store.pools(None, None).await?,
         entries: connection.list(&CUSTOMIZATION.at("v1"), None, None).await?,
         clusters: store.deployments().await?.iter().cloned().collect(),
@@ -77,9 +78,9 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     Ok(traces.namespaces())
 }
 
-/// What a repair of one namespace could not do or see.
+/// What a repair of one namespace could not do or read.
 #[derive(Debug, Default)]
-pub struct Unrepaired {
+pub struct RepairGaps {
     pub refusal: Option<RepairRefusal>,
     pub clusters_unread: Option<Error>,
 }
@@ -87,29 +88,34 @@ pub struct Unrepaired {
 /// Repairs one namespace. `found` keeps the findings and results even if a later step fails.
 ///
 /// # Errors
-/// If the API server cannot be asked, or refuses a write that belongs to no finding.
+/// If the API server cannot be reached, or refuses a write that belongs to no finding.
 pub async fn repair(
     store: &Store<'_>,
     request: RepairRequest<'_>,
     found: &mut Vec<Found>,
-) -> Result<Unrepaired, Error> {
+) -> Result<RepairGaps, Error> {
     let options = &request.options;
     let mut snapshot = store.snapshot(request.hive, options.pool).await?;
     if let Some(pool) = options.pool
         && snapshot.pool(pool).is_none()
     {
-        // The server's own error says that there is none.
+        // The server's error says that the pool does not exist.
         store.pool(pool).await?;
     }
     let missing = options.forced.iter().find(|name| snapshot.entry(name).is_none());
     if let Some(name) = missing {
-        return Ok(Unrepaired {
+        return Ok(RepairGaps {
             refusal: Some(RepairRefusal::NoSuchEntry { name: name.clone() }),
-            ..Unrepaired::default()
+            ..RepairGaps::default()
         });
     }
     let mut unfreed = BTreeSet::new();
     for finding in findings(&snapshot, options) {
+        if matches!(finding.cause, Cause::Contested { .. })
+            && !is_confirmed(store, &mut snapshot, options, &finding).await?
+        {
+            continue;
+        }
         let result = if request.is_applied && finding.remedy.is_safe() {
             let holds = finding
                 .cluster_deployment
@@ -133,12 +139,23 @@ pub async fn repair(
             result,
         });
     }
+    let freed = found.iter().filter(|found| {
+        found.finding.remedy == Remedy::Free && matches!(found.result, Some(Ok(RepairOutcome::Repaired)))
+    });
+    let changes = freed.filter_map(|found| match &found.finding.subject {
+        Subject::Entry { name } => {
+            let holder = found.finding.cluster_deployment.as_deref();
+            Some((name.as_str(), LeaseChange::Reclaimed { holder }))
+        }
+        _ => None,
+    });
+    Box::pin(record_by_name(store, options.pool, changes)).await;
     if request.is_applied {
         for entry in store.list().await? {
             if let Some((pool, seen)) = sighting(&snapshot, &entry, options) {
                 record(store, &entry, &pool, &seen).await?;
             } else if is_installed(&snapshot, &entry, options) {
-                // If it has changed, the next repair writes it.
+                // One attempt is enough: the next repair writes it.
                 store
                     .write_status(entry.name(), &entry.succeeded(store.now().latest))
                     .await?;
@@ -146,7 +163,7 @@ pub async fn repair(
         }
         write_pool_conditions(store, &snapshot, options).await;
     }
-    Ok(Unrepaired {
+    Ok(RepairGaps {
         refusal: None,
         clusters_unread: match snapshot.clusters {
             Clusters::Unknown(error) => Some(error),
@@ -185,7 +202,7 @@ async fn remedied(
                 match store.delete_customization(&copy.metadata).await? {
                     Written::Stored => return Ok(RepairOutcome::Repaired),
                     Written::Changed => break,
-                    // This version of the copy is deleted once, however often that is asked for.
+                    // The request names a version of the copy, so repeating it cannot delete a later copy.
                     Written::Unknown(_) => store.rest(REST).await,
                 }
             }
@@ -218,10 +235,12 @@ async fn recreated(
         },
         hive: request.hive,
     };
-    let answer = create(store, lease).await.map_err(LeaseError::into_cause)?;
+    let answer = Box::pin(create(store, lease))
+        .await
+        .map_err(LeaseError::into_cause)?;
     let obstacle = |why: &LeaseRefusal| match why {
         LeaseRefusal::Creation(why) | LeaseRefusal::Unfinished { why, .. } => why.clone(),
-        LeaseRefusal::HeldUnfit { why, .. } => Obstacle::Unfit(why.clone()),
+        LeaseRefusal::HeldWithPatchProblem { why, .. } => Obstacle::PatchProblem(why.clone()),
         _ => Obstacle::LeaseLost {
             customization: entry.to_owned(),
         },
@@ -232,8 +251,8 @@ async fn recreated(
     })
 }
 
-/// Writes the conditions of pools that Hive does not run. The repairs above do not change them, and an account that
-/// may not write them can still repair.
+/// Writes the conditions of pools that Hive does not run. Best effort, because an account without the permission can still
+/// repair.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
     let Some(deployments) = snapshot.deployments() else {
         return;
@@ -243,7 +262,7 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
         is_asked && pool.spec.inventory.is_some() && !snapshot.hive.runs(pool) && !pool.is_deleting()
     };
     for pool in snapshot.pools.iter().filter(is_ours) {
-        let capacity = Capacity::of(pool, deployments.of_pool(pool.name()));
+        let capacity = Capacity::count(pool, deployments.in_pool(pool.name()));
         let findings = Findings {
             entries: &snapshot.entries,
             broken: &BTreeSet::new(),
@@ -256,15 +275,15 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
 
 /// The objects of all namespaces that may belong to a lease.
 #[derive(Clone, Debug, Default)]
-struct Traces {
+struct LeaseObjects {
     pools: Vec<ClusterPool>,
-    /// With copies in the namespaces of clusters.
+    /// Includes copies in the namespaces of clusters.
     entries: Vec<Entry>,
     clusters: Vec<ClusterDeployment>,
 }
 
-impl Traces {
-    /// Namespaces with pools, or with leases whose pool may be gone.
+impl LeaseObjects {
+    /// Namespaces with pools, or with leases whose pool may have been deleted.
     fn namespaces(self) -> BTreeSet<String> {
         let pools = self.pools.iter().map(Object::namespace);
         let entries = self.entries.iter().flat_map(|entry| {
@@ -288,26 +307,26 @@ impl Traces {
 mod tests {
     use serde_json::json;
 
-    use super::Traces;
+    use super::LeaseObjects;
     use crate::testing::objects::{cluster, entry, pool_object, read};
 
     #[test]
     fn each_trace_of_a_lease_leads_to_its_namespace() {
-        let none = Traces::default;
+        let none = LeaseObjects::default;
         let mut copy = entry("True", None);
         copy["metadata"]["namespace"] = "us".into();
         copy["metadata"]["labels"] = json!({"hive.openshift.io/clusterpool-namespace": "d"});
         let mut kept = cluster("us", "gone", Some("a"));
         kept["metadata"]["finalizers"] = json!(["kubectl-kcp.dev/pool-lease"]);
-        let of_pool = |object| Traces {
+        let of_pool = |object| LeaseObjects {
             pools: vec![read(&object)],
             ..none()
         };
-        let of_entry = |object| Traces {
+        let of_entry = |object| LeaseObjects {
             entries: vec![read(&object)],
             ..none()
         };
-        let of_cluster = |object| Traces {
+        let of_cluster = |object| LeaseObjects {
             clusters: vec![read(&object)],
             ..none()
         };

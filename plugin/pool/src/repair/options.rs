@@ -5,14 +5,14 @@ use kcp_api::metadata::Object as _;
 
 use crate::objects::entry::Entry;
 
-/// What is asked of one namespace.
+/// The request for one namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'w> {
     /// None for all pools of the namespace.
     pub pool: Option<&'w str>,
-    /// How long an entry stays reserved after its cluster was found gone.
+    /// How long an entry stays reserved after a check found that its cluster no longer exists.
     pub grace: SignedDuration,
-    /// Customizations to free although it is unknown who has them.
+    /// Customizations to free although their holder is unknown.
     pub forced: &'w [String],
     /// Whether missing clusters are created again.
     pub recreate: bool,

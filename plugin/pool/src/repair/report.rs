@@ -1,4 +1,4 @@
-//! What a repair has found, and the results.
+//! The findings of a repair, and the results of their remedies.
 
 use std::fmt;
 
@@ -18,14 +18,14 @@ pub struct RepairReport {
     pub namespace: Option<String>,
     /// None for all pools of the namespace.
     pub pool: Option<String>,
-    /// Whether it was asked to write.
+    /// Whether `--yes` was given.
     pub is_applied: bool,
     pub found: Vec<Found>,
     /// Namespaces that were not repaired completely.
     pub failures: Vec<Failure>,
-    /// Why nothing was done.
+    /// Why the request was refused.
     pub refusal: Option<RepairRefusal>,
-    /// Why it is unknown which clusters use entries: nothing is freed then.
+    /// Why the clusters could not be listed. Then nothing is freed.
     pub clusters_unread: Option<Error>,
 }
 
@@ -43,7 +43,7 @@ pub enum RepairRefusal {
 }
 
 impl RepairRefusal {
-    /// In JSON, and before the message on stderr.
+    /// The name in JSON, and before the message on stderr.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoSuchEntry { .. } => "no-such-entry",
@@ -64,18 +64,18 @@ pub struct Found {
     /// The pool's namespace.
     pub namespace: String,
     pub finding: Finding,
-    /// None if nothing was tried.
+    /// None if the remedy was not applied.
     pub result: Option<Result<RepairOutcome, Error>>,
 }
 
-/// The number of findings of each sort.
+/// The number of findings by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Repaired, or no longer a fault.
+    /// Repaired, or no longer a problem.
     pub repaired: usize,
-    /// To be repaired, or tried without success.
+    /// Not repaired yet, or the repair failed.
     pub open: usize,
-    /// To be repaired once nothing blocks it.
+    /// The repair is blocked.
     pub blocked: usize,
     pub by_name: usize,
     pub by_hand: usize,
@@ -89,7 +89,7 @@ impl Found {
         )
     }
 
-    /// The result, in JSON and in a table.
+    /// The name of the result in JSON and in tables.
     pub fn result(&self) -> Option<&'static str> {
         Some(match self.result.as_ref()? {
             Ok(RepairOutcome::Repaired) => "done",
@@ -101,7 +101,7 @@ impl Found {
         })
     }
 
-    /// What blocked it when it was tried.
+    /// What blocked the repair.
     pub fn obstacle(&self) -> Option<&Obstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),

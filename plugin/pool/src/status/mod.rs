@@ -1,4 +1,4 @@
-//! The state of a pool: its entries, its clusters, waiting claims, and what is wrong.
+//! The state of a pool: its entries, clusters, waiting claims, and problems.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use kcp_api::{ClusterClaim, ClusterDeployment, ClusterPool, metadata::Object};
 use kcp_client::{Connection, Error};
 
 use crate::{
-    hive::{Conclusion, HiveMode},
+    hive::{HiveConclusion, HiveMode},
     inventory::{
         capacity::Capacity,
         staleness::{Freshness, Stale},
     },
     lease::{
         rule::{GRACE, Rule},
-        usage::Seen,
+        usage::Usage,
     },
     objects::{
-        entry::{APPLY_SUCCEEDED, Entry, Reservation, Reserved},
+        entry::{APPLY_SUCCEEDED, Entry, EntryStatus, Reservation},
         record::{LeaseRecord, State},
     },
     repair::{
@@ -29,28 +29,28 @@ use crate::{
     store::Store,
 };
 
-/// A field manager that writes nothing.
+/// The field manager. Nothing is written.
 const READER: &str = "kubectl-kcp";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolState {
     pub namespace: String,
     pub name: String,
-    pub hive: Conclusion,
+    pub hive: HiveConclusion,
     pub is_deleting: bool,
     /// None if it is unknown.
     pub version: Option<String>,
     pub capacity: Capacity,
-    /// The entries of the inventory in its order, then those that left it and are still held.
+    /// The entries of the inventory in its order, then held entries that are no longer in the inventory.
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
     /// Claims without a cluster, the oldest first.
     pub waiting: Vec<Waiting>,
-    /// What repair would report about other objects than entries.
+    /// Findings of `pool repair` about objects other than entries.
     pub left: Vec<Finding>,
-    /// Why the pool cannot make clusters, as Hive says.
+    /// Why the pool cannot create clusters, from Hive's conditions.
     pub stuck: Vec<String>,
-    /// What could not be seen, a sentence each.
+    /// A sentence for each kind of object that could not be read.
     pub unseen: Vec<String>,
 }
 
@@ -59,42 +59,42 @@ pub struct EntryUse {
     pub name: String,
     pub state: EntryUseState,
     pub is_in_inventory: bool,
-    /// The ClusterDeployment that has it.
+    /// The ClusterDeployment that holds the entry.
     pub holder: Option<String>,
-    /// The pool that it is leased for.
+    /// The pool that the entry is leased for.
     pub taken_for: Option<String>,
     pub since: Option<Timestamp>,
     /// The record of its lease.
     pub lease: Option<LeaseRecord>,
-    /// Why it is not leased to new holders.
+    /// The reason for which the entry is cordoned.
     pub cordoned: Option<String>,
     pub last_result: Option<LastUse>,
-    /// Other pools that list it too.
+    /// Other pools that list the entry too.
     pub shared_with: Vec<String>,
-    /// What repair would report about it.
+    /// The finding of `pool repair` about the entry.
     pub leak: Option<Finding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryUseState {
     Free,
-    /// Leased, and no cluster was seen.
+    /// Leased, and no cluster uses the entry.
     Held,
-    /// A cluster uses it.
+    /// A cluster uses the entry.
     InUse,
-    /// Its cluster is gone, and it stays reserved for a while.
+    /// The cluster no longer exists, and the entry stays reserved until the lease ends.
     Gone,
-    /// Its lease has ended; the next look moves it on.
+    /// The lease has ended, and the next lease or repair frees the entry.
     Expired,
     /// Reserved without a record: by Hive, or by hand.
     Reserved,
-    /// Its record cannot be read.
+    /// The record of the lease cannot be read.
     Unreadable,
     Deleting,
     Missing,
 }
 
-/// How the last use of an entry went.
+/// The result of the last use of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
     /// `True`, `False` or `Unknown`.
@@ -111,16 +111,19 @@ pub struct ClusterUse {
     pub customization: Option<String>,
     pub claim: Option<String>,
     pub state: ClusterUseState,
+    /// `Running`, `Hibernating` or a state in between. Hive assigns running clusters only to claims. None if Hive has
+    /// not written it.
+    pub power: Option<String>,
     pub created: Option<Timestamp>,
     pub stale: Option<Stale>,
-    /// Whether it is unknown if it was created from the pool's current version.
+    /// Whether it is unknown if the cluster was created from the pool's current version.
     pub has_unknown_version: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterUseState {
     Installing,
-    /// Hive has stopped installing it.
+    /// Hive has stopped installing the cluster.
     Failed,
     Installed,
     Deleting,
@@ -135,7 +138,7 @@ pub struct Waiting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// In one word: missing, broken, shared, leaked, left, short, stuck, failed.
+    /// One of: missing, broken, shared, leaked, left, short, stuck, failed.
     pub kind: &'static str,
     /// `cdc/NAME`, or the pool.
     pub object: String,
@@ -170,17 +173,17 @@ impl ClusterUseState {
 }
 
 impl LastUse {
-    /// Hive's reasons for an entry that cannot be used begin so.
+    /// Whether Hive cannot use the entry.
     pub fn is_broken(&self) -> bool {
         self.status == "False" && self.reason.starts_with("Broken")
     }
 }
 
-/// Which pools are read.
+/// The pools to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolSelection<'s> {
     pub is_of_all_namespaces: bool,
-    /// The only one.
+    /// Only this pool.
     pub pool: Option<&'s str>,
     /// A label selector, as the API server takes it.
     pub labels: Option<&'s str>,
@@ -190,14 +193,14 @@ pub struct PoolSelection<'s> {
 /// The state of the selected pools.
 ///
 /// # Errors
-/// If the API server cannot be asked, or there is no such pool or namespace.
+/// If the API server cannot be reached or refuses a request, or the pool or namespace does not exist.
 pub async fn pool_states(
     connection: &Connection,
     selection: PoolSelection<'_>,
 ) -> Result<Vec<PoolState>, Error> {
     let store = Store::new(connection, READER);
     let namespace = (!selection.is_of_all_namespaces).then_some(connection.namespace.as_str());
-    // An entry is judged by all pools of its namespace: those without the labels are read too, and not shown.
+    // The state of an entry depends on all pools of its namespace, so pools without the labels are read too.
     let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
         Some(labels) => {
             let pools = store.pools(namespace, Some(labels)).await?;
@@ -230,7 +233,7 @@ pub async fn pool_states(
         if let Some(pool) = selection.pool
             && snapshot.pool(pool).is_none()
         {
-            // The server's own error says that there is none.
+            // The server's error says that the pool does not exist.
             store.pool(pool).await?;
         }
         if snapshot.pools.is_empty() {
@@ -256,13 +259,13 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         recreate: false,
     };
     let found = findings(snapshot, &options);
-    let hive = snapshot.hive.of(pool);
-    let freshness = Freshness::of(pool, hive.runs);
+    let hive = snapshot.hive.conclude(pool);
+    let freshness = Freshness::new(pool, hive.runs);
     let clusters = || {
         snapshot
             .deployments()
             .into_iter()
-            .flat_map(|all| all.of_pool(pool.name()))
+            .flat_map(|all| all.in_pool(pool.name()))
     };
     let inventory = pool.inventory();
     let held = snapshot.entries.iter().filter(|entry| {
@@ -286,7 +289,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         hive,
         is_deleting: pool.is_deleting(),
         version: freshness.version().map(str::to_owned),
-        capacity: Capacity::of(pool, clusters()),
+        capacity: Capacity::count(pool, clusters()),
         entries: names
             .map(|name| entry_use(snapshot, pool, name, &found))
             .collect(),
@@ -304,7 +307,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
     }
 }
 
-/// Why a pool cannot make clusters, by the conditions that Hive writes.
+/// Why a pool cannot create clusters, from the conditions that Hive writes.
 fn stuck(pool: &ClusterPool) -> Vec<String> {
     let conditions = &pool.status.conditions;
     let is_wrong = |(condition, wrong): &(&str, &str)| conditions.status(condition) == Some(wrong);
@@ -321,16 +324,16 @@ fn stuck(pool: &ClusterPool) -> Vec<String> {
 
 fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Finding]) -> EntryUse {
     let entry = snapshot.entry(name);
-    let seen = entry.map_or(Seen::Unknown, |entry| snapshot.clusters.seen(entry));
+    let seen = entry.map_or(Usage::Unknown, |entry| snapshot.clusters.usage(entry));
     let of_user = match seen {
-        Seen::Used(user) => Some(user.name()),
-        Seen::Unused | Seen::Unknown => None,
+        Usage::Used(user) => Some(user.name()),
+        Usage::Unused | Usage::Unknown => None,
     };
     let is_it = |finding: &&Finding| matches!(&finding.subject, Subject::Entry { name: of } if of == name);
     let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
-    let reservation = entry.map(Reserved::reservation);
+    let reservation = entry.map(EntryStatus::reservation);
     EntryUse {
         name: name.to_owned(),
         state: state(snapshot, entry, reservation.as_ref(), seen),
@@ -340,7 +343,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
             .or(of_user)
             .map(str::to_owned),
         taken_for: entry.and_then(Entry::cluster_pool).map(str::to_owned),
-        since: entry.and_then(Reserved::since),
+        since: entry.and_then(EntryStatus::since),
         lease: match reservation {
             Some(Reservation::Leased(record)) => Some(record),
             _ => None,
@@ -356,7 +359,7 @@ fn state(
     snapshot: &Snapshot,
     entry: Option<&Entry>,
     reservation: Option<&Reservation>,
-    seen: Seen<'_>,
+    seen: Usage<'_>,
 ) -> EntryUseState {
     let (Some(entry), Some(reservation)) = (entry, reservation) else {
         return EntryUseState::Missing;
@@ -367,8 +370,8 @@ fn state(
     };
     match (reservation, seen) {
         (Reservation::Unreadable(_), _) => EntryUseState::Unreadable,
-        (_, Seen::Used(_)) => EntryUseState::InUse,
-        (Reservation::Leased(record), Seen::Unknown) if matches!(record.state, State::InUse { .. }) => {
+        (_, Usage::Used(_)) => EntryUseState::InUse,
+        (Reservation::Leased(record), Usage::Unknown) if matches!(record.state, State::InUse { .. }) => {
             EntryUseState::InUse
         }
         (Reservation::Leased(record), _) if matches!(record.state, State::InUse { .. }) => {
@@ -408,6 +411,7 @@ fn cluster_use(cluster: &ClusterDeployment, freshness: &Freshness<'_>) -> Cluste
             }
             false => ClusterUseState::Installing,
         },
+        power: cluster.status.power_state.clone(),
         created: cluster.creation_timestamp(),
         stale: freshness.stale(cluster),
         has_unknown_version: freshness.is_unknown(cluster),
@@ -427,7 +431,7 @@ impl PoolState {
             .count()
     }
 
-    /// Everything that is wrong, in the order of the entries.
+    /// The problems of the pool, then of its entries in order, clusters and other objects.
     pub fn problems(&self) -> Vec<Problem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
         let left = self.left.iter().map(|finding| Problem {
@@ -449,7 +453,7 @@ impl PoolState {
         let failed = self.clusters.iter().filter(failed).map(|cluster| Problem {
             kind: "failed",
             object: format!("cd/{}", cluster.name),
-            message: "Hive has stopped installing it".to_owned(),
+            message: "Hive has stopped installing the cluster; see its condition ProvisionStopped".to_owned(),
         });
         let of_pool = short.into_iter().chain(stuck);
         of_pool.chain(of_entries).chain(failed).chain(left).collect()
@@ -467,7 +471,7 @@ impl EntryUse {
         if self.state == EntryUseState::Missing {
             problems.push(problem(
                 "missing",
-                "in the inventory, but does not exist".to_owned(),
+                "the inventory names this customization, but it does not exist".to_owned(),
             ));
         }
         if let Some(last) = self.last_result.as_ref().filter(|last| last.is_broken()) {

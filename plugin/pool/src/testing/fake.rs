@@ -15,7 +15,7 @@ use crate::{
     lease::usage::Clusters,
     objects::{
         cluster_deployment::Deployments,
-        entry::{Entry, Reservation, Reserved as _},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::LeaseRecord,
     },
     store::{CUSTOMIZATION, LeaseStore},
@@ -365,7 +365,8 @@ impl LeaseStore for Fake {
             return Ok(Clusters::Unknown(lost()));
         }
         let clusters = self.clusters.borrow().iter().map(read).collect();
-        Ok(Clusters::All(Deployments::of("d", clusters)))
+        let deployments = Deployments::new("d", clusters);
+        Ok(Clusters::All(deployments.requested_at(self.now().earliest)))
     }
 
     fn now(&self) -> ServerTime {

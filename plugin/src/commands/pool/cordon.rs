@@ -19,7 +19,7 @@ pub struct CordonArguments {
     #[command(flatten)]
     pub change: CordonChange,
 
-    /// Why, for those who find it cordoned
+    /// The reason, which status and list show
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub reason: String,
 }
@@ -46,7 +46,7 @@ pub struct CordonChange {
     pub field_manager: String,
 }
 
-/// The longest reason, in characters.
+/// The maximum length of a reason, in characters.
 const MAX_REASON: usize = 400;
 
 fn parse_entry(text: &str) -> Result<String, String> {
@@ -66,7 +66,7 @@ fn parse_reason(text: &str) -> Result<String, String> {
 /// Runs `pool cordon`, or `pool uncordon` without a reason.
 ///
 /// # Errors
-/// If nothing could be decided.
+/// If the command could not decide: the API server cannot be reached, or refuses a request.
 pub(crate) async fn run(
     change: CordonChange,
     reason: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) async fn run(
         }
     }
     if reason.is_some() {
-        // An account that may cordon need not see pools.
+        // Best effort: an account that may cordon entries may lack the permission to read pools.
         let pools = store
             .pools(Some(store.namespace()), None)
             .await
@@ -104,13 +104,15 @@ pub(crate) async fn run(
             .filter(|pool| pool.inventory().contains(&entry.as_str()));
         if let Some(pool) = listed.find(|pool| hive.runs(pool)) {
             terminal.warning(&format!(
-                "Hive runs pool {} and does not know of this: it still uses {entry} for its clusters",
+                "Hive runs pool {} and ignores the cordon: it still creates clusters with {entry}",
                 pool.name()
             ));
         }
         let holder = store.get(entry).await?;
         if let Some(holder) = holder.as_ref().and_then(|entry| entry.cluster_deployment()) {
-            terminal.note(&format!("{holder} holds {entry} and keeps it"));
+            terminal.note(&format!(
+                "{holder} holds {entry}; the cordon does not end its lease"
+            ));
         }
     }
     Ok(Verdict::Met)

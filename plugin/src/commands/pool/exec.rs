@@ -1,5 +1,6 @@
-//! `pool exec`: runs a command while holding a lease.
+//! `pool exec`: runs a command while holding a lease, or while a claim has a cluster.
 
+mod claimed;
 mod process;
 
 use std::{
@@ -20,7 +21,7 @@ use kcp_pool::{
     },
     lease::{
         Ttl, generated_name,
-        renewal::{Heartbeat, LeaseName, Lost, RenewedLease},
+        renewal::{Heartbeat, LeaseName, RenewedLease},
     },
     objects::{Holder, record::LeaseRecord},
     release::{
@@ -38,7 +39,7 @@ use crate::{
     commands::pool::{
         HiveArgument, InstallConfigSource, Waiting,
         lease::{
-            Lessee,
+            ClaimArguments, Lessee,
             document::{PoolLease, install_config},
         },
         parse_wait,
@@ -55,7 +56,8 @@ use process::{Process, Signals, code_of};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp pool exec hosts --wait=1h -- ./install-and-test.sh
-  kubectl kcp pool exec hosts --customization host-a --ttl 30m -- make e2e")]
+  kubectl kcp pool exec hosts --customization host-a --ttl 30m -- make e2e
+  kubectl kcp pool exec hosts --claim --lifetime 4h --wait=1h -- ./test.sh")]
 pub struct ExecArguments {
     /// Name of the cluster pool
     #[arg(value_parser = parse_cluster_pool)]
@@ -64,6 +66,10 @@ pub struct ExecArguments {
     /// The holder; by default a generated name.
     #[command(flatten)]
     pub lessee: Lessee,
+
+    /// A cluster from Hive instead of a lease.
+    #[command(flatten)]
+    pub claim: ClaimArguments,
 
     /// How long the lease lasts if it is not renewed, as when this program is killed
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
@@ -100,7 +106,7 @@ pub struct ExecArguments {
     pub command: Vec<OsString>,
 }
 
-/// The shortest lease that can be renewed in time: three renewals, and time for the command to end.
+/// The minimum ttl: it leaves time for three renewals and for the command to end.
 const MIN_TTL: Duration = Duration::from_secs(3);
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
@@ -110,14 +116,14 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(
-            "a lease that has to be renewed lasts at least {} s",
+            "the ttl is at least {} s, because the lease must be renewed in time",
             MIN_TTL.as_secs()
         ));
     }
     Ok(ttl)
 }
 
-/// The exit code of our own failures, and after the loss of a lease: `timeout` and `env` use it for theirs.
+/// The exit code of failures of `pool exec` itself, and after the loss of a lease. `timeout` and `env` use it likewise.
 pub const NO_LEASE: u8 = 125;
 
 /// The exit code if nothing was free in time: `EX_TEMPFAIL` of `sysexits.h`.
@@ -126,9 +132,14 @@ const NOTHING_FREE: u8 = 75;
 /// Runs `pool exec`.
 ///
 /// # Errors
-/// Never: errors are printed here, because they need an exit code that the command would not use.
+/// Never: errors are printed here, because their exit code must differ from those of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let code = match hold(&arguments, session).await {
+    let held = if arguments.claim.claim {
+        claimed::hold(&arguments, session).await
+    } else {
+        hold(&arguments, session).await
+    };
+    let code = match held {
         Ok(code) => code,
         Err(error) => {
             session.terminal.error(&error, crate::hint(&error).as_deref());
@@ -150,7 +161,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         Some(source) => Some(source.read(&connection).await?),
         None => None,
     };
-    // Up to here a signal ends this process, which holds no lease yet.
+    // Before this line a signal ends the process, which is safe because it holds no lease.
     let has_terminal = io::stdin().is_terminal();
     let mut signals = Signals::listen(has_terminal)?;
     let holder = Holder {
@@ -160,10 +171,10 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
     let request = LeaseRequest {
         holder,
         ttl: Some(Ttl::For(arguments.ttl)),
-        // The command may create one, but the lease does not wait for it.
+        // The lease ends without a grace period, even if the command creates a cluster.
         cluster: None,
         install_config: install_config.as_ref(),
-        // Other processes do not have a generated name.
+        // No other process uses a generated name.
         is_new: is_name_given,
         selection: Selection {
             customization: arguments.customization.as_deref(),
@@ -182,13 +193,13 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             wait_for(attempt, timeout, signals.end(), &Waiting(terminal)).await
         }
     };
-    // A generated name also releases what an attempt with an unknown result has leased.
+    // With a generated name, a lease that was stored without a response is released too.
     let of_name = || (!is_name_given).then(|| (Target::Pool(arguments.pool.clone()), None));
     let (code, held) = match waited {
         Err(error) => (Err(reported(error)), of_name()),
         Ok(Err(signal)) => (Ok(interrupted(signal, terminal)), of_name()),
         Ok(Ok(answer)) => {
-            let lease = PoolLease::of(&answer);
+            let lease = PoolLease::new(&answer);
             for warning in lease.warnings() {
                 terminal.warning(warning);
             }
@@ -212,7 +223,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             };
             let code = match signals.ended() {
                 Some(signal) => Ok(interrupted(signal, terminal)),
-                None => run_under(&answer, renewed, record, arguments, &mut signals, terminal).await,
+                None => run_under_lease(&answer, renewed, record, arguments, &mut signals, terminal).await,
             };
             let target = Target::Customization(customization.clone());
             (code, Some((target, Some(record.id.clone()))))
@@ -232,12 +243,12 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
     code
 }
 
-/// A failed release does not change the exit code: the lease expires.
+/// A failed release does not change the exit code, because the lease ends by its ttl.
 async fn release_or_warn(store: &Store<'_>, request: &ReleaseRequest<'_>, terminal: &Terminal) {
     let name = request.cluster_deployment;
     match release(store, request).await {
         Ok(release) => {
-            let result = PoolRelease::of(&release);
+            let result = PoolRelease::new(&release);
             for note in result.warnings().iter().cloned().chain(result.refusal()) {
                 terminal.warning(&note);
             }
@@ -255,7 +266,7 @@ fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
 }
 
 /// Runs the command until it ends or the lease is lost.
-async fn run_under(
+async fn run_under_lease(
     answer: &LeaseAnswer,
     renewed: RenewedLease<'_, Store<'_>>,
     record: &LeaseRecord,
@@ -263,62 +274,95 @@ async fn run_under(
     signals: &mut Signals,
     terminal: &Terminal,
 ) -> anyhow::Result<u8> {
-    let Some((program, rest)) = arguments.command.split_first() else {
-        return Ok(NO_LEASE);
-    };
     let customization = renewed.customization;
-    let lost = |why: Lost| {
-        terminal.note(&format!("lost the lease on {customization}: {why}"));
-        NO_LEASE
-    };
-    let lease = PoolLease::of(answer);
-    let mut command = Command::new(program);
-    command.args(rest).envs(lease.variables().into_iter().flatten());
-    let file = match install_config(answer) {
-        Some(install_config) => Some(private_file(&install_config.to_yaml()?)?),
-        None => None,
-    };
-    match &file {
-        Some(file) => command.env("KCP_INSTALL_CONFIG", file.path()),
-        // The variable of an outer lease.
-        None => command.env_remove("KCP_INSTALL_CONFIG"),
-    };
-    let mut process = match Process::start(command, io::stdin().is_terminal()) {
-        Ok(process) => process,
-        Err(error) => {
-            let code = error.code();
-            terminal.error(&error.into(), None);
-            return Ok(code);
-        }
-    };
     let not_renewed = |error: &Error| {
-        terminal.warning(&format!(
-            "could not look after the lease on {customization}: {error}"
-        ));
+        terminal.warning(&format!("could not check the lease on {customization}: {error}"));
     };
     let grace = Duration::try_from(renewed.heartbeat.grace()).unwrap_or_default();
-    // A lease that took too long to acquire is lost at once.
+    // If acquiring the lease took too long, it is lost before the command starts.
     let deadline = record.deadline.unwrap_or(Timestamp::MAX);
-    let mut lease_lost = std::pin::pin!(renewed.keep(deadline, not_renewed));
-    loop {
-        tokio::select! {
-            code = process.ended() => return Ok(code?),
-            signal = signals.next() => process.forward(signal),
-            why = &mut lease_lost => {
-                let code = lost(why);
-                process.end(grace).await?;
+    let lost = async {
+        let why = renewed.until_lost(deadline, not_renewed).await;
+        format!("lost the lease on {customization}: {why}")
+    };
+    let file = match install_config(answer) {
+        Some(install_config) => Some(private_file(
+            "install-config",
+            install_config.to_yaml()?.as_bytes(),
+        )?),
+        None => None,
+    };
+    let lease = PoolLease::new(answer);
+    let run = Run {
+        command: &arguments.command,
+        lease: &lease,
+        files: [("KCP_INSTALL_CONFIG", file.as_ref()), ("KCP_KUBECONFIG", None)],
+        grace,
+    };
+    run.until_lost(lost, signals, terminal).await
+}
+
+/// A command that runs while a lease or a claim is held.
+struct Run<'r> {
+    command: &'r [OsString],
+    lease: &'r PoolLease,
+    /// The command's variables with the paths of files. A variable without a file is removed: it is from an outer
+    /// `pool exec`.
+    files: [(&'static str, Option<&'r NamedTempFile>); 2],
+    /// How long the command may take to end after the loss.
+    grace: Duration,
+}
+
+impl Run<'_> {
+    /// Runs the command until it ends, or until `lost` says why it must.
+    async fn until_lost(
+        &self,
+        lost: impl Future<Output = String>,
+        signals: &mut Signals,
+        terminal: &Terminal,
+    ) -> anyhow::Result<u8> {
+        let Some((program, rest)) = self.command.split_first() else {
+            return Ok(NO_LEASE);
+        };
+        let mut command = Command::new(program);
+        command
+            .args(rest)
+            .envs(self.lease.variables().into_iter().flatten());
+        for (variable, file) in self.files {
+            match file {
+                Some(file) => command.env(variable, file.path()),
+                None => command.env_remove(variable),
+            };
+        }
+        let mut process = match Process::start(command, io::stdin().is_terminal()) {
+            Ok(process) => process,
+            Err(error) => {
+                let code = error.code();
+                terminal.error(&error.into(), None);
                 return Ok(code);
+            }
+        };
+        let mut lost = std::pin::pin!(lost);
+        loop {
+            tokio::select! {
+                code = process.ended() => return Ok(code?),
+                signal = signals.next() => process.forward(signal),
+                why = &mut lost => {
+                    terminal.note(&why);
+                    process.end(self.grace).await?;
+                    return Ok(NO_LEASE);
+                }
             }
         }
     }
 }
 
 /// A file that only this user may read, and that is deleted with its value.
-fn private_file(content: &str) -> anyhow::Result<NamedTempFile> {
+fn private_file(content: &str, bytes: &[u8]) -> anyhow::Result<NamedTempFile> {
     let write = || -> io::Result<NamedTempFile> {
-        let mut file = NamedTempFile::with_prefix("kcp-install-config-")?;
-        file.write_all(content.as_bytes())?;
+        let mut file = NamedTempFile::with_prefix(format!("kcp-{content}-"))?;
+        file.write_all(bytes)?;
         Ok(file)
     };
-    write().context("cannot write a file for the install-config")
+    write().with_context(|| format!("cannot write a temporary file for the {content}"))
 }

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use kcp_pool::{
     acquire::{
         LeaseRequest, Selection, acquire,
-        claim::{ClaimRequest, claim},
+        answer::LeaseOutcome,
+        claim::{ClaimRequest, claim, kubeconfig},
         create::create,
         wait::{Timeout, WaitLimit, wait_for},
     },
@@ -24,8 +25,10 @@ use serde_json::{Value, json};
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
-    commands::pool::{HiveArgument, InstallConfigSource, Waiting, parse_ttl, parse_wait, reported, verdict},
-    output::{Formats, OutputArguments, Report, Special, print},
+    commands::pool::{
+        HiveArgument, InstallConfigSource, Waiting, claim_failed, parse_ttl, parse_wait, reported, verdict,
+    },
+    output::{Formats, OutputArguments, OutputFormat, Report, Special, print},
     session::Session,
     terminal::table::Layout,
     verdict::Verdict,
@@ -33,7 +36,6 @@ use crate::{
 use document::PoolLease;
 
 /// Arguments of `pool lease`.
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp pool lease hosts --cluster-deployment paris --ttl 2h --wait=30m
@@ -42,7 +44,7 @@ use document::PoolLease;
   kubectl kcp pool lease hosts --cluster-deployment paris --claim --wait=1h")]
 #[command(group = ArgGroup::new("lessee").required(true))]
 #[command(mut_arg("output", |output| {
-    output.value_parser(Formats::LEASE).requires_if("install-config", "install_config")
+    output.value_parser(Formats::LEASE).requires_if("install-config", "install_config").requires_if("kubeconfig", "claim")
 }))]
 pub struct LeaseArguments {
     /// Name of the cluster pool
@@ -53,13 +55,13 @@ pub struct LeaseArguments {
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// How long the lease lasts, with a unit; 0 means until it is released. Leasing again without it keeps the end
+    /// How long the lease lasts, as in 2h; 0 means until it is released. Leasing again without --ttl keeps the end
     /// [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
-    /// No cluster deployment is created with the lease: it ends at once when its time is over, without a grace period
-    #[arg(long, conflicts_with = "create")]
+    /// The holder creates no cluster deployment, so the lease ends without a grace period
+    #[arg(long, conflicts_with_all = ["create", "claim"])]
     pub no_cluster: bool,
 
     /// Lease this customization only
@@ -82,16 +84,36 @@ pub struct LeaseArguments {
 
     /// Also create the cluster, in pools that Hive does not run: its namespace, install-config (by default from the
     /// pool's template), customization and cluster deployment
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, conflicts_with_all = ["wait", "claim"])]
     pub create: bool,
 
-    /// Ask Hive for a cluster of the pool, with a cluster claim of that name, and wait for it
-    #[arg(long, conflicts_with_all = ["ttl", "install_config", "create", "no_cluster", "customization", "selector"])]
-    pub claim: bool,
+    /// A cluster from Hive instead of a lease.
+    #[command(flatten)]
+    pub claim: ClaimArguments,
 
     /// Keep the claim if it gets no cluster, for whatever reason
     #[arg(long, requires = "claim")]
     pub keep: bool,
+
+    /// Whether Hive runs the pool
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+/// A request for a cluster from Hive.
+#[derive(Clone, Debug, Args)]
+pub struct ClaimArguments {
+    /// Request a cluster from Hive by a cluster claim with the holder's name, and wait for it
+    #[arg(long, conflicts_with_all = ["ttl", "install_config", "customization", "selector"])]
+    pub claim: bool,
 
     /// How long Hive keeps the claim's cluster, as in 8h30m
     #[arg(long, value_name = "DURATION", requires = "claim")]
@@ -100,18 +122,6 @@ pub struct LeaseArguments {
     /// Who may use the claim's cluster: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME; may be repeated
     #[arg(long, value_name = "SUBJECT", requires = "claim", value_parser = parse_subject)]
     pub subject: Vec<Value>,
-
-    /// Whether Hive runs the pool
-    #[arg(long, value_enum, default_value = "auto")]
-    pub hive: HiveArgument,
-
-    /// How it is printed.
-    #[command(flatten)]
-    pub output: OutputArguments,
-
-    /// Name under which the server records the change
-    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
-    pub field_manager: String,
 }
 
 /// The holder of the lease.
@@ -121,16 +131,16 @@ pub struct Lessee {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name, group = "lessee")]
     pub cluster_deployment: Option<String>,
 
-    /// Generate that name, with this prefix
+    /// Prefix of a generated name, instead of --cluster-deployment
     #[arg(long, value_name = "PREFIX", value_parser = generated_name::parse_prefix, group = "lessee")]
     pub generate_name: Option<String>,
 
-    /// Refuse if the cluster deployment holds a lease already, as another process may use it
+    /// Fail if the cluster deployment already has a lease or claim, which another process may use
     #[arg(long)]
     pub new: bool,
 }
 
-/// A subject of RBAC.
+/// Parses a subject of RBAC.
 fn parse_subject(text: &str) -> Result<Value, String> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let named = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
@@ -146,7 +156,7 @@ fn parse_subject(text: &str) -> Result<Value, String> {
 }
 
 impl Lessee {
-    /// The name; none if neither option was given.
+    /// The holder's name; None if neither option was given.
     pub(crate) fn name(&self) -> Option<String> {
         let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
         self.cluster_deployment.clone().or_else(generated)
@@ -156,28 +166,36 @@ impl Lessee {
 /// Runs `pool lease`.
 ///
 /// # Errors
-/// If nothing could be decided.
+/// If the command could not decide: the API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
     let cluster_deployment = arguments
         .lessee
         .name()
-        .context("neither a name nor a prefix is given")?;
+        .context("use --cluster-deployment or --generate-name")?;
     let install_config = match &arguments.install_config {
         Some(source) => Some(source.read(&connection).await?),
         None => None,
     };
-    session.terminal.on_interrupt(format!(
-        "interrupted: a lease may have been acquired; release it with: kubectl kcp pool release {} \
-         --cluster-deployment {cluster_deployment} -n {}",
-        arguments.pool, connection.namespace
-    ));
+    let namespace = &connection.namespace;
+    session.terminal.on_interrupt(if arguments.claim.claim {
+        format!(
+            "interrupted: ClusterClaim {cluster_deployment} may exist; delete it with: kubectl delete \
+             clusterclaim.hive.openshift.io {cluster_deployment} -n {namespace}"
+        )
+    } else {
+        format!(
+            "interrupted: a lease may have been acquired; release it with: kubectl kcp pool release {} \
+             --cluster-deployment {cluster_deployment} -n {namespace}",
+            arguments.pool
+        )
+    });
     let holder = Holder {
         pool: &arguments.pool,
         cluster_deployment: &cluster_deployment,
     };
-    // Hive, and `--create`, create a cluster in the namespace of its name.
+    // A cluster's namespace has the cluster's name, as in Hive.
     let cluster = ClusterName::new(&cluster_deployment, &cluster_deployment);
     let request = LeaseRequest {
         holder,
@@ -196,17 +214,18 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         limit,
     };
     let progress = Waiting(&session.terminal);
-    let answer = if arguments.claim {
+    let answer = if arguments.claim.claim {
         let timeout = timeout(arguments.wait.unwrap_or(WaitLimit::Unlimited));
         let claimed = ClaimRequest {
             holder,
             timeout,
             keep: arguments.keep,
-            lifetime: arguments.lifetime.as_deref(),
-            subjects: &arguments.subject,
+            is_new: arguments.lessee.new,
+            lifetime: arguments.claim.lifetime.as_deref(),
+            subjects: &arguments.claim.subject,
             hive: arguments.hive.into(),
         };
-        claim(&store, &claimed, &progress).await?
+        claim(&store, &claimed, &progress).await.map_err(claim_failed)?
     } else if arguments.create {
         create(&store, request).await.map_err(reported)?
     } else if let Some(limit) = arguments.wait {
@@ -218,8 +237,14 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         acquire(&store, request).await.map_err(reported)?
     };
     let result = PrintedLease {
-        lease: PoolLease::of(&answer),
+        lease: PoolLease::new(&answer),
         install_config: document::install_config(&answer),
+        kubeconfig: match (&answer.outcome, &arguments.output.output) {
+            (LeaseOutcome::Claimed { .. }, Some(OutputFormat::Special(Special::Kubeconfig))) => Some(
+                String::from_utf8(kubeconfig(&store, &answer.cluster_deployment).await?)?,
+            ),
+            _ => None,
+        },
     };
     for warning in result.lease.warnings() {
         session.terminal.warning(warning);
@@ -231,10 +256,12 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     Ok(verdict(result.lease.refusal(), &session.terminal))
 }
 
-/// A lease with what is not part of its document.
+/// A lease, and the files that `-o` can print instead of the document.
 pub(crate) struct PrintedLease<'a> {
     pub(crate) lease: PoolLease,
     pub(crate) install_config: Option<&'a InstallConfig>,
+    /// The kubeconfig of the claim's cluster, if that is what is printed.
+    pub(crate) kubeconfig: Option<String>,
 }
 
 impl Report for PrintedLease<'_> {
@@ -259,12 +286,13 @@ impl Report for PrintedLease<'_> {
                 let yaml = self.install_config.map(InstallConfig::to_yaml);
                 Some(yaml.unwrap_or_else(|| Ok(String::new())).map_err(Into::into))
             }
+            Special::Kubeconfig => Some(Ok(self.kubeconfig.clone().unwrap_or_default())),
             Special::Github => None,
         }
     }
 }
 
-/// For `eval`: a value from an object is not always a valid name.
+/// Variables for `eval`. Values are quoted, because names of objects may contain any character.
 fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
     let variables = lease.variables().unwrap_or_default();
     let lines = variables

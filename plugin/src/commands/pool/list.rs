@@ -36,7 +36,7 @@ pub struct ListArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "pool")]
     pub selector: Option<String>,
 
-    /// List only what this cluster deployment holds
+    /// List only entries that this cluster deployment holds
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub holder: Option<String>,
 
@@ -44,7 +44,7 @@ pub struct ListArguments {
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: ListArguments, session: &Session) -> anyhow::
     };
     let pools = pool_states(&connection, selection).await?;
     let holder = arguments.holder.as_deref();
-    let list = PoolEntryList::of(&pools, holder, arguments.all_namespaces, Timestamp::now());
+    let list = PoolEntryList::new(&pools, holder, arguments.all_namespaces, Timestamp::now());
     for unseen in pools.iter().flat_map(|pool| &pool.unseen) {
         session.terminal.warning(unseen);
     }
@@ -96,29 +96,29 @@ struct EntryItem {
     name: String,
     /// One of: free, held, in-use, gone, expired, reserved, unreadable, deleting, missing, cordoned (and free).
     state: &'static str,
-    /// The `ClusterDeployment` that has it.
+    /// The `ClusterDeployment` that holds the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
-    /// When the lease ends; absent if it never ends, or there is none.
+    /// The end of the lease; absent if the entry has no lease, or the lease never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
-    /// The user who leased it.
+    /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// Why it is not leased to new holders.
+    /// The reason for which the entry is cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
 }
 
 impl PoolEntryList {
-    fn of(pools: &[PoolState], holder: Option<&str>, is_of_all_namespaces: bool, now: Timestamp) -> Self {
+    fn new(pools: &[PoolState], holder: Option<&str>, is_of_all_namespaces: bool, now: Timestamp) -> Self {
         let is_meant = |entry: &&EntryUse| holder.is_none() || entry.holder.as_deref() == holder;
         let items = pools.iter().flat_map(|pool| {
             let entries = pool.entries.iter().filter(is_meant);
-            entries.map(|entry| EntryItem::of(pool, entry))
+            entries.map(|entry| EntryItem::new(pool, entry))
         });
         Self {
             api_version: API_VERSION,
@@ -131,7 +131,7 @@ impl PoolEntryList {
 }
 
 impl EntryItem {
-    fn of(pool: &PoolState, entry: &EntryUse) -> Self {
+    fn new(pool: &PoolState, entry: &EntryUse) -> Self {
         let lease = entry.lease.as_ref();
         Self {
             namespace: pool.namespace.clone(),
@@ -236,7 +236,7 @@ mod tests {
     fn entries() {
         let pools: Vec<_> = states().into_iter().map(|(_, state)| state).take(1).collect();
         let now = NOW.parse().unwrap();
-        let all = PoolEntryList::of(&pools, None, true, now);
+        let all = PoolEntryList::new(&pools, None, true, now);
         conforms(&all);
         assert_every_format(&all);
         checked_in::<PoolEntryList>("poolentrylist.json");
@@ -244,7 +244,7 @@ mod tests {
             width: Some(100),
             ..Layout::default()
         };
-        let of_paris = PoolEntryList::of(&pools, Some("paris"), false, now);
+        let of_paris = PoolEntryList::new(&pools, Some("paris"), false, now);
         let screens = [all.table(layout), of_paris.table(layout)].join("\n");
         insta::with_settings!({snapshot_path => "snapshots"}, {
             insta::assert_snapshot!("list", plain(&screens));

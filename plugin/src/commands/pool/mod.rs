@@ -1,7 +1,7 @@
 //! `kubectl kcp pool`: a file for each verb, with its arguments and what it prints.
 //!
-//! This file has what the verbs share: how an install-config is named, how a wait is shown, and how errors reach the
-//! terminal. The crate `kcp-pool` reads, decides and writes.
+//! This file has what the verbs share: common arguments, progress, error messages and exit codes. The crate `kcp-pool`
+//! reads, decides and writes.
 
 mod cordon;
 mod exec;
@@ -18,7 +18,10 @@ use std::{convert::Infallible, path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, Subcommand, ValueEnum};
 use kcp_client::{Connection, Error};
 use kcp_pool::{
-    acquire::wait::{Progress, WaitLimit},
+    acquire::{
+        claim::ClaimError,
+        wait::{Progress, WaitLimit},
+    },
     hive::HiveMode,
     install_config::InstallConfig,
     lease::{LeaseError, Ttl},
@@ -56,41 +59,42 @@ pub enum PoolCommand {
     Lease(LeaseArguments),
     /// Extend a lease
     ///
-    /// Exits with 1 if the lease is gone: another entry is never leased instead.
+    /// Exits with 1 if the lease has ended and the entry was freed. It never leases another entry instead.
     Renew(RenewArguments),
-    /// Release what a cluster has leased
+    /// Release the leases or the claim of a cluster
     ///
     /// Exits with 0 if the cluster holds nothing, and with 1 while a cluster deployment still uses the customization, or
     /// may use it because you may not list them. Leases of other clusters are not changed.
     Release(ReleaseArguments),
     /// List the entries of pools: free, held, expired, cordoned
     List(ListArguments),
-    /// Keep a customization from new leases; has no effect on Hive
+    /// Exclude a customization from new leases; Hive ignores this
     Cordon(CordonArguments),
-    /// Let a customization be leased again
+    /// Allow new leases of a customization again
     Uncordon(UncordonArguments),
-    /// List what is wrong with leases; --yes repairs it
+    /// List problems of leases; --yes repairs them
     ///
-    /// A customization is never freed while a cluster deployment uses it. When that is gone, it stays reserved for the
-    /// grace period, and until its lease ends; with --recreate, the cluster deployment is created again instead. Exits
-    /// with 1 while anything is wrong.
+    /// A customization is never freed while a cluster deployment uses it. After the cluster deployment was deleted, the
+    /// customization stays reserved for the grace period and until its lease ends; with --recreate, the cluster deployment
+    /// is created again instead. Exits with 1 while any problem remains.
     Repair(RepairArguments),
-    /// Show the entries of pools, who holds them, and what is wrong
+    /// Show the entries of pools, their holders, and problems
     ///
     /// Exits with 1 if an entry is missing, broken, shared or leaked, if the inventory has fewer entries than the pool's
-    /// size, or if Hive cannot make clusters.
+    /// size, or if Hive cannot create clusters.
     Status(PoolStatusArguments),
-    /// Show what a change of a pool would make stale or delete; changes nothing
+    /// Show which clusters a change of a pool would make stale or delete; writes nothing
     ///
     /// The file replaces the whole pool, as with `kubectl replace`. Exits with 1 if a cluster would become stale or
     /// be deleted.
     Plan(PoolPlanArguments),
-    /// Run a command while holding a lease
+    /// Run a command while holding a lease or a claim
     ///
-    /// The lease is renewed while the command runs, and released when it ends. The command's environment has
-    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT` and `KCP_LEASE_ID`; with
-    /// --install-config also `KCP_INSTALL_CONFIG`, the path of a file. Exits with the command's own code; with 75 if
-    /// nothing was free in time; with 125 if the lease could not be acquired or is lost, which ends the command; with
+    /// The lease is renewed while the command runs, and released when it ends; a claim is deleted, and with it the
+    /// cluster. The command's environment has `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and
+    /// `KCP_CLUSTER_DEPLOYMENT`; for a lease `KCP_LEASE_ID`, and with --install-config `KCP_INSTALL_CONFIG`, the path of a
+    /// file; for a claim `KCP_CLUSTER_CLAIM` and `KCP_KUBECONFIG`, the path of the cluster's kubeconfig. Exits with the command's own code; with 75 if
+    /// nothing was free in time; with 125 if the lease could not be acquired or was lost, which ends the command; with
     /// 126 or 127 if the command cannot be run or does not exist.
     Exec(ExecArguments),
 }
@@ -98,7 +102,7 @@ pub enum PoolCommand {
 /// Runs `pool`.
 ///
 /// # Errors
-/// If nothing could be decided.
+/// If the command could not decide: the API server cannot be reached, or refuses a request.
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
@@ -121,14 +125,14 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
 pub enum InstallConfigSource {
     /// `-` is stdin.
     File(PathBuf),
-    /// In the pool's namespace.
+    /// The name of a Secret in the pool's namespace.
     Secret(String),
 }
 
 impl FromStr for InstallConfigSource {
     type Err = Infallible;
 
-    /// `secret/NAME`, otherwise a file. A file of that name is `./secret/NAME`.
+    /// Parses `secret/NAME`; anything else is a file. Write `./secret/NAME` for a file of that name.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text.strip_prefix("secret/") {
             Some(name) => Self::Secret(name.to_owned()),
@@ -141,7 +145,7 @@ impl InstallConfigSource {
     async fn read(&self, connection: &Connection) -> anyhow::Result<InstallConfig> {
         Ok(match self {
             Self::File(path) => InstallConfig::parse(&file::read(path)?, &path.display().to_string())?,
-            Self::Secret(name) => InstallConfig::of_secret(connection, name).await?,
+            Self::Secret(name) => InstallConfig::from_secret(connection, name).await?,
         })
     }
 }
@@ -175,7 +179,7 @@ fn parse_ttl(text: &str) -> Result<Ttl, String> {
 /// The value of `--hive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HiveArgument {
-    /// As found: by its `HiveConfig`, its controllers, and the pool's finalizer and conditions
+    /// Decide by Hive's `HiveConfig`, its controllers, and the pool's finalizer and conditions
     #[default]
     Auto,
     /// Hive runs the pool
@@ -211,7 +215,7 @@ impl Progress for Waiting<'_> {
     }
 }
 
-/// Keeps the API server's error as the last of the chain, from which the hint is read.
+/// Keeps the API server's error at the end of the chain, where the hint is taken from.
 fn reported(error: LeaseError) -> anyhow::Error {
     let message = error.to_string();
     match error {
@@ -222,20 +226,29 @@ fn reported(error: LeaseError) -> anyhow::Error {
     }
 }
 
-/// What could not be checked, and why.
+/// The error of a failed claim, which says what happened to the claim.
+fn claim_failed(error: ClaimError) -> anyhow::Error {
+    let message = error.to_string();
+    match error {
+        ClaimError::Api(cause) => cause.into(),
+        ClaimError::NoCluster { source, .. } => anyhow::Error::new(*source).context(message),
+    }
+}
+
+/// The warning that something could not be checked, and why.
 fn not_checked(question: &str, why: &Error) -> String {
     let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
     format!("{why}: could not check {question}{hint}")
 }
 
-/// A reference by name.
+/// A reference to an object by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Name {
     pub(crate) name: String,
 }
 
-/// A pool.
+/// A reference to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "PoolName"))]
@@ -270,12 +283,13 @@ pub(crate) enum Reason {
     Exhausted,
     /// No entry became free in time.
     Timeout,
-    /// Another `ClusterDeployment` holds it, or the same one by another lease.
+    /// The holder already has a lease or a claim, and the request was for a new one.
+    Held,
+    /// Another `ClusterDeployment` holds the entry, or the same one has another lease on it.
     NotHolder,
     /// The pool has no inventory.
     NoSuchEntry,
-    /// The lease would not last, or would be of another entry than the one that the cluster uses; or a cluster still
-    /// uses the entry.
+    /// Hive would revoke the lease, the holder's cluster uses another entry, or a cluster still uses the entry.
     Blocked,
 }
 
@@ -284,6 +298,7 @@ impl Reason {
         match self {
             Self::Exhausted => "exhausted",
             Self::Timeout => "timeout",
+            Self::Held => "held",
             Self::NotHolder => "not-holder",
             Self::NoSuchEntry => "no-such-entry",
             Self::Blocked => "blocked",
@@ -295,7 +310,7 @@ fn refusal(reason: Option<Reason>, message: Option<&str>) -> Option<String> {
     Some(format!("{}: {}", reason?.as_str(), message?))
 }
 
-/// Prints a refusal to stderr: the reason is in the document too.
+/// Prints a refusal to stderr. The document has the same reason.
 fn verdict(refusal: Option<String>, terminal: &Terminal) -> Verdict {
     match refusal {
         Some(refusal) => {

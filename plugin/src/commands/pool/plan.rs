@@ -35,7 +35,7 @@ pub struct PoolPlanArguments {
     #[arg(short, long, value_name = "FILE")]
     pub filename: PathBuf,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -69,7 +69,7 @@ impl Report for model::PoolPlan {
     }
 
     fn document(&self) -> impl Serialize {
-        PoolPlan::of(self)
+        PoolPlan::new(self)
     }
 
     fn names(&self) -> Vec<String> {
@@ -77,7 +77,7 @@ impl Report for model::PoolPlan {
     }
 }
 
-/// What a change of a pool does.
+/// The effects of a change of a pool.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -89,7 +89,7 @@ pub(crate) struct PoolPlan {
     metadata: PoolDocumentName,
     /// Whether the pool does not exist yet.
     new: bool,
-    /// Whether Hive replaces and deletes the clusters.
+    /// Whether Hive runs the pool, and so replaces and deletes the clusters.
     run_by_hive: bool,
     version: VersionDocument,
     /// Unclaimed clusters that become stale.
@@ -97,7 +97,7 @@ pub(crate) struct PoolPlan {
     /// How many unclaimed clusters are deleted because the size is smaller.
     excess: usize,
     entries: Vec<EntryDocument>,
-    /// What is wrong after the change, one sentence each.
+    /// The problems of the pool after the change, one sentence each.
     problems: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct PoolPlan {
 struct VersionDocument {
     before: Option<String>,
     after: Option<String>,
-    /// Whether they differ, which is known for every platform.
+    /// Whether the versions differ. This is known even if the versions are not.
     changes: bool,
 }
 
@@ -133,7 +133,7 @@ struct EntryDocument {
 }
 
 impl PoolPlan {
-    pub(crate) fn of(plan: &model::PoolPlan) -> Self {
+    pub(crate) fn new(plan: &model::PoolPlan) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "PoolPlan",
@@ -161,14 +161,14 @@ impl PoolPlan {
                 })
                 .collect(),
             excess: plan.excess,
-            entries: plan.entries.iter().map(EntryDocument::of).collect(),
+            entries: plan.entries.iter().map(EntryDocument::new).collect(),
             problems: plan.problems.clone(),
         }
     }
 }
 
 impl EntryDocument {
-    fn of(entry: &EntryChange) -> Self {
+    fn new(entry: &EntryChange) -> Self {
         Self {
             name: entry.name.clone(),
             change: entry.change.as_str(),
@@ -204,7 +204,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
         for cluster in &plan.stale {
             let why = match cluster.why {
                 WhyStale::Version => "created from another version",
-                WhyStale::DroppedFromInventory => "its entry is dropped",
+                WhyStale::DroppedFromInventory => "its entry is removed from the inventory",
             };
             table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
         }
@@ -223,14 +223,14 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
 fn summary(plan: &model::PoolPlan) -> String {
     let new = if plan.is_new { " (new)" } else { "" };
     let version = match (&plan.version.before, &plan.version.after) {
-        (_, None) if plan.version.changes => "changes; unknown for this platform".to_owned(),
-        (_, None) => "unknown for this platform".to_owned(),
+        (_, None) if plan.version.changes => "changes; the new version is unknown".to_owned(),
+        (_, None) => "unknown (spec.platform has a field of a newer Hive)".to_owned(),
         (Some(_), Some(after)) if !plan.version.changes => format!("{after}, unchanged"),
         (Some(before), Some(after)) => format!("{before} -> {after}"),
         (None, Some(after)) => after.clone(),
     };
     let stale = match plan.stale.len() {
-        0 => "none becomes stale".to_owned(),
+        0 => "no cluster becomes stale".to_owned(),
         1 => "1 becomes stale".to_owned(),
         stale => format!("{stale} become stale"),
     };
@@ -241,8 +241,8 @@ fn summary(plan: &model::PoolPlan) -> String {
     };
     let who = match (plan.is_destructive(), plan.is_run_by_hive) {
         (false, _) => "",
-        (true, true) => "; Hive replaces stale ones one at a time",
-        (true, false) => "; without Hive, that is up to you",
+        (true, true) => "; Hive replaces stale clusters one at a time",
+        (true, false) => "; without Hive, you replace them yourself",
     };
     format!(
         "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",
@@ -268,7 +268,7 @@ mod tests {
     fn documents() {
         let schema = serde_json::to_value(of::<PoolPlan>()).unwrap();
         for (name, plan) in plans() {
-            let document = serde_json::to_value(PoolPlan::of(&plan)).unwrap();
+            let document = serde_json::to_value(PoolPlan::new(&plan)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
             assert_every_format(&plan);
             insta::assert_snapshot!(

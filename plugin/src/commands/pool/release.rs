@@ -37,15 +37,15 @@ pub struct ReleaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Release the lease with this id only: a later lease of the same cluster deployment stays
+    /// Only release the lease with this id, not a later lease of the same cluster deployment
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
-    /// Release it even if a cluster still uses it, or may use it: the next lessee installs over that cluster
+    /// Release a customization that a cluster uses or may use: the next holder may install over that cluster
     #[arg(long)]
     pub force: bool,
 
-    /// Release a claim, and so destroy its cluster
+    /// Release a claim, which destroys its cluster
     #[arg(long)]
     pub delete_cluster: bool,
 
@@ -53,7 +53,7 @@ pub struct ReleaseArguments {
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 
@@ -65,7 +65,7 @@ pub struct ReleaseArguments {
 /// Runs `pool release`.
 ///
 /// # Errors
-/// If nothing could be decided.
+/// If the command could not decide: the API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -80,11 +80,11 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
     let release = release(&store, &request).await?;
     if let (true, Target::Pool(name)) = (release.is_customization, &arguments.target) {
         session.terminal.note(&format!(
-            "{name} is a customization, not a pool: write cdc/{name}"
+            "{name} is a customization, not a pool; to release it, write cdc/{name}"
         ));
         return Ok(Verdict::Undecided);
     }
-    let result = PoolRelease::of(&release);
+    let result = PoolRelease::new(&release);
     for warning in result.warnings() {
         session.terminal.warning(warning);
     }
@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
     Ok(verdict(result.refusal(), &session.terminal))
 }
 
-/// `NAME`, `clusterpool/NAME` and its other spellings; or `cdc/NAME`, with or without the group after a dot.
+/// Parses `NAME`, `clusterpool/NAME` in kubectl's spellings, or `cdc/NAME`, with or without the group after a dot.
 fn parse_target(text: &str) -> Result<Target, String> {
     let named = text.split_once('/').filter(|(kind, _)| is_customization(kind));
     match named {
@@ -146,7 +146,7 @@ pub(crate) struct PoolRelease {
 }
 
 impl PoolRelease {
-    pub(crate) fn of(release: &Release) -> Self {
+    pub(crate) fn new(release: &Release) -> Self {
         let reason = release.refusal.as_ref().map(|refusal| match refusal {
             ReleaseRefusal::NoSuchEntry { .. } => Reason::NoSuchEntry,
             ReleaseRefusal::NotHolder { .. }

@@ -3,6 +3,7 @@
 use clap::Args;
 use jiff::Timestamp;
 use kcp_pool::{
+    events::{LeaseChange, record_by_name},
     lease::{
         DEFAULT_TTL, Ttl,
         renewal::{LeaseName, held_by, renew},
@@ -44,7 +45,7 @@ pub struct RenewArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 
@@ -56,7 +57,7 @@ pub struct RenewArguments {
 /// Runs `pool renew`.
 ///
 /// # Errors
-/// If nothing could be decided.
+/// If the command could not decide: the API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -95,9 +96,17 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         }
     }
     if result.leases.is_empty() && lost.is_empty() && store.get(&arguments.pool).await?.is_none() {
-        // A mistyped pool must not look like a lost lease.
+        // A mistyped name of a pool must be an error, not a lost lease.
         store.pool(&arguments.pool).await?;
     }
+    let changes = result.leases.iter().map(|lease| {
+        let change = LeaseChange::Renewed {
+            holder: &arguments.cluster_deployment,
+            ends: lease.ends,
+        };
+        (lease.customization.name.as_str(), change)
+    });
+    record_by_name(&store, Some(&arguments.pool), changes).await;
     if result.leases.is_empty() {
         let what = match lost.as_slice() {
             [] => format!("an entry of pool {}", arguments.pool),
@@ -145,7 +154,7 @@ pub(crate) struct PoolRenewal {
 struct RenewedDocument {
     customization: Name,
     lease_id: String,
-    /// Absent if the lease never ends.
+    /// The end of the lease; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,

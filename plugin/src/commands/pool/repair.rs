@@ -42,11 +42,11 @@ pub struct RepairArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// How long a customization stays reserved after its cluster was found gone [default: 10m]
+    /// How long a customization stays reserved after its cluster was deleted [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     grace: Option<Duration>,
 
-    /// Repair the findings; without it they are only listed
+    /// Repair the problems; without --yes they are only listed
     #[arg(long)]
     pub yes: bool,
 
@@ -55,12 +55,12 @@ pub struct RepairArguments {
     #[arg(long, requires_all = ["pool", "install_config"], conflicts_with = "all_namespaces")]
     pub recreate: bool,
 
-    /// What such a cluster is created from: a file, - for stdin, or secret/NAME with the key install-config.yaml
+    /// The install-config of such a cluster: a file, - for stdin, or secret/NAME with the key install-config.yaml
     #[arg(long, value_name = "FILE|secret/NAME", requires = "recreate")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Free this customization although nobody can know who has it, or its lease never ends, unless a cluster uses it;
-    /// may be repeated
+    /// Free this customization although its holder is unknown or its lease never ends, unless a cluster uses it; may be
+    /// repeated
     #[arg(
         long,
         value_name = "CUSTOMIZATION",
@@ -73,7 +73,7 @@ pub struct RepairArguments {
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 
@@ -98,7 +98,7 @@ fn parse_customization(text: &str) -> Result<String, String> {
 /// Runs `pool repair`.
 ///
 /// # Errors
-/// If nothing could be decided.
+/// If the command could not decide: the API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let mut report = RepairReport {
@@ -111,7 +111,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         clusters_unread: None,
     };
     if arguments.yes {
-        let again = "interrupted: finished repairs stay; run the same command to continue";
+        let again = "interrupted: completed repairs are kept; run the same command to continue";
         session.terminal.on_interrupt(again);
     }
     let namespaces = match &report.namespace {
@@ -154,7 +154,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
     Ok(verdict(&report))
 }
 
-/// Met if nothing is wrong, or nothing is wrong any more.
+/// Met if no problem remains.
 fn verdict(report: &RepairReport) -> Verdict {
     let verdict = |found: &Found| match found {
         found if found.error().is_some() => Verdict::Undecided,
@@ -164,12 +164,12 @@ fn verdict(report: &RepairReport) -> Verdict {
     let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
     let of_refusal = report.refusal.iter().map(|_| Verdict::Negative);
     let of_findings = report.found.iter().map(verdict);
-    // What is wrong may not show.
+    // Without the clusters, problems may be missing.
     let of_unread = report.clusters_unread.iter().map(|_| Verdict::Undecided);
     Verdict::worst(of_findings.chain(of_failures).chain(of_refusal).chain(of_unread))
 }
 
-/// Prints to stderr what the report on stdout does not explain.
+/// Prints failures and warnings to stderr.
 fn show_errors(report: &RepairReport, terminal: &Terminal) {
     for found in &report.found {
         if let Some(error) = found.error() {
@@ -188,7 +188,8 @@ fn show_errors(report: &RepairReport, terminal: &Terminal) {
     }
     if let Some(error) = &report.clusters_unread {
         let hint = error.hint();
-        let error = anyhow::anyhow!("{error}: nothing was freed, because clusters may use it");
+        let error =
+            anyhow::anyhow!("{error}: nothing was freed, because clusters may use the customizations");
         terminal.error(&error, hint.as_deref());
     }
     if let Some(refusal) = &report.refusal {

@@ -40,7 +40,7 @@ pub struct PoolStatusArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Keep running and show changes: in place on a terminal, one line each elsewhere
+    /// Keep running and show changes: in place on a terminal, otherwise one line each
     #[arg(short, long)]
     pub watch: bool,
 
@@ -52,7 +52,7 @@ pub struct PoolStatusArguments {
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 
-    /// How it is printed.
+    /// The output format.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -61,7 +61,7 @@ impl PoolStatusArguments {
     /// Arguments that cannot be combined.
     fn contradiction(&self) -> Option<&'static str> {
         let is_contradiction = self.watch && !self.output.is_text();
-        is_contradiction.then_some("--watch shows text: leave out --output, or set it to wide")
+        is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
     }
 }
 
@@ -100,12 +100,12 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     Ok(pools.verdict())
 }
 
-/// Pools as they are printed at a time.
+/// The pools of one observation.
 struct PoolStatusReport<'p> {
     pools: &'p [PoolState],
     /// Whether a pool was named.
     is_one: bool,
-    /// None for all of them.
+    /// None for all namespaces.
     namespace: Option<&'p str>,
     now: Timestamp,
 }
@@ -150,8 +150,8 @@ impl Report for PoolStatusReport<'_> {
 
     fn document(&self) -> impl Serialize {
         match self.only() {
-            Some(only) => Document::One(Box::new(PoolStatus::of(only))),
-            None => Document::List(PoolStatusList::of(self.pools)),
+            Some(only) => Document::One(Box::new(PoolStatus::new(only))),
+            None => Document::List(PoolStatusList::new(self.pools)),
         }
     }
 

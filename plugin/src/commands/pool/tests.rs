@@ -100,7 +100,7 @@ fn lease(deployments: &(u16, Value)) -> Value {
             hive: HiveMode::Auto,
         };
         let answer = acquire(&store, request).await.unwrap();
-        serde_json::to_value(PoolLease::of(&answer)).unwrap()
+        serde_json::to_value(PoolLease::new(&answer)).unwrap()
     })
 }
 
@@ -153,7 +153,7 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
             hive: HiveMode::Auto,
         };
         let release = release::release(&store, &request).await.unwrap();
-        serde_json::to_value(PoolRelease::of(&release)).unwrap()
+        serde_json::to_value(PoolRelease::new(&release)).unwrap()
     })
 }
 
@@ -187,8 +187,8 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
         ),
         (
             ours,
-            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; release it again \
-             when they are removed",
+            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; when the \
+             finalizers are removed, release the customization again",
             "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once it is gone",
         ),
     ] {
@@ -231,8 +231,8 @@ fn what_a_cluster_may_use_is_released_by_force_alone() {
     );
     assert_eq!(
         refused["message"],
-        "a cluster may still use a, and you may not list clusterdeployments.hive.openshift.io to find out; with --force \
-         the next lessee installs over a cluster that uses it"
+        "a cluster may still use a, and you may not list clusterdeployments.hive.openshift.io to check it; with --force, \
+         the next holder may install over a cluster that is in use"
     );
     let forced = release_by(&forbidden(), true);
     assert_eq!(forced["customizations"], json!([{"name": "a"}]));

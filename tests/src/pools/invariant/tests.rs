@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Leftover, Violation, leftovers, reclaimed, violations};
-use crate::pools::claim::{Said, Saying};
+use crate::pools::claim::{EventKind, LesseeEvent};
 use crate::pools::version::{ClusterDeployment, Entry, Revision, Version, Versions};
 
 /// Each revision is written, and seen, at the second of its number.
@@ -46,8 +46,8 @@ fn entries<E: Into<Option<Entry>>>(
     }
 }
 
-fn said(revision: Revision, lessee: &str, what: Saying) -> Said {
-    Said {
+fn events(revision: Revision, lessee: &str, what: EventKind) -> LesseeEvent {
+    LesseeEvent {
         revision,
         at: at(revision),
         lessee: lessee.to_owned(),
@@ -56,20 +56,20 @@ fn said(revision: Revision, lessee: &str, what: Saying) -> Said {
 }
 
 /// A lease that ends before the version of this revision is written.
-fn leased_until(revision: Revision, lessee: &str, entry: &str, end: Revision) -> Said {
-    let leased = Saying::Leased {
+fn leased_until(revision: Revision, lessee: &str, entry: &str, end: Revision) -> LesseeEvent {
+    let leased = EventKind::Leased {
         entry: entry.to_owned(),
         ends: at(end),
     };
-    said(revision, lessee, leased)
+    events(revision, lessee, leased)
 }
 
-fn leased(revision: Revision, lessee: &str, entry: &str) -> Said {
+fn leased(revision: Revision, lessee: &str, entry: &str) -> LesseeEvent {
     leased_until(revision, lessee, entry, 1_000)
 }
 
-fn releases(revision: Revision, lessee: &str) -> Said {
-    said(revision, lessee, Saying::Releases)
+fn releases(revision: Revision, lessee: &str) -> LesseeEvent {
+    events(revision, lessee, EventKind::Releases)
 }
 
 fn not_named(entry: &str, lessee: &str, revision: Revision, names: Option<&str>) -> Violation {
@@ -91,7 +91,7 @@ fn accepts_one_lessee_after_the_other() {
         (7, "x", free()),
         (8, "x", held("b")),
     ]);
-    let said = [
+    let events = [
         leased(4, "a", "x"),
         leased(5, "a", "x"),
         leased(5, "b", "y"),
@@ -99,7 +99,7 @@ fn accepts_one_lessee_after_the_other() {
         releases(7, "b"),
         leased(8, "b", "x"),
     ];
-    assert_eq!(violations(&versions, &said), []);
+    assert_eq!(violations(&versions, &events), []);
 }
 
 #[test]
@@ -133,17 +133,17 @@ fn rejects_each_version_that_does_not_name_the_lessee() {
             (4, "x", Some(held("a"))),
         ]);
         let expected = [not_named("x", "a", 3, names)];
-        let said = [leased(2, "a", "x"), releases(5, "a")];
-        assert_eq!(violations(&versions, &said), expected, "{case}");
-        let said = [leased(2, "a", "x"), releases(3, "a")];
+        let events = [leased(2, "a", "x"), releases(5, "a")];
+        assert_eq!(violations(&versions, &events), expected, "{case}");
+        let events = [leased(2, "a", "x"), releases(3, "a")];
         assert_eq!(
-            violations(&versions, &said),
+            violations(&versions, &events),
             expected,
             "{case}, at the last moment"
         );
-        let said = [leased(2, "a", "x"), releases(2, "a")];
+        let events = [leased(2, "a", "x"), releases(2, "a")];
         assert_eq!(
-            violations(&versions, &said),
+            violations(&versions, &events),
             [],
             "{case}, after its release was asked for"
         );
@@ -170,37 +170,37 @@ fn rejects_two_lessees_of_one_entry() {
         entry: "x".to_owned(),
         lessees: ["a".to_owned(), "b".to_owned()],
     };
-    let said = [leased(1, "a", "x"), leased(3, "b", "x"), releases(4, "a")];
+    let events = [leased(1, "a", "x"), leased(3, "b", "x"), releases(4, "a")];
     let taken_over = not_named("x", "a", 3, Some("b"));
-    assert_eq!(violations(&versions, &said), [taken_over, overlap.clone()]);
+    assert_eq!(violations(&versions, &events), [taken_over, overlap.clone()]);
     // Each version names the lessee whose answer came later.
-    let said = [leased(1, "a", "x"), releases(2, "a"), leased(2, "b", "x")];
+    let events = [leased(1, "a", "x"), releases(2, "a"), leased(2, "b", "x")];
     let not_yet = not_named("x", "b", 1, Some("a"));
-    assert_eq!(violations(&versions, &said), [not_yet, overlap]);
+    assert_eq!(violations(&versions, &events), [not_yet, overlap]);
 }
 
 #[test]
 fn accepts_a_lessee_after_the_end_of_the_lease_before() {
     let versions = entries([(1, "x", held("a")), (6, "x", held("b")), (7, "y", held("a"))]);
-    let said = [
+    let events = [
         leased_until(2, "a", "x", 6),
         leased(6, "b", "x"),
         leased(7, "a", "y"),
     ];
-    assert_eq!(violations(&versions, &said), []);
+    assert_eq!(violations(&versions, &events), []);
     assert_eq!(reclaimed(&versions), 1);
 }
 
 #[test]
 fn rejects_a_lessee_before_the_end_of_the_lease_before() {
     let versions = entries([(1, "x", held("a")), (6, "x", held("b"))]);
-    let said = [leased_until(2, "a", "x", 7), leased(6, "b", "x")];
+    let events = [leased_until(2, "a", "x", 7), leased(6, "b", "x")];
     let overlap = Violation::Overlap {
         entry: "x".to_owned(),
         lessees: ["a".to_owned(), "b".to_owned()],
     };
     assert_eq!(
-        violations(&versions, &said),
+        violations(&versions, &events),
         [not_named("x", "a", 6, Some("b")), overlap]
     );
 }
@@ -259,24 +259,24 @@ fn rejects_an_entry_that_is_freed_within_the_grace_period() {
     // The cluster is deleted at second 4.
     for (freed, expected) in [(6, vec![not_named("x", "a", 6, None)]), (7, vec![])] {
         let versions = entries([(1, "x", held("a")), (freed, "x", free())]);
-        let said = [
+        let events = [
             leased_until(2, "a", "x", 3),
-            said(3, "a", Saying::CreatedCluster),
-            said(4, "a", Saying::DeletesCluster),
+            events(3, "a", EventKind::CreatedCluster),
+            events(4, "a", EventKind::DeletesCluster),
         ];
-        assert_eq!(violations(&versions, &said), expected, "{freed}");
+        assert_eq!(violations(&versions, &events), expected, "{freed}");
     }
 }
 
 #[test]
 fn rejects_a_second_entry_for_a_lessee_that_has_one() {
     let versions = entries([(1, "x", held("a")), (2, "y", held("a"))]);
-    let two = Violation::ToldTwo {
+    let two = Violation::TwoEntries {
         lessee: "a".to_owned(),
         entries: ["x".to_owned(), "y".to_owned()],
     };
-    let said = [leased(1, "a", "x"), leased(2, "a", "y")];
-    assert_eq!(violations(&versions, &said), [two]);
+    let events = [leased(1, "a", "x"), leased(2, "a", "y")];
+    assert_eq!(violations(&versions, &events), [two]);
 }
 
 fn left(versions: &Versions, living: &[&str]) -> Vec<Leftover> {

@@ -89,7 +89,7 @@ enum Container<'d> {
 }
 
 impl<'d> Container<'d> {
-    fn of(value: &'d mut Value) -> Result<Self, Refused> {
+    fn new(value: &'d mut Value) -> Result<Self, Refused> {
         match value {
             Value::Object(fields) => Ok(Self::Fields(fields)),
             Value::Array(items) => Ok(Self::Items(items)),
@@ -133,7 +133,7 @@ impl Library {
     fn replace(&mut self, document: &mut Value, pointer: &str, value: Value) -> Result<(), Refused> {
         if pointer.is_empty() {
             *document = value;
-            return Container::of(document).map(|_| ());
+            return Container::new(document).map(|_| ());
         }
         match self.find(document, pointer)? {
             (Container::Fields(fields), key) => {
@@ -180,11 +180,11 @@ impl Library {
         let (parents, last) = rest
             .rsplit_once('/')
             .map_or((None, rest), |(parents, last)| (Some(parents), last));
-        let mut container = Container::of(document)?;
+        let mut container = Container::new(document)?;
         for part in parents.into_iter().flat_map(|parents| parents.split('/')) {
             let key = self.key(part);
             let child = self.child(container, &key)?.ok_or(Refused)?;
-            container = Container::of(child)?;
+            container = Container::new(child)?;
         }
         Ok((container, self.key(last)))
     }

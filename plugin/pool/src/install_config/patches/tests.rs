@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::install_config::{
     InstallConfig,
-    patches::{Unfit, patched},
+    patches::{PatchProblem, patched},
 };
 
 const INSTALL_CONFIG: &str = "
@@ -23,7 +23,7 @@ fn config() -> InstallConfig {
 }
 
 /// The whole document, or why not.
-fn apply(patches: &Value) -> Result<Value, Unfit> {
+fn apply(patches: &Value) -> Result<Value, PatchProblem> {
     patched(&config(), &json!({ "installConfigPatches": patches }))
         .map(|patched| patched.install_config.value().clone())
 }
@@ -160,7 +160,7 @@ fn what_nobody_can_apply() {
             "(paint \"/x\"): it is not an operation of RFC 6902",
         ),
     ] {
-        let expected = Unfit::Broken(format!("spec.installConfigPatches[0] {why}"));
+        let expected = PatchProblem::Broken(format!("spec.installConfigPatches[0] {why}"));
         assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
     }
 }
@@ -220,7 +220,7 @@ fn what_hive_alone_would_apply() {
             patch["op"].as_str().unwrap(),
             patch["path"]
         );
-        let expected = Unfit::StrictlyBroken(format!("{place}: {why}"));
+        let expected = PatchProblem::StrictlyBroken(format!("{place}: {why}"));
         assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
     }
 }
@@ -279,7 +279,7 @@ fn what_hive_refuses() {
             patch["op"].as_str().unwrap(),
             patch["path"]
         );
-        let expected = Unfit::Broken(format!("{place}: {why}"));
+        let expected = PatchProblem::Broken(format!("{place}: {why}"));
         assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
     }
 }
@@ -288,7 +288,10 @@ fn what_hive_refuses() {
 fn what_is_left_is_a_mapping() {
     let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
     let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
-    assert_eq!(apply(&json!([whole("[1]")])), Err(Unfit::Broken(why.to_owned())));
+    assert_eq!(
+        apply(&json!([whole("[1]")])),
+        Err(PatchProblem::Broken(why.to_owned()))
+    );
     assert_eq!(
         apply(&json!([whole("[1]"), whole("{\"a\": 1}")])),
         Ok(json!({"a": 1}))
@@ -303,12 +306,12 @@ fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
         {"op": "remove", "path": "/nowhere"},
     ]);
     let why = "spec.installConfigPatches[1] (remove \"/nowhere\"): it cannot be applied";
-    assert_eq!(apply(&patches), Err(Unfit::Broken(why.to_owned())));
+    assert_eq!(apply(&patches), Err(PatchProblem::Broken(why.to_owned())));
     let patches = json!([
         {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
         {"op": "remove", "path": "/metadata/nmae"},
     ]);
-    assert!(matches!(apply(&patches), Err(Unfit::StrictlyBroken(_))));
+    assert!(matches!(apply(&patches), Err(PatchProblem::StrictlyBroken(_))));
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn a_message_shows_the_beginning_of_a_long_path() {
         "spec.installConfigPatches[0] (remove \"/{}...\"): its path does not exist",
         "ä".repeat(119)
     );
-    assert_eq!(apply(&patches), Err(Unfit::Broken(why)));
+    assert_eq!(apply(&patches), Err(PatchProblem::Broken(why)));
 }
 
 #[test]
@@ -347,7 +350,7 @@ fn patches_for_manifests_are_read_and_handed_on() {
             &config(),
             &json!({"installerManifestPatches": [manifest(glob, op)]}),
         );
-        let Err(Unfit::Broken(why)) = unfit else {
+        let Err(PatchProblem::Broken(why)) = unfit else {
             panic!("{glob} {op}: {unfit:?}");
         };
         assert!(why.starts_with(&format!("{field}: ")), "{why}");

@@ -8,12 +8,12 @@ use serde_json::json;
 use super::{Attempt, AttemptOutcome, AttemptRequest, attempt};
 use crate::{
     install_config::InstallConfig,
-    lease::{LeaseError, Ttl, choice::Standing},
+    lease::{LeaseError, Ttl, choice::Availability},
     objects::{ClusterName, Holder, record::State},
     store::LeaseStore as _,
     testing::{
         fake::{Fake, Fault, reserved},
-        objects::{LONG_AGO, cluster, gone, in_use, lease, leased},
+        objects::{LONG_AGO, NOW, cluster, gone, in_use, lease, leased},
     },
 };
 
@@ -116,6 +116,43 @@ fn a_lease_of_ones_own_that_has_ended_is_a_new_one() {
     assert_eq!(fake.record("a").id, "k4x7");
 }
 
+/// A cluster may have been created after the list, before the end of its holder's lease.
+#[test]
+fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
+    let passed = Duration::from_secs(6);
+    for is_old in [true, false] {
+        let fake = Fake::free(&["a"]);
+        // Others may free the entry 5 s later.
+        fake.put("a", &leased(&gone("them", NOW))["status"]);
+        if !is_old {
+            fake.pass(passed);
+        }
+        let attempt = run(async {
+            let clusters = fake.clusters().await.unwrap();
+            if is_old {
+                fake.pass(passed);
+            }
+            let cluster = ClusterName::new("us", "us");
+            let request = AttemptRequest {
+                names: &["a"],
+                clusters: &clusters,
+                holder: Holder {
+                    pool: "pool",
+                    cluster_deployment: "us",
+                },
+                ttl: None,
+                cluster: Some(&cluster),
+                user: None,
+                install_config: None,
+                is_new: false,
+            };
+            attempt(&fake, request).await.unwrap()
+        });
+        let is_leased = matches!(attempt.outcome, AttemptOutcome::Leased(_));
+        assert_eq!(is_leased, !is_old, "{:?}", attempt.outcome);
+    }
+}
+
 #[test]
 fn a_new_lease_is_not_one_that_exists() {
     let fake = Fake::free(&NAMES);
@@ -188,10 +225,13 @@ fn nothing_is_taken_over_by_an_uncertain_time_or_without_the_clusters() {
 fn an_entry_goes_to_a_cluster_that_appears_while_it_is_leased() {
     let fake = Fake::free(&["a"]);
     fake.put_cluster_after_write(cluster("them", "other", Some("a")));
-    let AttemptOutcome::Exhausted(standings) = outcome(&fake) else {
+    let AttemptOutcome::Exhausted(availabilities) = outcome(&fake) else {
         panic!("leased");
     };
-    assert!(matches!(&standings[0].1, Standing::Held { .. }), "{standings:?}");
+    assert!(
+        matches!(&availabilities[0].1, Availability::Held { .. }),
+        "{availabilities:?}"
+    );
     let record = fake.record("a");
     assert_eq!(
         (record.holder.as_str(), record.state.as_str()),
@@ -248,7 +288,7 @@ fn a_write_with_a_fault_leases_one_entry() {
 /// A release that was decided before a lease was confirmed cannot be stored after it.
 #[test]
 fn what_was_decided_on_the_old_version_comes_too_late() {
-    use crate::objects::entry::Reserved as _;
+    use crate::objects::entry::EntryStatus as _;
     let fake = Fake::free(&["a"]);
     fake.put("a", &reserved("us"));
     let release = fake.entry("a").free(fake.now().latest);
@@ -264,7 +304,7 @@ fn a_broken_entry_is_skipped_and_reported() {
         "a",
         &json!({"installConfigPatches": [{"op": "remove", "path": "/absent"}]}),
     );
-    let install_config = InstallConfig::of(json!({}));
+    let install_config = InstallConfig::new(json!({}));
     let outcome = run(async {
         let clusters = fake.clusters().await.unwrap();
         let request = AttemptRequest {

@@ -19,7 +19,7 @@ const LATER: &str = "2026-11-22T05:00:00Z";
 /// each entry.
 fn choice(entries: &[Value], clusters: &[Value]) -> String {
     let entries: Vec<Entry> = entries.iter().map(read).collect();
-    let clusters = Clusters::All(Deployments::of("d", clusters.iter().map(read).collect()));
+    let clusters = Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
     let now = NOW.parse().unwrap();
     let find = |name: &str| {
         entries
@@ -61,17 +61,20 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
             free.sort();
             format!("free {}", free.join(" "))
         }
-        Choice::Bound { name, standing } => format!("bound to {}", standing.described(name, "pool")),
-        Choice::Exhausted { standings, steps } => {
-            let standings: Vec<_> = standings
+        Choice::Bound { name, availability } => format!("bound to {}", availability.described(name, "pool")),
+        Choice::Exhausted {
+            availabilities,
+            steps,
+        } => {
+            let availabilities: Vec<_> = availabilities
                 .iter()
-                .map(|(name, standing)| standing.described(name, "pool"))
+                .map(|(name, availability)| availability.described(name, "pool"))
                 .collect();
             let steps: Vec<_> = steps
                 .iter()
                 .map(|step| format!("{} {}", name(step.entry), step.record.state.as_str()))
                 .collect();
-            format!("{}; {}", standings.join("; "), steps.join(", "))
+            format!("{}; {}", availabilities.join("; "), steps.join(", "))
         }
     }
 }
@@ -179,7 +182,7 @@ fn what_a_holder_gets() {
             "ended, and the first look",
             vec![named("a", leased(&lease("them", Some(LONG_AGO))))],
             vec![],
-            "a, which is held by them whose lease has ended; pool repair --yes moves it on; b, which is missing; c, which \
+            "a, which is held by them whose lease has ended; to free it, run pool repair --yes; b, which is missing; c, which \
              is missing; a gone",
         ),
         (

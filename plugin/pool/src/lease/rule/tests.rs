@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Rule, Step};
 use crate::{
-    lease::usage::Seen,
+    lease::usage::Usage,
     objects::{
         Holder,
         cluster_deployment::ClusterDeployment,
@@ -78,7 +78,7 @@ fn told(step: Step, before: &LeaseRecord) -> String {
 #[test]
 fn every_state_and_every_look() {
     let (one, two) = (paris("one"), paris("two"));
-    let (used, other) = (Seen::Used(&one), Seen::Used(&two));
+    let (used, other) = (Usage::Used(&one), Usage::Used(&two));
     let held = || State::Held;
     let gone = || State::Gone;
     // The deadline is 05:00:00; it has passed for others at 05:00:05.
@@ -89,19 +89,19 @@ fn every_state_and_every_look() {
         (in_use("one"), true, used, "06:00:00", "keep"),
         (in_use("one"), true, other, "06:00:00", "in-use two 05:00:00"),
         (gone(), true, used, "06:00:00", "in-use one 05:00:00"),
-        (held(), true, Seen::Unused, "05:00:04", "keep"),
-        (held(), true, Seen::Unused, "05:00:05", "gone 05:10:06"),
-        (held(), false, Seen::Unused, "05:00:04", "keep"),
-        (held(), false, Seen::Unused, "05:00:05", "free"),
-        (in_use("one"), true, Seen::Unused, "04:00:00", "gone 05:00:00"),
-        (in_use("one"), true, Seen::Unused, "04:55:00", "gone 05:05:01"),
-        (in_use("one"), false, Seen::Unused, "06:00:00", "gone 06:10:01"),
-        (gone(), true, Seen::Unused, "05:00:04", "keep"),
-        (gone(), true, Seen::Unused, "05:00:05", "free"),
-        (held(), false, Seen::Unknown, "06:00:00", "keep"),
-        (held(), true, Seen::Unknown, "06:00:00", "keep"),
-        (in_use("one"), true, Seen::Unknown, "06:00:00", "keep"),
-        (gone(), true, Seen::Unknown, "06:00:00", "keep"),
+        (held(), true, Usage::Unused, "05:00:04", "keep"),
+        (held(), true, Usage::Unused, "05:00:05", "gone 05:10:06"),
+        (held(), false, Usage::Unused, "05:00:04", "keep"),
+        (held(), false, Usage::Unused, "05:00:05", "free"),
+        (in_use("one"), true, Usage::Unused, "04:00:00", "gone 05:00:00"),
+        (in_use("one"), true, Usage::Unused, "04:55:00", "gone 05:05:01"),
+        (in_use("one"), false, Usage::Unused, "06:00:00", "gone 06:10:01"),
+        (gone(), true, Usage::Unused, "05:00:04", "keep"),
+        (gone(), true, Usage::Unused, "05:00:05", "free"),
+        (held(), false, Usage::Unknown, "06:00:00", "keep"),
+        (held(), true, Usage::Unknown, "06:00:00", "keep"),
+        (in_use("one"), true, Usage::Unknown, "06:00:00", "keep"),
+        (gone(), true, Usage::Unknown, "06:00:00", "keep"),
     ] {
         let record = record(state, Some("05:00:00"), has_cluster);
         let step = rule(now).step(&record, seen);
@@ -113,11 +113,11 @@ fn every_state_and_every_look() {
 fn a_lease_without_a_deadline_never_ends() {
     for state in [State::Held, State::Gone] {
         let record = record(state, None, true);
-        assert_eq!(rule("23:00:00").step(&record, Seen::Unused), Step::Keep);
+        assert_eq!(rule("23:00:00").step(&record, Usage::Unused), Step::Keep);
     }
     let record = record(in_use("one"), None, true);
     assert_eq!(
-        told(rule("23:00:00").step(&record, Seen::Unused), &record),
+        told(rule("23:00:00").step(&record, Usage::Unused), &record),
         "gone never"
     );
 }
@@ -129,7 +129,7 @@ fn nothing_ends_by_an_uncertain_time() {
     rule.now.is_certain = false;
     for state in [State::Held, State::Gone] {
         let record = record(state, Some("05:00:00"), false);
-        assert_eq!(rule.step(&record, Seen::Unused), Step::Keep);
+        assert_eq!(rule.step(&record, Usage::Unused), Step::Keep);
     }
 }
 
@@ -147,19 +147,19 @@ fn a_reservation_without_a_record_gets_the_grace_period() {
     };
     let rome = Some(holder);
     assert_eq!(
-        adopted(rome, Seen::Used(&one)),
+        adopted(rome, Usage::Used(&one)),
         Some(("paris".to_owned(), in_use("one")))
     );
     assert_eq!(
-        adopted(None, Seen::Used(&one)),
+        adopted(None, Usage::Used(&one)),
         Some(("paris".to_owned(), in_use("one")))
     );
     assert_eq!(
-        adopted(rome, Seen::Unused),
+        adopted(rome, Usage::Unused),
         Some(("rome".to_owned(), State::Gone))
     );
-    assert_eq!(adopted(None, Seen::Unused), None);
-    assert_eq!(adopted(rome, Seen::Unknown), None);
+    assert_eq!(adopted(None, Usage::Unused), None);
+    assert_eq!(adopted(rome, Usage::Unknown), None);
 }
 
 /// What happens in a life: time passes, and then someone looks.
@@ -197,24 +197,24 @@ proptest! {
             rule.now.earliest += passed;
             rule.now.latest += passed;
             let seen = match moment.cluster {
-                None => Seen::Unknown,
-                Some(true) => Seen::Used(&one),
-                Some(false) => Seen::Unused,
+                None => Usage::Unknown,
+                Some(true) => Usage::Used(&one),
+                Some(false) => Usage::Unused,
             };
             match seen {
-                Seen::Used(_) => {
+                Usage::Used(_) => {
                     was_used = true;
                     unused_since = None;
                 }
-                Seen::Unused => {
+                Usage::Unused => {
                     unused_since.get_or_insert(rule.now.earliest);
                 }
-                Seen::Unknown => {}
+                Usage::Unknown => {}
             }
             match rule.step(&record, seen) {
                 Step::Keep => {}
                 Step::Write(after) => {
-                    prop_assert!(seen != Seen::Unknown);
+                    prop_assert!(seen != Usage::Unknown);
                     prop_assert!(after.deadline >= record.deadline, "a deadline moves forward only");
                     if record.state == State::Gone {
                         prop_assert_eq!(after.deadline, record.deadline, "later looks do not move it");
@@ -222,7 +222,7 @@ proptest! {
                     record = after;
                 }
                 Step::Free => {
-                    prop_assert_eq!(seen, Seen::Unused);
+                    prop_assert_eq!(seen, Usage::Unused);
                     prop_assert!(rule.now.earliest > first_deadline);
                     if was_used {
                         let since = unused_since.expect("it is unused now");

@@ -7,7 +7,7 @@ use super::{findings, is_installed, sighting};
 use crate::{
     lease::{rule::GRACE, usage::Clusters},
     objects::{
-        entry::Reserved as _,
+        entry::EntryStatus as _,
         record::{LeaseRecord, State},
     },
     repair::{

@@ -32,12 +32,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the command.
     ///
     /// # Errors
-    /// If it cannot be run.
+    /// If the command cannot be run.
     pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
-        // A terminal signals its foreground process group: a group of its own would not get the signals.
+        // On a terminal the command stays in the foreground process group, which gets the signals of the terminal's keys.
         let has_group = !has_terminal;
         if has_group {
             command.process_group(0);
@@ -49,7 +49,7 @@ impl Process {
         };
         let child = child.map_err(cannot_run)?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        // Only a process that has been waited for has no id.
+        // A process has an id until it was waited for.
         let pid = id
             .and_then(Pid::from_raw)
             .ok_or_else(|| cannot_run(io::ErrorKind::Other.into()))?;
@@ -60,7 +60,7 @@ impl Process {
         })
     }
 
-    /// Its exit code, once it has ended.
+    /// Waits for the command, and returns its exit code.
     pub(crate) async fn ended(&mut self) -> io::Result<u8> {
         self.child.wait().await.map(code)
     }
@@ -73,7 +73,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // The only failure: the process is gone.
+        // This only fails if the process has ended.
         let _ = if self.has_group {
             kill_process_group(self.pid, signal)
         } else {
@@ -81,13 +81,13 @@ impl Process {
         };
     }
 
-    /// Ends it and its process group: TERM, and KILL after the grace period. On a terminal the group is the terminal's
-    /// foreground group, with this process in it, which ignores TERM by now.
+    /// Ends the command and its process group: TERM, then KILL after the grace period. On a terminal this process is in the
+    /// same group, and ignores TERM from here on.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
         if self.has_group {
             self.signal(Signal::TERM);
         } else {
-            // The only failure: no process is left.
+            // This only fails if the group has no process.
             let _ = kill_current_process_group(Signal::TERM);
         }
         let ended = async {
@@ -116,7 +116,7 @@ pub(crate) struct CannotRun {
 impl CannotRun {
     fn why(&self) -> String {
         match self.error.kind() {
-            io::ErrorKind::NotFound => "no such program".to_owned(),
+            io::ErrorKind::NotFound => "program not found".to_owned(),
             io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => self.error.to_string(),
         }
@@ -156,7 +156,7 @@ const FORWARDED: [Signal; 7] = [
     Signal::USR2,
 ];
 
-/// Forwarded too if no terminal stops the command. This process continues, since a lease that is not renewed expires.
+/// Signals that stop a process. They are forwarded, but this process continues, because it must renew the lease.
 const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
 /// The signals that this process receives.
@@ -190,7 +190,7 @@ impl Signals {
         .await
     }
 
-    /// The next one that is meant to end this process.
+    /// Waits for the next signal that ends a process by default.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -200,13 +200,13 @@ impl Signals {
         }
     }
 
-    /// A signal that has already arrived and is meant to end this process.
+    /// A signal that has already arrived, and that ends a process by default.
     pub(crate) fn ended(&mut self) -> Option<Signal> {
         self.end().now_or_never()
     }
 }
 
-/// One bit for each ignored signal, the first for signal 1; zero if the system does not say.
+/// One bit for each ignored signal, the first for signal 1; zero if the system does not report them.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use kcp_pool::{
     acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
-    install_config::{InstallConfig, patches::Unfit},
-    lease::choice::{Standing, Unusable},
+    install_config::{InstallConfig, patches::PatchProblem},
+    lease::choice::{Availability, UnusableReason},
     objects::record::LeaseRecord,
 };
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub(crate) struct PoolLease {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The claim that got this cluster; name it to release the cluster.
+    /// The claim to which Hive assigned the cluster. Release it by this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
     /// The leased customization; absent without a lease.
@@ -45,14 +45,14 @@ pub(crate) struct PoolLease {
     /// Whether its `ClusterDeployment` was created, or existed; absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
-    /// The id of the lease, by which `pool release` and `pool renew` mean this lease alone; absent without a lease.
+    /// The id of the lease, for `--id` of `pool release` and `pool renew`; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
     /// When the lease ends unless it is renewed; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
-    /// The state of each entry, if none is free.
+    /// Why each entry is not free, if no entry is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryDocument>,
     /// Entries that were skipped: their patches cannot be applied, or their name is too long for a lease.
@@ -61,7 +61,7 @@ pub(crate) struct PoolLease {
     /// The customization's patches of the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// What could not be checked, what was skipped, and how patches were read, one sentence each.
+    /// Warnings, one sentence each: checks that failed, skipped entries, patches that were read differently than written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -77,16 +77,16 @@ struct EntryDocument {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
-    /// The pool that holds it.
+    /// The pool that the entry is held for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Name>,
-    /// Why it cannot be leased, or until when it is held.
+    /// Why the entry cannot be leased, or how long it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
 
 impl PoolLease {
-    pub(crate) fn of(answer: &LeaseAnswer) -> Self {
+    pub(crate) fn new(answer: &LeaseAnswer) -> Self {
         let none = Self {
             api_version: API_VERSION,
             kind: "PoolLease",
@@ -132,6 +132,9 @@ impl PoolLease {
                     (_, Some(_)) => Reason::Timeout,
                     (LeaseRefusal::Exhausted { .. }, None) => Reason::Exhausted,
                     (LeaseRefusal::NoInventory { .. }, None) => Reason::NoSuchEntry,
+                    (LeaseRefusal::HeldBefore { .. } | LeaseRefusal::ClaimExists { .. }, None) => {
+                        Reason::Held
+                    }
                     _ => Reason::Blocked,
                 }),
                 message: Some(match answer.waited {
@@ -141,7 +144,7 @@ impl PoolLease {
                 entries: match refusal {
                     LeaseRefusal::Exhausted { entries, .. } => entries
                         .iter()
-                        .map(|(name, standing)| EntryDocument::of(name, standing))
+                        .map(|(name, availability)| EntryDocument::new(name, availability))
                         .collect(),
                     _ => Vec::new(),
                 },
@@ -159,7 +162,7 @@ impl PoolLease {
         self.customization.as_ref().map(resource_name)
     }
 
-    /// One line about the lease.
+    /// The lease in one line.
     pub(crate) fn sentence(&self) -> Option<String> {
         let verb = if self.already_held == Some(true) {
             "already leased"
@@ -201,7 +204,7 @@ impl PoolLease {
         let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
         Some(match self.ends {
             Some(end) => format!("lease {id} of {name} ends at {end}"),
-            None => format!("lease {id} of {name} never ends: release it"),
+            None => format!("lease {id} of {name} never ends; release it when it is no longer needed"),
         })
     }
 
@@ -230,51 +233,54 @@ impl PoolLease {
         self.customization.as_ref().map(|name| name.name.as_str())
     }
 
-    /// Why there is none, in one line.
+    /// Why there is no lease, in one line.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
 }
 
 impl EntryDocument {
-    fn of(name: &str, standing: &Standing) -> Self {
-        let (cluster_deployment, pool) = standing.user();
+    fn new(name: &str, availability: &Availability) -> Self {
+        let (cluster_deployment, pool) = availability.user();
         Self {
             name: name.to_owned(),
-            state: match standing {
-                Standing::Ours | Standing::Free => "free",
-                Standing::Held { .. } => "held",
-                Standing::Referenced { .. } => "referenced",
-                Standing::Unusable(Unusable::Unfit(_)) => "broken",
-                Standing::Unusable(Unusable::Cordoned(_)) => "cordoned",
-                Standing::Unusable(Unusable::Deleting) => "deleting",
-                Standing::Unusable(Unusable::Unnamed) => "unnamed",
-                Standing::Unusable(Unusable::Missing) => "missing",
-                Standing::Unusable(Unusable::Unreadable(_)) => "unreadable",
+            state: match availability {
+                Availability::Ours | Availability::Free => "free",
+                Availability::Held { .. } => "held",
+                Availability::Referenced { .. } => "referenced",
+                Availability::Unusable(UnusableReason::Patches(_)) => "broken",
+                Availability::Unusable(UnusableReason::Cordoned(_)) => "cordoned",
+                Availability::Unusable(UnusableReason::Deleting) => "deleting",
+                Availability::Unusable(UnusableReason::Unnamed) => "unnamed",
+                Availability::Unusable(UnusableReason::Missing) => "missing",
+                Availability::Unusable(UnusableReason::Unreadable(_)) => "unreadable",
             },
             cluster_deployment: cluster_deployment.map(Name::from),
             pool: pool.map(Name::from),
-            message: match standing {
-                Standing::Held { until, .. } => until.map(|until| until.to_string()),
-                Standing::Unusable(Unusable::Unfit(why)) => Some(why.to_string()),
-                Standing::Unusable(Unusable::Cordoned(why)) => Some(why.clone()),
-                Standing::Unusable(Unusable::Unreadable(why)) => Some(why.to_string()),
+            message: match availability {
+                Availability::Held { until, .. } => until.map(|until| until.to_string()),
+                Availability::Unusable(UnusableReason::Patches(why)) => Some(why.to_string()),
+                Availability::Unusable(UnusableReason::Cordoned(why)) => Some(why.clone()),
+                Availability::Unusable(UnusableReason::Unreadable(why)) => Some(why.to_string()),
                 _ => None,
             },
         }
     }
 
-    fn broken(name: &str, why: &Unfit) -> Self {
-        Self::of(name, &Standing::Unusable(Unusable::Unfit(why.clone())))
+    fn broken(name: &str, why: &PatchProblem) -> Self {
+        Self::new(
+            name,
+            &Availability::Unusable(UnusableReason::Patches(why.clone())),
+        )
     }
 }
 
-/// As records have it.
+/// The precision of records.
 fn whole_second(time: Timestamp) -> Timestamp {
     LeaseRecord::whole_second(time)
 }
 
-/// What to report beside the result.
+/// Warnings about the result.
 fn warnings(answer: &LeaseAnswer) -> Vec<String> {
     let LeaseOutcome::Leased(lease) = &answer.outcome else {
         return Vec::new();
@@ -321,11 +327,11 @@ mod tests {
         acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
         install_config::{
             InstallConfig,
-            patches::{Unfit, patched as with_patches},
+            patches::{PatchProblem, patched as with_patches},
         },
         lease::{
-            attempt::{Leased, Unfits},
-            choice::{Standing, Until, Unusable},
+            attempt::{Leased, PatchProblems},
+            choice::{Availability, Until, UnusableReason},
         },
         objects::{ClusterName, Holder, PoolName},
         release::{Release, decision::ReleaseRefusal},
@@ -356,7 +362,7 @@ mod tests {
     }
 
     fn document(outcome: LeaseOutcome) -> PoolLease {
-        PoolLease::of(&answer(outcome))
+        PoolLease::new(&answer(outcome))
     }
 
     fn refused(refusal: LeaseRefusal) -> PoolLease {
@@ -382,7 +388,7 @@ mod tests {
             name: "us".to_owned(),
             customization: customization.map(str::to_owned),
         };
-        PoolLease::of(&LeaseAnswer {
+        PoolLease::new(&LeaseAnswer {
             cluster_deployment: "vsphere-x".to_owned(),
             ..answer(outcome)
         })
@@ -402,18 +408,18 @@ mod tests {
     }
 
     fn released(pool: Option<PoolName>, customizations: &[&str]) -> PoolRelease {
-        PoolRelease::of(&release(pool, customizations))
+        PoolRelease::new(&release(pool, customizations))
     }
 
     fn claim_deleted() -> PoolRelease {
-        PoolRelease::of(&Release {
+        PoolRelease::new(&Release {
             claim: Some("us".to_owned()),
             ..release(Some(pool()), &[])
         })
     }
 
-    fn held(holder: Option<&str>, pool: Option<&str>) -> Standing {
-        Standing::Held {
+    fn held(holder: Option<&str>, pool: Option<&str>) -> Availability {
+        Availability::Held {
             cluster_deployment: holder.map(str::to_owned),
             pool: pool.map(str::to_owned),
             until: holder.map(|_| Until::Time("2026-11-22T05:00:00Z".parse().unwrap())),
@@ -426,7 +432,7 @@ mod tests {
             record: lease("us", Some("2026-11-22T05:00:00Z")),
             already,
             patched: None,
-            unfit: Unfits::new(),
+            unfit: PatchProblems::new(),
         }
     }
 
@@ -450,8 +456,10 @@ mod tests {
         }))
     }
 
-    fn broken() -> Unfit {
-        Unfit::Broken("spec.installConfigPatches[0] (remove \"/x\"): its path does not exist".to_owned())
+    fn broken() -> PatchProblem {
+        PatchProblem::Broken(
+            "spec.installConfigPatches[0] (remove \"/x\"): its path does not exist".to_owned(),
+        )
     }
 
     fn exhausted() -> LeaseRefusal {
@@ -461,26 +469,28 @@ mod tests {
             ("c", held(None, None)),
             (
                 "d",
-                Standing::Referenced {
+                Availability::Referenced {
                     by: ClusterName::new("z", "z"),
                 },
             ),
-            ("e", Standing::Unusable(Unusable::Deleting)),
-            ("f", Standing::Unusable(Unusable::Missing)),
-            ("g", Standing::Unusable(Unusable::Unfit(broken()))),
+            ("e", Availability::Unusable(UnusableReason::Deleting)),
+            ("f", Availability::Unusable(UnusableReason::Missing)),
+            ("g", Availability::Unusable(UnusableReason::Patches(broken()))),
             (
                 "h",
-                Standing::Unusable(Unusable::Cordoned("fan is broken".to_owned())),
+                Availability::Unusable(UnusableReason::Cordoned("fan is broken".to_owned())),
             ),
         ];
         LeaseRefusal::Exhausted {
             pool: pool(),
-            entries: entries.map(|(name, standing)| (name.to_owned(), standing)).into(),
+            entries: entries
+                .map(|(name, availability)| (name.to_owned(), availability))
+                .into(),
         }
     }
 
     fn timed_out() -> PoolLease {
-        PoolLease::of(&answer(LeaseOutcome::Refused(exhausted())).timed_out(Duration::from_secs(90)))
+        PoolLease::new(&answer(LeaseOutcome::Refused(exhausted())).timed_out(Duration::from_secs(90)))
     }
 
     #[test]
@@ -528,10 +538,11 @@ mod tests {
             assert_every_format(&PrintedLease {
                 lease,
                 install_config: None,
+                kubeconfig: None,
             });
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
         }
-        let not_holder = PoolRelease::of(&Release {
+        let not_holder = PoolRelease::new(&Release {
             refusal: Some(ReleaseRefusal::NotHolder {
                 customization: "foo".to_owned(),
                 holder: "them".to_owned(),

@@ -29,13 +29,13 @@ struct PoolRepair {
     /// Absent for all pools of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Whether it was asked to repair (--yes).
+    /// Whether `--yes` was given.
     applied: bool,
     findings: Vec<FindingDocument>,
     /// Namespaces that were not repaired completely; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<NamespaceError>,
-    /// Why nothing was done: no-such-entry. Absent otherwise.
+    /// Why the request was refused: no-such-entry. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     /// The reason in one sentence.
@@ -51,7 +51,7 @@ struct NamespaceError {
     message: String,
 }
 
-/// One fault.
+/// A problem and its remedy.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -61,7 +61,7 @@ struct FindingDocument {
     object: ObjectName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// The holder that it is about.
+    /// The holder of the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<String>,
     /// One of: ended, cluster-gone, unrecorded, contested, unknown, left, hive; with --force also in-use.
@@ -70,11 +70,11 @@ struct FindingDocument {
     message: String,
     /// One of: free, record, remove; with --recreate also recreate; force if it is freed only with --force; none.
     remedy: &'static str,
-    /// One of: done, settled (the fault was gone), waits (for its customization), contended (conflicts with other
-    /// clients), blocked, failed; absent if nothing was tried.
+    /// One of: done, settled (the problem no longer existed), waits (for its customization), contended (conflicts with
+    /// other clients), blocked, failed; absent if the remedy was not applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
-    /// Why it failed, or what blocks it.
+    /// Why the remedy failed, or what blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -89,15 +89,15 @@ struct ObjectName {
 }
 
 impl PoolRepair {
-    fn of(report: &RepairReport) -> Self {
+    fn new(report: &RepairReport) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "PoolRepair",
             namespace: report.namespace.clone(),
             pool: report.pool.clone(),
             applied: report.is_applied,
-            findings: report.found.iter().map(FindingDocument::of).collect(),
-            errors: report.failures.iter().map(NamespaceError::of).collect(),
+            findings: report.found.iter().map(FindingDocument::new).collect(),
+            errors: report.failures.iter().map(NamespaceError::new).collect(),
             reason: report.refusal.as_ref().map(RepairRefusal::reason),
             message: report.refusal.as_ref().map(ToString::to_string),
         }
@@ -105,7 +105,7 @@ impl PoolRepair {
 }
 
 impl NamespaceError {
-    fn of(failure: &Failure) -> Self {
+    fn new(failure: &Failure) -> Self {
         Self {
             namespace: failure.namespace.clone(),
             message: failure.error.to_string(),
@@ -114,7 +114,7 @@ impl NamespaceError {
 }
 
 impl FindingDocument {
-    fn of(found: &Found) -> Self {
+    fn new(found: &Found) -> Self {
         let Found {
             namespace, finding, ..
         } = found;
@@ -152,7 +152,7 @@ impl Report for RepairReport {
     }
 
     fn document(&self) -> impl Serialize {
-        PoolRepair::of(self)
+        PoolRepair::new(self)
     }
 
     fn names(&self) -> Vec<String> {
@@ -163,7 +163,7 @@ impl Report for RepairReport {
 
 fn screen(report: &RepairReport, layout: Layout) -> String {
     if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
-        // Stderr says why; "nothing to repair" would be wrong.
+        // Nothing is printed: stderr has the reason, and "nothing to repair" would be wrong.
         return String::new();
     }
     if report.found.is_empty() {
@@ -206,7 +206,7 @@ fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
     ]
 }
 
-/// The number of findings of each sort, one per line.
+/// The number of findings by result, one per line.
 fn summary(count: Count, is_applied: bool) -> String {
     let open = if is_applied {
         "not repaired: run the same command again"
@@ -216,10 +216,10 @@ fn summary(count: Count, is_applied: bool) -> String {
     let of_sort = [
         (count.repaired, "repaired"),
         (count.open, open),
-        (count.blocked, "blocked: not created again yet"),
+        (count.blocked, "blocked: the cluster was not created again"),
         (
             count.by_name,
-            "to free with --yes --force NAME, if you know that its holder is gone",
+            "to free with --yes --force NAME, if you know that the holder no longer exists",
         ),
         (count.by_hand, "to resolve by hand"),
     ];
@@ -246,7 +246,7 @@ mod tests {
     fn documents() {
         let schema = serde_json::to_value(of::<PoolRepair>()).unwrap();
         for (name, report) in reports() {
-            let document = serde_json::to_value(PoolRepair::of(&report)).unwrap();
+            let document = serde_json::to_value(PoolRepair::new(&report)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
             assert_every_format(&report);
             insta::with_settings!({snapshot_path => "../snapshots"}, {

@@ -31,12 +31,12 @@ pub(crate) struct PoolStatus {
     #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
     kind: &'static str,
     metadata: PoolDocumentName,
-    /// Whether Hive's controller runs the pool.
+    /// Whether Hive runs the pool.
     run_by_hive: bool,
-    /// From what this is concluded, in words.
+    /// The evidence for this.
     concluded_from: String,
     deleting: bool,
-    /// Null if it is unknown, for some platforms.
+    /// Null if the version cannot be computed: the platform has a field of a newer Hive.
     version: Option<String>,
     capacity: CapacityDocument,
     entries: Vec<EntryDocument>,
@@ -44,7 +44,7 @@ pub(crate) struct PoolStatus {
     /// Claims without a cluster, the oldest first.
     waiting: Vec<WaitingDocument>,
     problems: Vec<ProblemDocument>,
-    /// What could not be seen, a sentence each.
+    /// A sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unseen: Vec<String>,
 }
@@ -75,36 +75,36 @@ struct CapacityDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    /// One of: free, held, in-use (by a cluster), gone (its cluster; it stays reserved for a while), expired, reserved
-    /// (without a record), unreadable, deleting, missing.
+    /// One of: free, held, in-use (by a cluster), gone (its cluster was deleted, and the entry is still reserved), expired,
+    /// reserved (without a record), unreadable, deleting, missing.
     state: &'static str,
     /// False if the inventory no longer lists the entry, but it is still held.
     in_inventory: bool,
-    /// The `ClusterDeployment` that has it.
+    /// The `ClusterDeployment` that holds the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
-    /// The pool that it is leased for.
+    /// The pool that the entry is leased for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Since when it is reserved, or free.
+    /// The time since which the entry is reserved or free.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     since: Option<Timestamp>,
-    /// When its lease ends unless it is renewed.
+    /// The end of the lease, unless it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     expires: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
-    /// The user who leased it.
+    /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// Why it is not leased to new holders.
+    /// The reason for which the entry is cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_result: Option<LastResultDocument>,
-    /// Other pools that list it too.
+    /// Other pools that list the entry too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<String>,
     /// The cause that `pool repair` reports.
@@ -136,10 +136,13 @@ struct ClusterDocument {
     claim: Option<String>,
     /// One of: installing, failed, installed, deleting.
     state: &'static str,
-    /// Why Hive replaces it. One of: other-version, no-version, dropped-from-inventory.
+    /// `Running`, `Hibernating` or a state in between, as Hive reports it. Hive assigns only running clusters to claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    power_state: Option<String>,
+    /// Why Hive replaces the cluster. One of: other-version, no-version, dropped-from-inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<&'static str>,
-    /// True if it is unknown whether it was created from the pool's current version.
+    /// True if it is unknown whether the cluster was created from the pool's current version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     version_unknown: bool,
     /// The version that a stale cluster was created from.
@@ -166,17 +169,17 @@ struct ProblemDocument {
 }
 
 impl PoolStatusList {
-    pub(crate) fn of(pools: &[PoolState]) -> Self {
+    pub(crate) fn new(pools: &[PoolState]) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "PoolStatusList",
-            items: pools.iter().map(PoolStatus::of).collect(),
+            items: pools.iter().map(PoolStatus::new).collect(),
         }
     }
 }
 
 impl PoolStatus {
-    pub(crate) fn of(pool: &PoolState) -> Self {
+    pub(crate) fn new(pool: &PoolState) -> Self {
         let capacity = &pool.capacity;
         Self {
             api_version: API_VERSION,
@@ -200,9 +203,9 @@ impl PoolStatus {
                 deleting: capacity.deleting,
                 stale: pool.stale(),
             },
-            entries: pool.entries.iter().map(EntryDocument::of).collect(),
-            clusters: pool.clusters.iter().map(ClusterDocument::of).collect(),
-            waiting: pool.waiting.iter().map(WaitingDocument::of).collect(),
+            entries: pool.entries.iter().map(EntryDocument::new).collect(),
+            clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
+            waiting: pool.waiting.iter().map(WaitingDocument::new).collect(),
             problems: pool.problems().into_iter().map(ProblemDocument::from).collect(),
             unseen: pool.unseen.clone(),
         }
@@ -210,7 +213,7 @@ impl PoolStatus {
 }
 
 impl EntryDocument {
-    fn of(entry: &EntryUse) -> Self {
+    fn new(entry: &EntryUse) -> Self {
         Self {
             name: entry.name.clone(),
             state: entry.state.as_str(),
@@ -235,7 +238,7 @@ impl EntryDocument {
 }
 
 impl ClusterDocument {
-    fn of(cluster: &ClusterUse) -> Self {
+    fn new(cluster: &ClusterUse) -> Self {
         let (stale, made_from) = match &cluster.stale {
             None => (None, None),
             Some(Stale::Version { made_from: None }) => (Some("no-version"), None),
@@ -248,6 +251,7 @@ impl ClusterDocument {
             customization: cluster.customization.clone(),
             claim: cluster.claim.clone(),
             state: cluster.state.as_str(),
+            power_state: cluster.power.clone(),
             stale,
             version_unknown: cluster.has_unknown_version,
             made_from,
@@ -256,7 +260,7 @@ impl ClusterDocument {
 }
 
 impl WaitingDocument {
-    fn of(claim: &Waiting) -> Self {
+    fn new(claim: &Waiting) -> Self {
         Self {
             claim: claim.name.clone(),
             since: claim.since,
@@ -285,14 +289,14 @@ mod tests {
     fn documents() {
         let schema = serde_json::to_value(of::<PoolStatus>()).unwrap();
         for (name, state) in states() {
-            let document = serde_json::to_value(PoolStatus::of(&state)).unwrap();
+            let document = serde_json::to_value(PoolStatus::new(&state)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
             insta::with_settings!({snapshot_path => "../snapshots"}, {
                 insta::assert_snapshot!(name, serde_json::to_string_pretty(&document).unwrap());
             });
         }
         let states: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
-        let list = serde_json::to_value(PoolStatusList::of(&states)).unwrap();
+        let list = serde_json::to_value(PoolStatusList::new(&states)).unwrap();
         let schema = serde_json::to_value(of::<PoolStatusList>()).unwrap();
         assert_eq!(faults(&schema, &list), Vec::<String>::new());
     }

@@ -31,6 +31,7 @@ const CLUSTERS: &[Column] = &[
     Column::new("ENTRY").name(),
     Column::new("CLAIM").name(),
     Column::new("STATE"),
+    Column::new("POWER").expendable(2),
     Column::new("AGE").expendable(1),
     Column::new("STALE"),
 ];
@@ -141,7 +142,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
     let by = if pool.hive.runs {
         format!("Hive: {}", pool.hive.because)
     } else {
-        format!("no controller, by hand and scripts: {}", pool.hive.because)
+        format!("people and scripts, not Hive: {}", pool.hive.because)
     };
     let deleting = if pool.is_deleting { ", being deleted" } else { "" };
     let limit =
@@ -173,7 +174,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
 
 fn inventory(pool: &PoolState) -> String {
     let Some(entries) = pool.capacity.inventory else {
-        return "none: all clusters are alike".to_owned();
+        return "no inventory: all clusters are alike".to_owned();
     };
     let states = [
         EntryUseState::Free,
@@ -201,7 +202,10 @@ fn inventory(pool: &PoolState) -> String {
 }
 
 fn version(pool: &PoolState) -> String {
-    let version = pool.version.as_deref().unwrap_or("unknown for this platform");
+    let version = pool
+        .version
+        .as_deref()
+        .unwrap_or("unknown (spec.platform has a field of a newer Hive)");
     match pool.stale() {
         0 => version.to_owned(),
         1 => format!("{version}, 1 cluster is stale"),
@@ -274,13 +278,14 @@ fn cluster_row(cluster: &ClusterUse, now: Timestamp) -> Vec<Cell> {
             made_from: Some(version),
         }) => format!("created from {version}"),
         Some(Stale::Version { made_from: None }) => "has no version".to_owned(),
-        Some(Stale::DroppedFromInventory { .. }) => "its entry was dropped".to_owned(),
+        Some(Stale::DroppedFromInventory { .. }) => "its entry was removed".to_owned(),
     };
     vec![
         Cell::from(&cluster.name),
         Cell::from(cluster.customization.as_deref().unwrap_or_default()),
         Cell::from(cluster.claim.as_deref().unwrap_or_default()),
         Cell::from(cluster.state.as_str()),
+        Cell::from(cluster.power.as_deref().unwrap_or("-")),
         Cell::from(age(cluster.created, now)),
         Cell::styled(stale, WARN),
     ]

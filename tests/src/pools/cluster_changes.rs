@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::claim::Saying;
-use super::pool::{HIVE, POOL, Pool, create, customization, customizations};
+use super::claim::EventKind;
+use super::pool::{HIVE, POOL, Pool, create, customization, customizations, while_initializing};
 
 /// The type of the condition with the record of a lease.
 const LEASE: &str = "kubectl-kcp.dev/Lease";
@@ -87,8 +87,8 @@ impl Pool<'_> {
         let customization = customization.and_then(Value::as_str);
         let customization = customization.context("a cluster without a customization")?;
         let none = json!({"metadata": {"finalizers": []}});
-        let unkept = self.request(Method::PATCH, cluster(lessee), Some(&none)).await;
-        unkept.context("taking a cluster's finalizer away")?;
+        let finalizer_removed = self.request(Method::PATCH, cluster(lessee), Some(&none)).await;
+        finalizer_removed.context("taking a cluster's finalizer away")?;
         for path in [
             cluster(lessee),
             format!("{}/{customization}", customizations(lessee)),
@@ -102,8 +102,8 @@ impl Pool<'_> {
 
     /// Ends a lessee: its leases were found without a cluster and ended long ago, because they would last for a day
     /// otherwise.
-    pub async fn depart(&self, lessee: &str) -> Result<()> {
-        self.say(lessee, Saying::Releases).await?;
+    pub async fn remove_lessee(&self, lessee: &str) -> Result<()> {
+        self.log_event(lessee, EventKind::Releases).await?;
         let serving = self.server().serving().await;
         self.delete_created_cluster(lessee).await?;
         drop(serving);
@@ -152,12 +152,16 @@ impl Pool<'_> {
     }
 
     async fn request(&self, method: Method, uri: String, patch: Option<&Value>) -> kube::Result<Value> {
-        let request = Request::builder().method(method).uri(uri);
-        let request = request.header("content-type", "application/merge-patch+json");
         let body = patch.map(serde_json::to_vec).transpose();
         let body = body.map_err(kube::Error::SerdeError)?.unwrap_or_default();
-        let request = request.body(body).map_err(kube::Error::HttpError)?;
-        self.server().client().request(request).await
+        let client = self.server().client();
+        while_initializing(async || {
+            let request = Request::builder().method(method.clone()).uri(uri.as_str());
+            let request = request.header("content-type", "application/merge-patch+json");
+            let request = request.body(body.clone()).map_err(kube::Error::HttpError)?;
+            client.request(request).await
+        })
+        .await
     }
 }
 

@@ -1,0 +1,143 @@
+//! `pool exec --claim`: runs a command while a claim has a cluster.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kcp_client::Error;
+use kcp_pool::{
+    acquire::{
+        answer::{LeaseAnswer, LeaseOutcome},
+        claim::{ClaimRequest, claim, kubeconfig, until_lost},
+        wait::{Timeout, WaitLimit},
+    },
+    lease::generated_name,
+    objects::Holder,
+    release::{
+        decision::{ReleaseRequest, Target},
+        release,
+    },
+    store::Store,
+};
+
+use super::{
+    ExecArguments, NO_LEASE, NOTHING_FREE, Run, interrupted, private_file,
+    process::{Signals, code_of},
+};
+use crate::{
+    commands::pool::{Waiting, claim_failed, lease::document::PoolLease},
+    session::Session,
+    terminal::Terminal,
+};
+
+/// The time between TERM and KILL after the cluster was lost.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Claims a cluster, runs the command, and deletes the claim.
+pub(super) async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
+    let terminal = &session.terminal;
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, &arguments.field_manager);
+    let name = arguments.lessee.name();
+    let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
+    let mut signals = Signals::listen(std::io::IsTerminal::is_terminal(&std::io::stdin()))?;
+    let holder = Holder {
+        pool: &arguments.pool,
+        cluster_deployment: &name,
+    };
+    let request = ClaimRequest {
+        holder,
+        timeout: Timeout {
+            since: Timestamp::now(),
+            limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
+        },
+        keep: false,
+        // Another process's claim must not be deleted when the command ends.
+        is_new: true,
+        lifetime: arguments.claim.lifetime.as_deref(),
+        subjects: &arguments.claim.subject,
+        hive: arguments.hive.into(),
+    };
+    let progress = Waiting(terminal);
+    let claimed = tokio::select! {
+        claimed = claim(&store, &request, &progress) => claimed,
+        signal = signals.end() => {
+            // Another process may have created the claim, unless the name was generated.
+            if arguments.lessee.cluster_deployment.is_none() {
+                delete_or_warn(&store, holder, arguments, terminal).await;
+            } else {
+                terminal.warning(&format!("ClusterClaim {name} may exist; delete it if no other process uses it"));
+            }
+            terminal.note("interrupted before the command started");
+            return Ok(code_of(signal));
+        }
+    };
+    let answer = claimed.map_err(claim_failed)?;
+    let lease = PoolLease::new(&answer);
+    if !matches!(answer.outcome, LeaseOutcome::Claimed { .. }) {
+        terminal.note(&lease.refusal().unwrap_or_default());
+        return Ok(if answer.waited.is_some() {
+            NOTHING_FREE
+        } else {
+            NO_LEASE
+        });
+    }
+    let code = match signals.ended() {
+        Some(signal) => Ok(interrupted(signal, terminal)),
+        None => run(&store, holder, &answer, &lease, arguments, &mut signals, terminal).await,
+    };
+    delete_or_warn(&store, holder, arguments, terminal).await;
+    code
+}
+
+/// Runs the command until it ends, or until the claim no longer has its cluster.
+async fn run(
+    store: &Store<'_>,
+    holder: Holder<'_>,
+    answer: &LeaseAnswer,
+    lease: &PoolLease,
+    arguments: &ExecArguments,
+    signals: &mut Signals,
+    terminal: &Terminal,
+) -> anyhow::Result<u8> {
+    let cluster = answer.cluster_deployment.as_str();
+    let file = private_file("kubeconfig", &kubeconfig(store, cluster).await?)?;
+    let run = Run {
+        command: &arguments.command,
+        lease,
+        files: [("KCP_KUBECONFIG", Some(&file)), ("KCP_INSTALL_CONFIG", None)],
+        grace: GRACE,
+    };
+    let failed = |error: &Error| {
+        let claim = holder.cluster_deployment;
+        terminal.warning(&format!("could not check ClusterClaim {claim}: {error}"));
+    };
+    let lost = async {
+        let why = until_lost(store, holder, cluster, failed).await;
+        format!("lost the cluster {cluster}: {why}")
+    };
+    run.until_lost(lost, signals, terminal).await
+}
+
+/// Deletes the claim, and with it the cluster. A failure does not change the exit code.
+async fn delete_or_warn(
+    store: &Store<'_>,
+    holder: Holder<'_>,
+    arguments: &ExecArguments,
+    terminal: &Terminal,
+) {
+    let request = ReleaseRequest {
+        target: &Target::Pool(arguments.pool.clone()),
+        cluster_deployment: holder.cluster_deployment,
+        id: None,
+        force: false,
+        delete_cluster: true,
+        hive: arguments.hive.into(),
+    };
+    if let Err(error) = release(store, &request).await {
+        let error = anyhow::Error::new(error);
+        let name = holder.cluster_deployment;
+        terminal.warning(&format!(
+            "could not delete ClusterClaim {name}: {error:#}; delete it, or its cluster stays"
+        ));
+    }
+}

@@ -90,7 +90,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
             );
         }
         Lease::Unreadable => push(
-            "its lease record cannot be read: a newer version of kubectl kcp wrote it, or it is damaged"
+            "its lease record cannot be read: it is damaged, or a newer version of the plugin wrote it"
                 .to_owned(),
             remedy(change.new, pool),
         ),

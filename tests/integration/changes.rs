@@ -138,7 +138,7 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
     let in_place = json!({"machineTemplate": {"metadata": {"labels": {"team": "a"}}}});
     for (change, steps, told) in [
         (json!({}), 0, "nothing to do"),
-        (in_place, 0, "the change replaces no Machine"),
+        (in_place, 0, "this change does not replace any Machines"),
         (
             json!({"version": "v1.35.0"}),
             6,

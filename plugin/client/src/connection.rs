@@ -167,7 +167,8 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(
-        "a namespace has at most 63 lower case letters, digits and '-', and begins and ends with a letter or digit"
+        "a namespace is at most 63 characters long, contains only lowercase letters, digits and '-', and begins and ends with a \
+         letter or digit"
             .to_owned(),
     )
 }
@@ -243,8 +244,8 @@ mod tests {
         config.default_namespace = "..".to_owned();
         assert_eq!(
             default_namespace(&config).expect_err("none").to_string(),
-            "invalid cluster configuration: invalid namespace \"..\": a namespace has at most 63 lower case letters, \
-             digits and '-', and begins and ends with a letter or digit"
+            "invalid cluster configuration: invalid namespace \"..\": a namespace is at most 63 characters long, contains \
+             only lowercase letters, digits and '-', and begins and ends with a letter or digit"
         );
     }
 

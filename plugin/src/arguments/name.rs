@@ -128,8 +128,8 @@ pub fn parse_object_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(
-        "a name has at most 253 lower case letters, digits, '-' and '.', and each part between dots begins and ends \
-         with a letter or digit"
+        "a name is at most 253 characters long and contains only lowercase letters, digits, '-' and '.'; each part between dots \
+         begins and ends with a letter or digit"
             .to_owned(),
     )
 }

@@ -41,7 +41,7 @@ pub struct ScaleArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub current_replicas: Option<i64>,
 
-    /// Scale even if the preflight blocks the first step; never against admission rules or etcd's quorum
+    /// Scale even if the preflight blocks the first step; does not override admission rules or etcd's quorum
     #[arg(long)]
     pub force: bool,
 

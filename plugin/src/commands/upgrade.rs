@@ -57,7 +57,7 @@ pub struct UpgradeArguments {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Upgrade even if the preflight blocks the first step; never against admission rules, etcd's quorum or workers
+    /// Upgrade even if the preflight blocks the first step; does not override admission rules, etcd's quorum or the version skew of workers
     #[arg(long)]
     pub force: bool,
 

@@ -42,9 +42,9 @@ pub fn key_fault(key: &str) -> Option<&'static str> {
         0 => Some("the name part of the key is empty"),
         _ if name.contains('/') => Some("a key can have only one slash"),
         1..=63 if is_name_part(name) => None,
-        1..=63 => {
-            Some("a key consists of letters, digits, -, _ and ., and starts and ends with a letter or digit")
-        }
+        1..=63 => Some(
+            "a key contains only letters, digits, '-', '_' and '.', and starts and ends with a letter or digit",
+        ),
         _ => Some("the name part of a key has at most 63 characters"),
     }
 }
@@ -55,7 +55,7 @@ pub fn label_value_fault(value: &str) -> Option<&'static str> {
         0 => None,
         1..=63 if is_name_part(value) => None,
         1..=63 => Some(
-            "a label value consists of letters, digits, -, _ and ., and starts and ends with a letter or digit",
+            "a label value contains only letters, digits, '-', '_' and '.', and starts and ends with a letter or digit",
         ),
         _ => Some("a label value has at most 63 characters"),
     }

@@ -65,7 +65,7 @@ impl Upgrade {
             {
                 Decision::Refused(Refusal::new(
                     RefusedBy::Command,
-                    vec!["the upgrade changed after you confirmed it: run the command again".to_owned()],
+                    vec!["the upgrade plan changed after you confirmed it: run the command again".to_owned()],
                 ))
             }
             _ => self.decision,
@@ -369,7 +369,7 @@ mod tests {
         let otherwise = decision(&moved, Some(&confirmed));
         assert!(
             matches!(&otherwise, Decision::Refused(refusal) if refusal.by == RefusedBy::Command
-                && refusal.why == ["the upgrade changed after you confirmed it: run the command again"]),
+                && refusal.why == ["the upgrade plan changed after you confirmed it: run the command again"]),
             "{otherwise:?}"
         );
         let nobody_was_asked = decision(&moved, None);

@@ -1,4 +1,4 @@
-//! Applies a customization's patches to an install-config by RFC 6902, with values as Hive reads them. Pure.
+//! Applies a customization's patches to an install-config by RFC 6902, with values as Hive reads them. No I/O.
 //!
 //! Hive applies the patches with a Go library that also accepts patches that the RFC rejects. Such a patch is reported
 //! separately from a patch that Hive rejects too.
@@ -236,7 +236,7 @@ impl Place<'_> {
         }
         if let Some(text) = self.patch.value_json.as_deref().filter(|text| !text.is_empty()) {
             return serde_json::from_str(text)
-                .map_err(|_| self.broken("its valueJSON is not one JSON value"));
+                .map_err(|_| self.broken("its valueJSON must hold a single valid JSON value"));
         }
         let text = self.patch.value.as_deref().unwrap_or_default();
         if text.chars().any(is_not_json_between_gos_quotes) {

@@ -1,4 +1,4 @@
-//! Counts a pool's clusters against its limits, and builds the conditions about its inventory. Pure.
+//! Counts a pool's clusters against its limits, and builds the conditions about its inventory. No I/O.
 
 use std::{collections::BTreeSet, fmt};
 

@@ -1,5 +1,5 @@
 //! Finds unclaimed clusters that are stale: they were created before the pool's spec changed, and Hive replaces them one at
-//! a time. Pure.
+//! a time. No I/O.
 
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 

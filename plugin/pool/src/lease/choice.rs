@@ -1,4 +1,4 @@
-//! Decides which entry of an inventory a holder gets, and in which order free entries are tried. Pure.
+//! Decides which entry of an inventory a holder gets, and in which order free entries are tried. No I/O.
 
 use std::cmp::Ordering;
 

@@ -20,7 +20,8 @@ pub fn parse_prefix(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "a prefix has at most {} lower case letters, digits and '-', and begins with a letter or digit",
+        "a prefix is at most {} characters long, contains only lowercase letters, digits and '-', and begins with a letter or \
+         digit",
         63 - LENGTH
     ))
 }

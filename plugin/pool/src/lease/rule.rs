@@ -1,4 +1,4 @@
-//! The one rule that changes the state of a lease, and that frees its entry. Pure.
+//! The one rule that changes the state of a lease, and that frees its entry. No I/O.
 //!
 //! ```text
 //! held -> in-use(uid) -> gone(deadline) -> free

@@ -1,4 +1,4 @@
-//! Decides which clusters use an entry. Pure.
+//! Decides which clusters use an entry. No I/O.
 
 use kcp_api::metadata::Object as _;
 use kcp_client::{Error, ServerTime};

@@ -1,4 +1,4 @@
-//! The state of ClusterDeployments that leases depend on. Pure.
+//! The state of ClusterDeployments that leases depend on. No I/O.
 
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeployment;
@@ -14,7 +14,7 @@ use crate::objects::Holder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionState {
     Alive,
-    /// Deleted, and finalizers of other controllers remain.
+    /// Being deleted; finalizers of other controllers remain.
     Deprovisioning,
     /// Deleted, and at most the finalizer of this program remains.
     Over,

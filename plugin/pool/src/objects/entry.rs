@@ -1,5 +1,5 @@
 //! An entry of an inventory, which is a ClusterDeploymentCustomization: how to read its lease from the status, and the
-//! patches of the status. The server refuses a patch if the entry has changed. Pure.
+//! patches of the status. The server refuses a patch if the entry has changed. No I/O.
 
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeploymentCustomization as Entry;

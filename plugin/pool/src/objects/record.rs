@@ -1,4 +1,4 @@
-//! The record of a lease: the message of condition `kubectl-kcp.dev/Lease` on the customization. Pure.
+//! The record of a lease: the message of condition `kubectl-kcp.dev/Lease` on the customization. No I/O.
 //!
 //! The grammar is strict: any other message cannot be parsed, and a lease whose record cannot be parsed never ends. Times
 //! are in the message because Hive preserves a condition's message byte for byte, but not its lastTransitionTime.
@@ -226,7 +226,7 @@ fn encode(value: Option<&str>, message: &mut String) {
 }
 
 /// None if the text is not a valid value, `Some(None)` for `-`.
-#[expect(clippy::option_option, reason = "no value and a value of none are different")]
+#[expect(clippy::option_option, reason = "an invalid value differs from the value -")]
 fn decoded(text: &str) -> Option<Option<String>> {
     if text == "-" {
         return Some(None);

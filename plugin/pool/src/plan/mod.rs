@@ -1,4 +1,4 @@
-//! Predicts what a change of a pool does to its clusters and entries. Pure. Hive replaces unclaimed clusters of another
+//! Predicts what a change of a pool does to its clusters and entries. No I/O. Hive replaces unclaimed clusters of another
 //! version or of a dropped entry, one at a time, and deletes unclaimed clusters above the size. Claimed clusters
 //! stay.
 

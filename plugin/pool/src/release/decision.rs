@@ -1,4 +1,4 @@
-//! Decides which entries a release frees. Pure.
+//! Decides which entries a release frees. No I/O.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A cluster that uses a customization, which is not released before the cluster is deleted. Pure.
+//! A cluster that uses a customization, which is not released before the cluster is deleted. No I/O.
 
 use kcp_api::{metadata::Object as _, names::finalizer};
 

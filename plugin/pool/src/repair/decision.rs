@@ -1,4 +1,4 @@
-//! Finds the problems of the leases of a namespace, and their remedies. Pure.
+//! Finds the problems of the leases of a namespace, and their remedies. No I/O.
 
 use std::collections::BTreeSet;
 

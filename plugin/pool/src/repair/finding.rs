@@ -1,4 +1,4 @@
-//! A problem of a lease, its remedy, and their messages. Pure.
+//! A problem of a lease, its remedy, and their messages. No I/O.
 
 use std::fmt;
 

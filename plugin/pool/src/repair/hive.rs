@@ -1,4 +1,4 @@
-//! Finds problems of entries in pools that Hive runs. Pure. Hive repairs its own leases, except for these problems.
+//! Finds problems of entries in pools that Hive runs. No I/O. Hive repairs its own leases, except for these problems.
 
 use kcp_api::metadata::Object;
 

@@ -1,4 +1,4 @@
-//! Finds objects of ended leases: finalizers, copies of customizations, and records of version 0.1. Pure.
+//! Finds objects of ended leases: finalizers, copies of customizations, and records of version 0.1. No I/O.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::{Object as _, PartialObjectMetadata};

@@ -1,4 +1,4 @@
-//! The request for a repair. Pure.
+//! The request for a repair. No I/O.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;

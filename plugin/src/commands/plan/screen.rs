@@ -220,7 +220,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
     remarks.extend(differs.map(|(number, _)| {
-        let remark = "the steps may differ, because the controller chooses at random";
+        let remark = "the actual steps may differ: the controller makes some choices at random";
         (format!("from step {number} on {remark}"), None)
     }));
     if plan
@@ -232,7 +232,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
         && !plan.rolls_out()
         && plan.rollout_to_come.is_none()
     {
-        remarks.push(("the change replaces no Machine".to_owned(), None));
+        remarks.push(("this change does not replace any Machines".to_owned(), None));
     }
     if let Some(after) = plan.rollout_to_come {
         remarks.push((

@@ -54,7 +54,7 @@ pub struct StartArguments {
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     pub after: Option<Duration>,
 
-    /// Start even if the preflight blocks the first step; never against admission rules or etcd's quorum
+    /// Start even if the preflight blocks the first step; does not override admission rules or etcd's quorum
     #[arg(long)]
     pub force: bool,
 

@@ -174,7 +174,7 @@ impl Explanation {
         fact(
             "configure",
             &format!(
-                "{KIND} of the server and of lint: rules: {{{}: deny|warn|audit|off}}",
+                "{KIND}, for kcp-webhook and lint: rules: {{{}: deny|warn|audit|off}}",
                 rule.id
             ),
         );

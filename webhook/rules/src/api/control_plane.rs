@@ -69,21 +69,21 @@ pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
     pub kubeadm_config_spec: Option<C>,
     /// v1beta2: strategy and times of rollouts.
     pub rollout: Option<Rollout<'a>>,
-    /// v1beta1; in v1beta2 `rollout.strategy`.
+    /// v1beta1 only; v1beta2 has `rollout.strategy` instead.
     pub rollout_strategy: Option<RolloutStrategy<'a>>,
-    /// v1beta1; in v1beta2 `rollout.after`.
+    /// v1beta1 only; v1beta2 has `rollout.after` instead.
     pub rollout_after: Option<Text<'a>>,
-    /// v1alpha3; in v1beta1 `rolloutAfter`.
+    /// v1alpha3 only; v1beta1 has `rolloutAfter` instead.
     pub upgrade_after: Option<Text<'a>>,
-    /// v1beta1; in v1beta2 `rollout.before`.
+    /// v1beta1 only; v1beta2 has `rollout.before` instead.
     pub rollout_before: Option<RolloutBefore>,
     /// v1beta2: names of Machines.
     pub machine_naming: Option<MachineNaming<'a>>,
-    /// v1beta1; in v1beta2 `machineNaming`.
+    /// v1beta1 only; v1beta2 has `machineNaming` instead.
     pub machine_naming_strategy: Option<MachineNaming<'a>>,
     /// v1beta2: the replacement of unhealthy Machines.
     pub remediation: Option<Remediation>,
-    /// v1beta1; in v1beta2 `remediation`.
+    /// v1beta1 only; v1beta2 has `remediation` instead.
     pub remediation_strategy: Option<Remediation>,
 }
 

@@ -13,9 +13,9 @@ pub struct MachineTemplate<'a> {
     /// Labels and annotations of Machines and their related objects.
     #[serde(borrow)]
     pub metadata: Option<ObjectMeta<'a>>,
-    /// v1beta1; in v1beta2 `spec.infrastructureRef`.
+    /// v1beta1 only; v1beta2 has `spec.infrastructureRef` instead.
     pub infrastructure_ref: Option<InfrastructureRef<'a>>,
-    /// v1beta1; in v1beta2 `spec.taints`.
+    /// v1beta1 only; v1beta2 has `spec.taints` instead.
     pub taints: Option<Vec<Taint<'a>>>,
     /// v1beta2: the spec of Machines.
     pub spec: Option<MachineTemplateSpec<'a>>,

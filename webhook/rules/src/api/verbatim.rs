@@ -269,7 +269,7 @@ const MAPS: &[&str] = &[
 ];
 /// Enough differences to distinguish one, two and more.
 const MAX_DIFFERENCES: usize = 3;
-/// The longest path of a real field has 90 bytes. Longer ones contain a key that a user chose.
+/// The longest path of schema fields is 90 bytes long. A longer one contains a key that a user chose.
 const MAX_PATH_BYTES: usize = 100;
 
 fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "certificates-expiry-days-endless",
-        summary: "Machines are replaced before their certificates expire, not immediately",
+        summary: "certificatesExpiryDays must be shorter than the certificates' validity",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "certificate-validity-above-ca",
-        summary: "a certificate is not valid longer than the CA that signs it",
+        summary: "a certificate must not be valid longer than the CA that signs it",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

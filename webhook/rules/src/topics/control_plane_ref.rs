@@ -21,7 +21,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-unknown",
-        summary: "a Cluster's controlPlaneRef names a control plane that exists",
+        summary: "a Cluster's controlPlaneRef must name an existing control plane",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "control-plane-ref-other",
-        summary: "the Cluster of a control plane refers to it",
+        summary: "the Cluster of a control plane must refer to that control plane",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

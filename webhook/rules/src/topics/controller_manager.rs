@@ -22,7 +22,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "controller-manager-flag-removed",
-        summary: "the controller manager of this version knows its flags and their values",
+        summary: "the controller manager must know its flags at the given version",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "cloud-provider-removed",
-        summary: "the controller manager and the kubelet of this version have the cloud provider",
+        summary: "controller manager and kubelet must support the cloud provider at the version",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubelet-cloud-provider-differs",
-        summary: "all kubelets of a control plane have the same cloud provider",
+        summary: "all kubelets of a control plane must have the same cloud provider",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -25,7 +25,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "coredns-migration-unsupported",
-        summary: "Cluster API can migrate the CoreDNS configuration to the new version",
+        summary: "Cluster API must be able to migrate the CoreDNS configuration",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "coredns-version-unknown",
-        summary: "Cluster API may have no migration to an unknown version of CoreDNS",
+        summary: "Cluster API may be unable to migrate to an unknown version of CoreDNS",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,

@@ -22,7 +22,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "patch-op-unknown",
-        summary: "a patch uses one of RFC 6902's six operations",
+        summary: "a patch must use one of the six operations of RFC 6902",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-path-invalid",
-        summary: "a patch's path is a JSON pointer",
+        summary: "the path of a patch must be a JSON pointer",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-missing",
-        summary: "`move` and `copy` patches set `from`",
+        summary: "`move` and `copy` patches must set `from`",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-invalid",
-        summary: "`from` is a JSON pointer, and `move` does not target a child of `from`",
+        summary: "`from` must be a JSON pointer; `move` must not target a child of `from`",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-value-json-invalid",
-        summary: "valueJSON is exactly one JSON value",
+        summary: "valueJSON must hold a single valid JSON value",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -77,7 +77,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-value-ignored",
-        summary: "a patch has value or valueJSON, not both",
+        summary: "a patch must set either value or valueJSON",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "customization-held-by-another",
-    summary: "a cluster uses no customization that another cluster uses or leases",
+    summary: "a cluster must not use a customization that another uses or has leased",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Cluster,

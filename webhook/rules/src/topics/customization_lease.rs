@@ -25,7 +25,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "spec-changed-while-leased",
-        summary: "a customization's patches do not change while a cluster uses it",
+        summary: "a customization's patches must not change while a cluster uses it",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "customization-in-use",
-        summary: "a customization is not deleted while a cluster uses it",
+        summary: "a customization must not be deleted while a cluster uses it",
         operations: ON_DELETE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "control-plane-in-use",
-    summary: "a control plane is not deleted while its Cluster has worker Machines",
+    summary: "a control plane must not be deleted while its Cluster has worker Machines",
     operations: ON_DELETE,
     action: Action::Deny,
     scope: Scope::Cluster,

@@ -19,7 +19,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "disk-layout-above-hundred",
-    summary: "the partitions of a disk take at most 100 percent of it",
+    summary: "the partitions of a disk must not exceed 100 percent",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "etcd-local-and-external",
-        summary: "etcd is stacked or external, not both",
+        summary: "etcd must be either stacked or external",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "etcd-topology-switched",
-        summary: "a control plane does not switch between stacked and external etcd",
+        summary: "a control plane must not switch between stacked and external etcd",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "extra-args-duplicate",
-    summary: "no flag of a component is set twice",
+    summary: "each flag of a component must be set only once",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,

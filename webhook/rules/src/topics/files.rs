@@ -25,7 +25,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
-        summary: "a file's content is inline or from a Secret, not both",
+        summary: "the content of a file must be either inline or from a Secret",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "file-content-missing",
-        summary: "a file has content",
+        summary: "a file should have content",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -47,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "file-secret-incomplete",
-        summary: "a file from a Secret names the Secret and the key",
+        summary: "a file from a Secret must name the Secret and the key",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "file-path-duplicate",
-        summary: "no two files have the same path",
+        summary: "two files must not have the same path",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -20,18 +20,18 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-name-too-long",
-        summary: "a pool's name has at most 63 characters",
+        summary: "the name of a pool must not exceed 63 characters",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, validating webhook of ClusterPool",
+        source: "Hive, ClusterPool validating webhook",
         check: Check::ClusterPool(pool),
         cel: Cel::Faults(include_str!("cel/pool-name-too-long.cel")),
     },
     Rule {
         id: "customization-name-too-long",
-        summary: "a customization's name has at most 63 characters",
+        summary: "the name of a customization must not exceed 63 characters",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,

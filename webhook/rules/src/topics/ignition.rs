@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "ignition-gate-off",
-        summary: "Ignition needs Cluster API's feature gate KubeadmBootstrapFormatIgnition",
+        summary: "Ignition requires Cluster API's feature gate KubeadmBootstrapFormatIgnition",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "ignition-without-format",
-        summary: "Ignition settings require the format ignition",
+        summary: "Ignition settings require format: ignition",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "ignition-unsupported",
-        summary: "with format ignition, only settings that Ignition supports are used",
+        summary: "with format: ignition, only settings that Ignition supports may be used",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

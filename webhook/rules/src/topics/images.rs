@@ -25,7 +25,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "image-tag-invalid",
-        summary: "the image tags of CoreDNS and etcd are valid",
+        summary: "the image tags of CoreDNS and etcd must be valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "dns-image-tag-not-semantic",
-        summary: "the image tag of CoreDNS is its version",
+        summary: "the image tag of CoreDNS must be its version",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

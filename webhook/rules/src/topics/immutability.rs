@@ -28,7 +28,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "cluster-configuration-immutable",
-        summary: "settings that kubeadm init fixed for the whole cluster do not change",
+        summary: "settings that kubeadm init fixes for the whole cluster must not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubeadm-section-removed",
-        summary: "the cluster, init and join configurations are not removed entirely",
+        summary: "the cluster, init and join configurations must not be removed",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubeadm-config-frozen",
-        summary: "the kubeadm configuration does not change",
+        summary: "the kubeadm configuration must not change",
         operations: ON_UPDATE,
         action: Action::Off,
         scope: Scope::Transition,
@@ -119,8 +119,8 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
         field: "networking.dnsDomain",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.dns_domain.as_ref()),
-        reason: "workloads resolve names in it",
-        remedy: "keep it, or create a new Cluster with the other domain",
+        reason: "workloads resolve Service names in this domain",
+        remedy: "keep the current domain, or create a new Cluster with the new domain",
     },
     ImmutableField {
         field: "kubernetesVersion",

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "infrastructure-ref-incomplete",
-        summary: "the infrastructure reference has group, kind and name",
+        summary: "the infrastructure reference must have group, kind and name",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "infrastructure-ref-namespace-ignored",
-        summary: "the template for Machines is in the namespace of the control plane",
+        summary: "the infrastructure template must be in the control plane's namespace",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-missing",
-        summary: "the cluster, init and join configurations are all set",
+        summary: "the cluster, init and join configurations should all be set",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-check-seconds-differ",
-        summary: "init and join wait the same time for control plane components",
+        summary: "init and join must wait equally long for control plane components",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "discovery-user-conflict",
-        summary: "a joining Machine has one way to authenticate",
+        summary: "a joining Machine must have only one way to authenticate",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -26,7 +26,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "inventory-not-a-list",
-        summary: "an inventory is a list of entries",
+        summary: "an inventory must be a list of entries",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-empty",
-        summary: "an inventory, if set, has at least one entry",
+        summary: "an inventory must have at least one entry",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-name-empty",
-        summary: "every inventory entry names a customization",
+        summary: "every inventory entry must name a customization",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-duplicate",
-        summary: "an inventory lists a customization once",
+        summary: "an inventory must list each customization only once",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -70,7 +70,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-name-unknown",
-        summary: "every inventory entry names a customization that exists",
+        summary: "every inventory entry should name an existing customization",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -82,7 +82,7 @@ const RULES: &[Rule] = &[
     // Best effort: if two pools are written at the same time, neither review sees the other pool.
     Rule {
         id: "inventory-shared",
-        summary: "a customization is in the inventory of only one pool",
+        summary: "a customization must be in the inventory of only one pool",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -28,7 +28,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-unsupported",
-        summary: "leader migration is off for a controller manager at 1.36 or later",
+        summary: "leader migration must be off for a controller manager at 1.36 or later",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-ignored",
-        summary: "leader migration is configured only where it has an effect",
+        summary: "leader migration must not be configured where it has no effect",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-file-missing",
-        summary: "the controller manager can read its leader migration configuration",
+        summary: "the controller manager must be able to read its migration configuration",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -61,7 +61,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-configuration-invalid",
-        summary: "the controller manager accepts its leader migration configuration",
+        summary: "the leader migration configuration must be valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -83,7 +83,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-unprotected",
-        summary: "leader migration selects a controller that the controller manager runs",
+        summary: "leader migration should select a controller of the controller manager",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-changed",
-        summary: "the migration lock and its controllers do not change during a migration",
+        summary: "the migration lock and its controllers must not change during a migration",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -169,7 +169,7 @@ fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(flag) = enabled(change.new) else { return };
-    let exits = "kube-controller-manager 1.36 and later exits at start with leader migration enabled";
+    let exits = "kube-controller-manager 1.36 and later exits on startup if leader migration is enabled";
     let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
         field: flag.path.clone(),
         reason: CauseReason::Forbidden,

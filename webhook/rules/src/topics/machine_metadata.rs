@@ -21,7 +21,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "machine-label-invalid",
-        summary: "the labels for Machines are valid",
+        summary: "the labels for Machines must be valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-annotation-invalid",
-        summary: "the annotations for Machines are valid",
+        summary: "the annotations for Machines must be valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-annotations-too-large",
-        summary: "the annotations of a Machine have at most 256 KiB in total",
+        summary: "the annotations of a Machine must not exceed 256 KiB in total",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "glob-malformed",
-        summary: "a glob is well formed",
+        summary: "a glob must be well formed",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "glob-outside",
-        summary: "a glob stays in the installer's directory",
+        summary: "a glob must stay in the installer's directory",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -129,7 +129,7 @@ const OPEN: Malformed = (
     "close it, or write \\[ to match the character",
 );
 const EMPTY: Malformed = (
-    "a set of characters in [ ] is empty",
+    "the pattern has an empty character class, []",
     "put a character between [ and ], such as \\] for a bracket",
 );
 const RANGE: Malformed = (

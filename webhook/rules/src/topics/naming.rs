@@ -22,7 +22,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-invalid",
-        summary: "the naming template produces valid Machine names",
+        summary: "the naming template must produce valid Machine names",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "naming-template-not-random",
-        summary: "each Machine gets a unique name",
+        summary: "each Machine must get a unique name",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "naming-template-unverified",
-        summary: "a naming template with more than text and fields is not checked",
+        summary: "a naming template with more than text and fields cannot be checked",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-ref-changed",
-        summary: "a cluster's pool and customization do not change",
+        summary: "the pool and customization of a cluster must not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-changed",
-        summary: "the claim of a claimed cluster does not change",
+        summary: "the claim of a claimed cluster must not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-given",
-        summary: "a new cluster of a pool does not name a claim",
+        summary: "a new cluster of a pool must not name a claim",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -22,18 +22,18 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "platform-not-one",
-        summary: "a pool has exactly one platform",
+        summary: "a pool must have exactly one platform",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, validating webhook of ClusterPool: exactly one platform",
+        source: "Hive, ClusterPool validating webhook: exactly one platform",
         check: Check::ClusterPool(platform_not_one),
         cel: Cel::Faults(include_str!("cel/platform-not-one.cel")),
     },
     Rule {
         id: "limits-negative",
-        summary: "the sizes and limits of a pool are not negative",
+        summary: "the sizes and limits of a pool must not be negative",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "size-above-inventory",
-        summary: "a pool's size is at most the number of its inventory entries",
+        summary: "the size of a pool must not exceed the number of inventory entries",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-size-above-inventory",
-        summary: "a pool's maxSize is at most the number of its inventory entries",
+        summary: "maxSize of a pool must not exceed the number of inventory entries",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-size-below-size",
-        summary: "a pool's maxSize is at least its size",
+        summary: "maxSize of a pool must not be less than its size",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -77,7 +77,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "running-count-not-size",
-        summary: "on OpenStack and vSphere every cluster of a pool runs",
+        summary: "on OpenStack and vSphere, every cluster of a pool must run",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -19,7 +19,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "max-retry-negative",
-    summary: "the number of retries of a remediation is not negative",
+    summary: "maxRetry of a remediation must not be negative",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "replicas-not-positive",
-        summary: "a control plane has at least one Machine",
+        summary: "a control plane must have at least one Machine",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-even",
-        summary: "with stacked etcd, the number of Machines is odd",
+        summary: "with stacked etcd, the number of Machines must be odd",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

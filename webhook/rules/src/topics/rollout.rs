@@ -26,7 +26,7 @@ pub const AFTER_PAST: &str = "rollout-after-past";
 const RULES: &[Rule] = &[
     Rule {
         id: "rollout-type-unsupported",
-        summary: "the only rollout type is RollingUpdate",
+        summary: "the rollout type must be RollingUpdate",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-surge-unsupported",
-        summary: "maxSurge is 0 or 1",
+        summary: "maxSurge must be 0 or 1",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-surge-zero-below-three",
-        summary: "maxSurge 0 needs at least three Machines",
+        summary: "maxSurge 0 requires at least three Machines",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

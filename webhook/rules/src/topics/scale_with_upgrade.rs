@@ -23,7 +23,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "replicas-with-upgrade",
-        summary: "replicas do not change in a write that also starts a rollout",
+        summary: "replicas must not change in a write that also starts a rollout",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -34,7 +34,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-during-rollout",
-        summary: "replicas do not change while a rollout is, or may be, in progress",
+        summary: "replicas must not change while a rollout is, or may be, in progress",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-while-adopting",
-        summary: "replicas do not change while the control plane adopts Machines",
+        summary: "replicas must not change while the control plane adopts Machines",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -177,7 +177,7 @@ fn while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
                 machine.name
             )
             .into(),
-            remedy: "wait until every Machine has the control plane as its controller, then scale".into(),
+            remedy: "wait until the control plane has adopted every Machine, then scale".into(),
         },
     );
 }

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "taints-gate-off",
-        summary: "taints on Machines need Cluster API's feature gate MachineTaintPropagation",
+        summary: "taints on Machines require Cluster API's feature gate MachineTaintPropagation",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-key-reserved",
-        summary: "taints that Kubernetes or Cluster API manages are not set",
+        summary: "taints that Kubernetes or Cluster API manages must not be set",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-key-invalid",
-        summary: "the key of a taint is valid",
+        summary: "the key of a taint must be valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-duplicate",
-        summary: "no two taints have the same key and effect",
+        summary: "two taints must not have the same key and effect",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

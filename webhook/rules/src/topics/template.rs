@@ -19,7 +19,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "template-spec-immutable",
-    summary: "the spec of a template does not change",
+    summary: "the spec of a template must not change",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,

@@ -20,7 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "user-passwd-conflict",
-        summary: "a user's password hash is inline or from a Secret, not both",
+        summary: "a password hash must be either inline or from a Secret",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "user-secret-incomplete",
-        summary: "a password hash from a Secret names the Secret and the key",
+        summary: "a password hash from a Secret must name the Secret and the key",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -27,7 +27,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "version-not-semantic",
-        summary: "the version is a semantic version",
+        summary: "the version must be a semantic version",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-without-v",
-        summary: "the version starts with v",
+        summary: "the version must start with v",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -49,7 +49,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-skips-minor",
-        summary: "an upgrade moves up one minor version at a time",
+        summary: "an upgrade must move up one minor version at a time",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -60,7 +60,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-changes-too-early",
-        summary: "the next minor upgrade waits until the last one has rolled out",
+        summary: "a minor upgrade must wait until the last one has rolled out",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

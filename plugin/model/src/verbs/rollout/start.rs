@@ -140,7 +140,7 @@ fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool
         why.push("the control plane is being deleted".to_owned());
     }
     if control_plane.is_paused() {
-        why.push("the control plane is paused by its annotation cluster.x-k8s.io/paused".to_owned());
+        why.push("the control plane is paused by the annotation cluster.x-k8s.io/paused".to_owned());
         remedies.push(format!(
             "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
         ));

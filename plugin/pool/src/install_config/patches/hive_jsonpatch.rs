@@ -1,5 +1,5 @@
 //! What Hive's library does with a patch: Go's json-patch (gopkg.in/evanphx/json-patch.v4, v4.13.0), which accepts
-//! more than RFC 6902. Pure.
+//! more than RFC 6902. No I/O.
 
 use std::fmt;
 

@@ -149,7 +149,7 @@ fn what_nobody_can_apply() {
         ),
         (
             json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
-            "(add \"/x\"): its valueJSON is not one JSON value",
+            "(add \"/x\"): its valueJSON must hold a single valid JSON value",
         ),
         (
             json!({"op": "add", "path": "/x", "value": "swordfish\u{7f}"}),

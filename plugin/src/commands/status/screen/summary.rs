@@ -213,6 +213,7 @@ fn quorum(votes: Votes) -> (String, Style) {
         return (text, BAD);
     }
     let may_fail = match may_fail {
+        0 if unhealthy == 0 => "cannot lose a member".to_owned(),
         0 => "cannot lose another member".to_owned(),
         1 => "can lose 1 member".to_owned(),
         count => format!("can lose {count} members"),

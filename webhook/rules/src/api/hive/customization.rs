@@ -39,7 +39,7 @@ fn readable<'de, D: Deserializer<'de>>(
         version = "v1",
         kind = "ClusterDeploymentCustomization",
         root = "ClusterDeploymentCustomizationResource",
-        doc = "Patches for the install-config of one cluster of a pool, and the lease on them.",
+        doc = "Install-config patches for one cluster of a pool, and the lease that reserves them.",
         shortname = "cdc",
         namespaced,
         status = "ClusterDeploymentCustomizationStatus"

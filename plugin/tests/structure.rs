@@ -157,12 +157,12 @@ fn named(module: &[String], code: &str) -> BTreeSet<Vec<String>> {
     uses.chain(inline).filter_map(resolve).collect()
 }
 
-/// Pairs of neighbours that import each other, directly or through others, in any folder of a crate.
+/// Pairs of related_objects that import each other, directly or through others, in any folder of a crate.
 fn cycles(crate_folder: &str) -> BTreeSet<String> {
     let mut found = Vec::new();
     modules(&workspace().join(crate_folder).join("src"), &[], &mut found);
     let paths: BTreeSet<&Vec<String>> = found.iter().map(|(module, _)| module).collect();
-    // Neighbours are the modules of one parent; an edge leads from one to another whatever lies below it.
+    // RelatedObjects are the modules of one parent; an edge leads from one to another whatever lies below it.
     let mut edges: BTreeMap<(Vec<String>, String), BTreeSet<String>> = BTreeMap::new();
     for (module, code) in &found {
         for target in named(module, code) {

@@ -10,7 +10,7 @@ use crate::ConnectionFlags;
 use crate::Error;
 
 /// The name of the only context, cluster and user in the result of [`select`].
-const SELECTED: &str = "selected";
+const ONLY_ENTRY: &str = "selected";
 
 /// Reads the kubeconfig: the file named by the flag, else those of `$KUBECONFIG` merged, else `~/.kube/config`. As in
 /// kubectl, files that do not exist are skipped, except the one named by the flag. None if no file exists.
@@ -62,23 +62,23 @@ pub fn select(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Kubeco
     let mut user = select_user(kubeconfig, flags, &context)?;
     override_cluster(&mut cluster, flags);
     override_user(&mut user, flags);
-    SELECTED.clone_into(&mut context.cluster);
-    context.user = Some(SELECTED.to_owned());
+    ONLY_ENTRY.clone_into(&mut context.cluster);
+    context.user = Some(ONLY_ENTRY.to_owned());
     context.namespace = context.namespace.filter(|namespace| !namespace.is_empty());
     Ok(Kubeconfig {
-        current_context: Some(SELECTED.to_owned()),
+        current_context: Some(ONLY_ENTRY.to_owned()),
         contexts: vec![NamedContext {
-            name: SELECTED.to_owned(),
+            name: ONLY_ENTRY.to_owned(),
             context: Some(context),
             ..NamedContext::default()
         }],
         clusters: vec![NamedCluster {
-            name: SELECTED.to_owned(),
+            name: ONLY_ENTRY.to_owned(),
             cluster: Some(cluster),
             ..NamedCluster::default()
         }],
         auth_infos: vec![NamedAuthInfo {
-            name: SELECTED.to_owned(),
+            name: ONLY_ENTRY.to_owned(),
             auth_info: Some(user),
             ..NamedAuthInfo::default()
         }],

@@ -123,7 +123,7 @@ pub(crate) fn adopting<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Opti
 
 /// Whether this write starts a rollout by its time. `None` if it does not change the time to now or the past, or no
 /// Machine is older than it.
-pub(crate) fn rollout_now(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<Timestamp> {
+pub(crate) fn immediate_rollout_time(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<Timestamp> {
     let (after, now) = (change.new.rollout_after()?, change.context.now?);
     if change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after)
         || after.duration_since(now) > NOW_TOLERANCE

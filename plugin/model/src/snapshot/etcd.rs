@@ -161,7 +161,7 @@ impl EtcdSurvey {
                 .filter_map(|response| Some((response.members.as_ref().ok()?, response.follows_leader())))
         };
         let tally = tally(reports().map(|(list, follows_leader)| (ids(list), follows_leader)));
-        let best = unique_best(&tally, |support| (support.follows_leader, support.members))?;
+        let best = highest_unless_tied(&tally, |support| (support.follows_leader, support.members))?;
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
 
@@ -326,22 +326,22 @@ pub fn ids(list: &Members) -> BTreeSet<u64> {
     list.members.iter().map(|member| member.id).collect()
 }
 
-fn preferred_cluster<T: Ord + Copy>(tally: &BTreeMap<T, Support>) -> Option<T> {
-    let led = unique_best(tally, |support| (support.follows_leader, support.members))?;
-    let most = unique_best(tally, |support| support.members)?;
+fn preferred_cluster<T: Ord + Copy>(tally: &BTreeMap<T, MemberSupport>) -> Option<T> {
+    let led = highest_unless_tied(tally, |support| (support.follows_leader, support.members))?;
+    let most = highest_unless_tied(tally, |support| support.members)?;
     (led == most).then_some(*led)
 }
 
 /// How many members report the same value, and whether any of them has a leader.
 #[derive(Clone, Copy, Debug, Default)]
-struct Support {
+struct MemberSupport {
     follows_leader: bool,
     members: usize,
 }
 
 /// Counts the members for each reported value. The flag of a report is whether its member follows a leader.
-fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Support> {
-    let mut tally: BTreeMap<T, Support> = BTreeMap::new();
+fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, MemberSupport> {
+    let mut tally: BTreeMap<T, MemberSupport> = BTreeMap::new();
     for (value, follows_leader) in reports {
         let support = tally.entry(value).or_default();
         support.follows_leader |= follows_leader;
@@ -351,7 +351,10 @@ fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Suppor
 }
 
 /// The value with the highest rank; none if two values share that rank.
-fn unique_best<T, R: Ord>(tally: &BTreeMap<T, Support>, rank: impl Fn(&Support) -> R) -> Option<&T> {
+fn highest_unless_tied<T, R: Ord>(
+    tally: &BTreeMap<T, MemberSupport>,
+    rank: impl Fn(&MemberSupport) -> R,
+) -> Option<&T> {
     let best = tally.values().map(&rank).max()?;
     let mut of_best = tally.iter().filter(|(_, support)| rank(support) == best);
     let (first, _) = of_best.next()?;
@@ -364,7 +367,7 @@ mod tests {
 
     use super::{
         Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember,
-        preferred_cluster, tally, unique_best,
+        highest_unless_tied, preferred_cluster, tally,
     };
 
     /// What member `id` answers that knows these members, by number, and this leader.
@@ -589,7 +592,7 @@ mod tests {
             (&[(1, true), (2, true), (2, true), (3, false)], Some(2), Some(2)),
         ] {
             let tally = tally(reported.iter().copied());
-            let of_lists = unique_best(&tally, |support| (support.follows_leader, support.members));
+            let of_lists = highest_unless_tied(&tally, |support| (support.follows_leader, support.members));
             assert_eq!(
                 (of_lists.copied(), preferred_cluster(&tally)),
                 (list, cluster),

@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use crate::commands::lint::{
     finding::{Fault, OwnRule},
-    neighbours::{Neighbours, Viewer},
+    related_objects::{RelatedObjects, ReviewedObject},
     subject::Subject,
     update,
 };
@@ -44,7 +44,7 @@ enum OldObject<'p> {
 #[derive(Debug)]
 pub(super) struct Linter<'l> {
     pub(super) configuration: &'l Configuration,
-    pub(super) neighbours: &'l Neighbours,
+    pub(super) related_objects: &'l RelatedObjects,
     pub(super) now: Timestamp,
 }
 
@@ -173,14 +173,14 @@ impl Linter<'_> {
         let mut judgement = check(&nothing);
         let wanted = nothing.missing();
         if wanted.any() {
-            let viewer = Viewer {
+            let reviewed = ReviewedObject {
                 namespace,
                 name: change.new.metadata().name.as_deref(),
                 // A manifest may lack owner references and labels.
                 cluster: change.old.unwrap_or(change.new).metadata().cluster_name(),
                 customization: change.new.customization(),
             };
-            judgement = check(&self.neighbours.view(wanted, viewer));
+            judgement = check(&self.related_objects.view(wanted, reviewed));
         }
         let ignored = judgement
             .ignored_overrides

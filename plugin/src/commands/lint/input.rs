@@ -11,8 +11,8 @@ use kcp_rules::{Configuration, view::object::MachineObject};
 use crate::commands::lint::{
     check::{Linter, Write},
     document,
-    neighbours::Neighbours,
     object::{Identity, Object},
+    related_objects::RelatedObjects,
     report::{LintReport, ObjectResult, Place, Unread},
     source::{self, SourceError},
     subject::{Role, Subject},
@@ -25,7 +25,7 @@ pub(super) struct Input {
     objects: Vec<Object>,
     /// The old version of objects that are checked as updates.
     old: HashMap<Identity, Object>,
-    neighbours: Neighbours,
+    related_objects: RelatedObjects,
     /// The namespace of objects without one.
     namespace: String,
     report: LintReport,
@@ -36,7 +36,7 @@ impl Input {
         Self {
             objects: Vec::new(),
             old: HashMap::new(),
-            neighbours: Neighbours::default(),
+            related_objects: RelatedObjects::default(),
             namespace: namespace.to_owned(),
             report: LintReport::new(place),
         }
@@ -79,7 +79,7 @@ impl Input {
     pub(super) fn parse(&mut self, file: &str, content: &[u8]) {
         self.report.file();
         for object in self.objects_of(file, content) {
-            self.neighbours.add(&object, &self.namespace);
+            self.related_objects.add(&object, &self.namespace);
             self.objects.push(object);
         }
     }
@@ -110,19 +110,19 @@ impl Input {
 
     /// Adds all objects of a kind from a cluster.
     pub(super) fn list(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
-        self.neighbours.mark_complete(Role::Subject(subject));
+        self.related_objects.mark_complete(Role::Subject(subject));
         for text in objects {
             let object = Object::from_cluster(subject, text);
-            self.neighbours.add(&object, &self.namespace);
+            self.related_objects.add(&object, &self.namespace);
             self.objects.push(object);
         }
     }
 
     /// Adds all Machines from a cluster.
     pub(super) fn list_machines(&mut self, machines: Vec<MachineObject>) {
-        self.neighbours.mark_complete(Role::Machine);
+        self.related_objects.mark_complete(Role::Machine);
         for machine in machines {
-            self.neighbours.add_machine(machine);
+            self.related_objects.add_machine(machine);
         }
     }
 
@@ -135,13 +135,13 @@ impl Input {
         let Self {
             objects,
             old,
-            neighbours,
+            related_objects,
             namespace,
             mut report,
         } = self;
         let linter = Linter {
             configuration,
-            neighbours: &neighbours,
+            related_objects: &related_objects,
             now,
         };
         for mut object in objects {

@@ -5,7 +5,7 @@
 //! - [`fleet`]: reads the objects of a cluster
 //! - [`object`], [`subject`]: one object, and whether rules apply to it
 //! - [`input`]: all objects
-//! - [`neighbours`]: other objects that rules read
+//! - [`related_objects`]: other objects that rules read
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
 //! - [`finding`], [`report`]: findings as text and JSON
@@ -16,8 +16,8 @@ pub(crate) mod document;
 mod finding;
 mod fleet;
 mod input;
-mod neighbours;
 mod object;
+mod related_objects;
 mod report;
 mod source;
 mod subject;

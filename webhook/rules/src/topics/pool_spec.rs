@@ -162,7 +162,7 @@ fn entries(spec: &ClusterPoolSpec) -> Option<usize> {
     Some(names.len())
 }
 
-fn above_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> Option<Fault> {
+fn exceeds_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> Option<Fault> {
     let entries = entries(spec)?;
     let missing = usize::try_from(size)
         .ok()?
@@ -179,7 +179,7 @@ fn above_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> Op
 
 fn size_above_inventory(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let spec = &change.new.spec;
-    if let Some(fault) = above_inventory("spec.size", spec.size, spec) {
+    if let Some(fault) = exceeds_inventory("spec.size", spec.size, spec) {
         faults.push(fault);
     }
 }
@@ -188,7 +188,7 @@ fn max_size_above_inventory(change: &Change<'_, ClusterPool<'_>>, faults: &mut F
     let spec = &change.new.spec;
     let fault = spec
         .max_size
-        .and_then(|max_size| above_inventory("spec.maxSize", max_size, spec));
+        .and_then(|max_size| exceeds_inventory("spec.maxSize", max_size, spec));
     if let Some(fault) = fault {
         faults.push(fault);
     }

@@ -118,7 +118,7 @@ fn starts_rollout(
     if !Verbatim::differences_except(was, is, NO_ROLLOUT).is_empty() {
         return Some("kubeadmConfigSpec");
     }
-    progress::rollout_now(change).map(|_| match change.new.shape() {
+    progress::immediate_rollout_time(change).map(|_| match change.new.shape() {
         Shape::V1Beta1 => "rolloutAfter",
         Shape::V1Beta2 => "rollout.after",
     })

@@ -21,15 +21,15 @@ use crate::commands::lint::{
 
 /// All objects that were read, by namespace.
 #[derive(Debug, Default)]
-pub(super) struct Neighbours {
+pub(super) struct RelatedObjects {
     namespaces: HashMap<String, NamespaceObjects>,
     /// From all namespaces, because each `ClusterDeployment` has its own.
     deployments: Vec<DeploymentObject>,
-    listed: HashSet<Neighbour>,
+    listed: HashSet<RelatedKind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Neighbour {
+pub(super) enum RelatedKind {
     Machine,
     Cluster,
     ControlPlane,
@@ -48,7 +48,7 @@ struct NamespaceObjects {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Viewer<'v> {
+pub(super) struct ReviewedObject<'v> {
     pub(super) namespace: &'v str,
     /// None if the server will generate the name.
     pub(super) name: Option<&'v str>,
@@ -58,7 +58,7 @@ pub(super) struct Viewer<'v> {
     pub(super) customization: Option<(&'v str, &'v str)>,
 }
 
-impl Neighbour {
+impl RelatedKind {
     fn new(role: Role) -> Option<Self> {
         match role {
             Role::Machine => Some(Self::Machine),
@@ -72,25 +72,25 @@ impl Neighbour {
     }
 }
 
-impl Neighbours {
+impl RelatedObjects {
     /// Adds an object, in `namespace` if it has none. Skips objects that cannot be decoded, which are reported when
     /// they are checked, and objects without a name, which nothing can refer to.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
         fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
             into.extend(serde_json::from_str::<T>(&object.text));
         }
-        let (Some(kind), Some(name)) = (Neighbour::new(object.role), &object.name.name) else {
+        let (Some(kind), Some(name)) = (RelatedKind::new(object.role), &object.name.name) else {
             return;
         };
         let namespace = object.namespace_or(namespace).to_owned();
         let objects = self.namespaces.entry(namespace).or_default();
         match kind {
-            Neighbour::Machine => read(object, &mut objects.machines),
-            Neighbour::Cluster => read(object, &mut objects.clusters),
-            Neighbour::ControlPlane => objects.control_planes.push(name.clone()),
-            Neighbour::Pool => read(object, &mut objects.pools),
-            Neighbour::Customization => read(object, &mut objects.customizations),
-            Neighbour::Deployment => read(object, &mut self.deployments),
+            RelatedKind::Machine => read(object, &mut objects.machines),
+            RelatedKind::Cluster => read(object, &mut objects.clusters),
+            RelatedKind::ControlPlane => objects.control_planes.push(name.clone()),
+            RelatedKind::Pool => read(object, &mut objects.pools),
+            RelatedKind::Customization => read(object, &mut objects.customizations),
+            RelatedKind::Deployment => read(object, &mut self.deployments),
         }
     }
 
@@ -106,17 +106,17 @@ impl Neighbours {
 
     /// Declares that all objects of a kind have been added.
     pub(super) fn mark_complete(&mut self, role: Role) {
-        self.listed.extend(Neighbour::new(role));
+        self.listed.extend(RelatedKind::new(role));
     }
 
     /// The other objects that rules may read for an object.
-    pub(super) fn view(&self, missing: MissingParts, viewer: Viewer<'_>) -> View {
-        let Viewer {
+    pub(super) fn view(&self, missing: MissingParts, reviewed: ReviewedObject<'_>) -> View {
+        let ReviewedObject {
             namespace,
             name,
             cluster,
             customization,
-        } = viewer;
+        } = reviewed;
         let none = NamespaceObjects::default();
         let NamespaceObjects {
             machines,
@@ -126,26 +126,30 @@ impl Neighbours {
             customizations,
         } = self.namespaces.get(namespace).unwrap_or(&none);
         View {
-            machines: self.part(missing.machines && cluster.is_some(), Neighbour::Machine, || {
-                let own = machines
-                    .iter()
-                    .filter(|machine| machine.belongs_to(name, cluster));
-                own.cloned().map(view::Machine::from)
-            }),
+            machines: self.part(
+                missing.machines && cluster.is_some(),
+                RelatedKind::Machine,
+                || {
+                    let own = machines
+                        .iter()
+                        .filter(|machine| machine.belongs_to(name, cluster));
+                    own.cloned().map(view::Machine::from)
+                },
+            ),
             cluster: self.cluster(missing.cluster, clusters, cluster),
-            control_planes: self.part(missing.control_planes, Neighbour::ControlPlane, || {
+            control_planes: self.part(missing.control_planes, RelatedKind::ControlPlane, || {
                 control_planes.iter().cloned()
             }),
-            pools: self.part(missing.pools, Neighbour::Pool, || {
+            pools: self.part(missing.pools, RelatedKind::Pool, || {
                 let others = pools
                     .iter()
                     .filter(|pool| Some(pool.metadata.name.as_str()) != name);
                 others.cloned().map(view::Pool::from)
             }),
-            customizations: self.part(missing.customizations, Neighbour::Customization, || {
+            customizations: self.part(missing.customizations, RelatedKind::Customization, || {
                 customizations.iter().map(|found| found.metadata.name.clone())
             }),
-            cluster_deployments: self.part(missing.cluster_deployments, Neighbour::Deployment, || {
+            cluster_deployments: self.part(missing.cluster_deployments, RelatedKind::Deployment, || {
                 let reference = customization.or(name.map(|name| (namespace, name)));
                 let concerned = self.deployments.iter().filter(move |other| {
                     reference.is_some_and(|(namespace, name)| other.concerns(namespace, name))
@@ -168,7 +172,7 @@ impl Neighbours {
         let objects = self.namespaces.get(namespace);
         let mut customizations = objects.into_iter().flat_map(|objects| &objects.customizations);
         match customizations.find(|customization| customization.metadata.name == name) {
-            None if !self.listed.contains(&Neighbour::Customization) => Part::default(),
+            None if !self.listed.contains(&RelatedKind::Customization) => Part::default(),
             found => found.and_then(|found| found.clone().into_status()).into(),
         }
     }
@@ -176,7 +180,7 @@ impl Neighbours {
     fn part<T, F: Iterator<Item = T>>(
         &self,
         missing: bool,
-        kind: Neighbour,
+        kind: RelatedKind,
         found: impl FnOnce() -> F,
     ) -> Part<Vec<T>> {
         if !missing {
@@ -200,7 +204,7 @@ impl Neighbours {
         };
         let found = clusters.iter().find(|cluster| cluster.metadata.name == name);
         match found {
-            None if !self.listed.contains(&Neighbour::Cluster) => Part::default(),
+            None if !self.listed.contains(&RelatedKind::Cluster) => Part::default(),
             found => found.cloned().map(view::Cluster::from).into(),
         }
     }
@@ -211,7 +215,7 @@ mod tests {
     use kcp_rules::view::{self, MissingParts, View};
     use serde_json::{Value, json};
 
-    use super::{Neighbours, Object, Role, Subject, Viewer};
+    use super::{Object, RelatedObjects, ReviewedObject, Role, Subject};
     use crate::commands::lint::document;
 
     const EVERYTHING: MissingParts = MissingParts {
@@ -226,7 +230,7 @@ mod tests {
         customization_status: true,
     };
 
-    const VIEWER: Viewer<'_> = Viewer {
+    const REVIEWED: ReviewedObject<'_> = ReviewedObject {
         namespace: "default",
         name: Some("example"),
         cluster: Some("edge"),
@@ -239,12 +243,12 @@ mod tests {
         Object::from_document("a.yaml", document).remove(0)
     }
 
-    fn neighbours(objects: impl IntoIterator<Item = Object>) -> Neighbours {
-        let mut neighbours = Neighbours::default();
+    fn related_objects(objects: impl IntoIterator<Item = Object>) -> RelatedObjects {
+        let mut related_objects = RelatedObjects::default();
         for object in objects {
-            neighbours.add(&object, "default");
+            related_objects.add(&object, "default");
         }
-        neighbours
+        related_objects
     }
 
     fn control_plane(metadata: &Value) -> Object {
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_no_document_speaks_of_is_unknown() {
-        let view = Neighbours::default().view(EVERYTHING, VIEWER);
+        let view = RelatedObjects::default().view(EVERYTHING, REVIEWED);
         assert_eq!(view.machines.get(), None);
         assert_eq!(view.cluster.get(), None);
         assert_eq!(view.control_planes.get(), None);
@@ -287,15 +291,15 @@ mod tests {
 
     #[test]
     fn what_a_cluster_has_listed_and_does_not_hold_is_absent() {
-        let mut neighbours = Neighbours::default();
+        let mut related_objects = RelatedObjects::default();
         for role in [
             Role::Machine,
             Role::Subject(Subject::Cluster),
             Role::Subject(Subject::ControlPlane),
         ] {
-            neighbours.mark_complete(role);
+            related_objects.mark_complete(role);
         }
-        let view = neighbours.view(EVERYTHING, VIEWER);
+        let view = related_objects.view(EVERYTHING, REVIEWED);
         assert_eq!(view.machines.get(), Some(&vec![]));
         assert_eq!(view.cluster.get(), Some(&None));
         assert_eq!(view.control_planes.get(), Some(&vec![]));
@@ -304,25 +308,28 @@ mod tests {
 
     #[test]
     fn only_missing_parts_are_gathered() {
-        let neighbours = neighbours([control_plane(&json!({"name": "a"}))]);
+        let related_objects = related_objects([control_plane(&json!({"name": "a"}))]);
         let missing = MissingParts {
             pools: true,
             ..MissingParts::default()
         };
-        assert_eq!(neighbours.view(missing, VIEWER).control_planes.get(), None);
+        assert_eq!(related_objects.view(missing, REVIEWED).control_planes.get(), None);
     }
 
     #[test]
-    fn neighbours_are_of_the_same_namespace_and_default_is_that_of_those_that_name_none() {
-        let neighbours = neighbours([
+    fn related_objects_are_in_the_same_namespace_which_is_default_if_unset() {
+        let related_objects = related_objects([
             control_plane(&json!({"name": "a"})),
             control_plane(&json!({"name": "b", "namespace": "default"})),
             control_plane(&json!({"name": "c", "namespace": ""})),
             control_plane(&json!({"name": "d", "namespace": "prod"})),
         ]);
         let control_planes = |namespace| {
-            let viewer = Viewer { namespace, ..VIEWER };
-            let view = neighbours.view(EVERYTHING, viewer);
+            let reviewed = ReviewedObject {
+                namespace,
+                ..REVIEWED
+            };
+            let view = related_objects.view(EVERYTHING, reviewed);
             view.control_planes.get().cloned()
         };
         assert_eq!(
@@ -335,24 +342,24 @@ mod tests {
     #[test]
     fn machines_are_those_of_the_control_plane() {
         let owner = |name: &str| json!([{"kind": "KubeadmControlPlane", "name": name, "controller": true}]);
-        let neighbours = neighbours([
+        let related_objects = related_objects([
             machine("owned", &owner("example")),
             machine("labelled", &Value::Null),
             machine("of-another", &owner("before")),
         ]);
-        let view = neighbours.view(EVERYTHING, VIEWER);
+        let view = related_objects.view(EVERYTHING, REVIEWED);
         assert_eq!(names(&view), Some(vec!["owned", "labelled"]));
         // As the server: what does not say its Cluster has none yet.
-        let nobody = Viewer {
+        let nobody = ReviewedObject {
             cluster: None,
-            ..VIEWER
+            ..REVIEWED
         };
-        assert_eq!(names(&neighbours.view(EVERYTHING, nobody)), None);
+        assert_eq!(names(&related_objects.view(EVERYTHING, nobody)), None);
     }
 
     #[test]
-    fn another_products_kind_of_the_same_name_is_no_neighbour() {
-        let neighbours = neighbours([
+    fn a_kind_of_the_same_name_in_another_group_is_not_related() {
+        let related_objects = related_objects([
             object(
                 "postgresql.cnpg.io/v1",
                 "Cluster",
@@ -366,7 +373,7 @@ mod tests {
                 &json!({}),
             ),
         ]);
-        let view = neighbours.view(EVERYTHING, VIEWER);
+        let view = related_objects.view(EVERYTHING, REVIEWED);
         assert_eq!(view.cluster.get(), None);
         assert_eq!(view.machines.get(), None);
     }
@@ -381,13 +388,13 @@ mod tests {
                 &json!({"paused": paused}),
             )
         };
-        let neighbours = neighbours([cluster("other", false), cluster("edge", true)]);
+        let related_objects = related_objects([cluster("other", false), cluster("edge", true)]);
         let expected = view::Cluster {
             name: "edge".to_owned(),
             paused: true,
             ..view::Cluster::default()
         };
-        let view = neighbours.view(EVERYTHING, VIEWER);
+        let view = related_objects.view(EVERYTHING, REVIEWED);
         assert_eq!(view.cluster.get(), Some(&Some(expected)));
     }
 
@@ -402,8 +409,8 @@ mod tests {
             &json!({"generateName": "a-"}),
             &json!({"inventory": []}),
         );
-        let neighbours = neighbours([pool("example"), pool("other"), nameless]);
-        let view = neighbours.view(EVERYTHING, VIEWER);
+        let related_objects = related_objects([pool("example"), pool("other"), nameless]);
+        let view = related_objects.view(EVERYTHING, REVIEWED);
         let expected = view::Pool {
             name: "other".to_owned(),
             inventory: vec!["foo".to_owned()],
@@ -422,14 +429,14 @@ mod tests {
                 &json!({"clusterPoolRef": reference}),
             )
         };
-        let neighbours = neighbours([
+        let related_objects = related_objects([
             deployment("plain", &Value::Null),
             deployment("nameless", &json!({"namespace": "default", "poolName": ""})),
             deployment("made", &json!({"namespace": "default", "poolName": "example"})),
             deployment("elsewhere", &json!({"namespace": "prod", "poolName": "example"})),
         ]);
         let concerned = |name| {
-            let view = neighbours.view(EVERYTHING, Viewer { name, ..VIEWER });
+            let view = related_objects.view(EVERYTHING, ReviewedObject { name, ..REVIEWED });
             let found = view.cluster_deployments.get();
             found.map(|found| found.iter().map(|it| it.name.clone()).collect::<Vec<_>>())
         };

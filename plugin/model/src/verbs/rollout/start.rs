@@ -339,7 +339,7 @@ mod tests {
                 "paused",
                 false,
                 |c| pause(&mut c.metadata),
-                "paused by its annotation",
+                "paused by the annotation",
             ),
             ("cluster_paused", true, |_| {}, "Cluster is paused"),
             (

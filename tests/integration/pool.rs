@@ -104,7 +104,7 @@ fn a_lease_is_one_record_with_an_end() {
         let refused = hosts.lease("paris", &["--new", "-o", "json"]).await;
         assert_eq!(
             (refused.code, &document(&refused)["reason"]),
-            (1, &json!("blocked")),
+            (1, &json!("held")),
             "{refused}"
         );
         let never = document(&hosts.lease("paris", &["--ttl", "0", "-o", "json"]).await);
@@ -145,7 +145,10 @@ fn a_late_trap_of_an_old_run_cannot_release_the_lease_of_a_new_one() {
             .await;
         assert_eq!(
             (hint.code, hint.stderr.as_str()),
-            (2, "host-0 is a customization, not a pool: write cdc/host-0\n")
+            (
+                2,
+                "host-0 is a customization, not a pool; to release it, write cdc/host-0\n"
+            )
         );
 
         let new = second["leaseId"].as_str().unwrap();
@@ -248,7 +251,9 @@ fn a_cordoned_entry_keeps_its_holder_and_gets_no_other() {
             .await;
         assert_eq!(cordoned.code, 0, "{cordoned}");
         assert!(
-            cordoned.stderr.contains("paris holds host-0 and keeps it"),
+            cordoned
+                .stderr
+                .contains("paris holds host-0; the cordon does not end its lease"),
             "{cordoned}"
         );
         assert_eq!(hosts.lease("paris", &[]).await.code, 0);
@@ -632,8 +637,8 @@ fn leases_work_after_hive_was_uninstalled() {
         let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
         hosts.patch("clusterpool/hosts", hosts.namespace, &hives).await;
         let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
-        let why = "Hive does not run pool hosts (the cluster has no HiveConfig and no Deployment hive/hive-controllers), so \
-                   it would not answer a claim; if it does, use --hive=yes";
+        let why = "Hive does not run pool hosts (the cluster has no HiveConfig and no Deployment hive/hive-controllers), so a \
+                   claim would stay pending; if Hive runs the pool, use --hive=yes";
         assert_eq!(
             (refused.code, &document(&refused)["message"]),
             (1, &json!(why)),
@@ -702,7 +707,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
         let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, but the ClusterDeployment does not name the claim; the claim \
-                   existed before and is kept";
+                   existed before this command and is kept";
         assert_eq!(others.code, 1, "{others}");
         let message = document(&others)["message"].to_string();
         assert!(message.contains(why), "{message}");

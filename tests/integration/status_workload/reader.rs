@@ -55,7 +55,7 @@ fn finding((resource, verb): &Permission) -> String {
     } else {
         "namespace kube-system of "
     };
-    format!("may not {verb} {resource}{group} in {namespace}the workload cluster")
+    format!("you have no permission to {verb} {resource}{group} in {namespace}the workload cluster")
 }
 
 impl Observer {

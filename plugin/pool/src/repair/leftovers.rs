@@ -56,9 +56,14 @@ pub(super) fn copy_left(
         let is_its = entry.cluster_pool() == copy.pool_name() || entry.name() == copy.name();
         entry.cluster_deployment() == Some(name) && is_its && entry.is_reserved() && !is_freed(entry)
     });
-    let age = copy
-        .creation_timestamp()
-        .map(|created| snapshot.now.earliest.duration_since(created));
+    // A copy can be newer than the list of clusters, whose time counts as now.
+    let age = copy.creation_timestamp().map(|created| {
+        snapshot
+            .now
+            .earliest
+            .duration_since(created)
+            .max(SignedDuration::ZERO)
+    });
     let is_old = age.is_none_or(|age: SignedDuration| age >= options.grace);
     (!is_used && !is_held && is_old && options.is_about(copy.pool_name())).then(|| Finding {
         subject: Subject::Copy {

@@ -676,7 +676,7 @@ const CASES: &[Case] = &[
     Case::update(
         "accepts_the_end_of_a_migration",
         NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":[]}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":null}}}}"#,
         &[],
     )
     .only_in(V1BETA2),

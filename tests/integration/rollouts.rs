@@ -223,7 +223,7 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
     // Nothing is left to do, so the pause stops nothing.
     subject.says("rollout status edge", 0, "rollout complete").await?;
     subject
-        .says("rollout start edge", 1, "paused by its annotation")
+        .says("rollout start edge", 1, "paused by the annotation")
         .await?;
     let resumed = subject.document("rollout resume edge -o json").await?;
     ensure!(

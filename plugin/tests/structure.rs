@@ -157,7 +157,7 @@ fn named(module: &[String], code: &str) -> BTreeSet<Vec<String>> {
     uses.chain(inline).filter_map(resolve).collect()
 }
 
-/// Pairs of related_objects that import each other, directly or through others, in any folder of a crate.
+/// Pairs of folders or files that import each other, directly or through others, in any folder of a crate.
 fn cycles(crate_folder: &str) -> BTreeSet<String> {
     let mut found = Vec::new();
     modules(&workspace().join(crate_folder).join("src"), &[], &mut found);

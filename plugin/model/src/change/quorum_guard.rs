@@ -264,7 +264,7 @@ mod tests {
 
     fn alarmed(node: &str) -> EtcdMembers {
         let EtcdMembers::Read(mut members) = members(&[]) else {
-            panic!("members are told");
+            panic!("the members were not read");
         };
         for member in &mut members {
             member.has_alarm = member.name == node;

@@ -478,7 +478,7 @@ mod tests {
             ]
         );
         let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(&[]);
-        assert_eq!(etcd.fault("n1"), None, "nobody has told a list");
+        assert_eq!(etcd.fault("n1"), None, "no member has reported a list");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     machine_template::{ObjectMeta, Taint},
 };
-use crate::syntax::parse_version;
+use crate::{action::Action, syntax::parse_version};
 
 /// The spec of either kind. Rules that read it apply to both.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,15 @@ impl<'c> ControlPlaneSpec<'c> {
     pub fn minor(&self) -> Option<u64> {
         let version = parse_version(self.spec?.version.as_ref()?).ok()?;
         (version.major == 1).then_some(version.minor)
+    }
+
+    /// The severest action on a fault that depends on the version: a template has none, so there it is a warning.
+    pub fn versioned_action(&self) -> Action {
+        if self.minor().is_some() {
+            Action::Deny
+        } else {
+            Action::Warn
+        }
     }
 
     /// `kubeadmConfigSpec.clusterConfiguration`.

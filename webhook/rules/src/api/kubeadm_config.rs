@@ -252,20 +252,6 @@ impl fmt::Debug for Flag<'_> {
     }
 }
 
-impl ExtraArgs<'_> {
-    /// The last value of a flag, which is the one that takes effect, with the path of the value below `extraArgs`.
-    pub fn last(&self, name: &str) -> Option<(&str, String)> {
-        let is_named = |flag: &Flag<'_>| flag.name.as_deref() == Some(name);
-        let index = self.flags.iter().rposition(is_named)?;
-        let path = if self.is_map {
-            format!("[{name}]")
-        } else {
-            format!("[{index}].value")
-        };
-        Some((self.flags.get(index)?.value.as_deref().unwrap_or_default(), path))
-    }
-}
-
 impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ExtraArgsVisitor;

@@ -3,14 +3,17 @@
 
 use crate::{
     action::Action,
-    api::{ControlPlaneSpec, kubeadm_config::NodeRegistration},
+    api::ControlPlaneSpec,
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     leader_migration::Controller,
     rule::{Check, ON_WRITE, Rule, Scope},
-    topics::{Topic, leader_migration::flag},
+    topics::{
+        Topic,
+        extra_args::{FlagList, controller_manager, kubelets},
+    },
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -112,8 +115,8 @@ fn names_cloud_loop(controllers: &str) -> bool {
 
 fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for removed in &REMOVED {
-        let Some(found) = flag(change.new, removed.flag).filter(|found| (removed.affects)(found.value))
-        else {
+        let found = controller_manager(change.new).get(removed.flag);
+        let Some(found) = found.filter(|found| (removed.affects)(found.value)) else {
             continue;
         };
         let action = match change.new.minor() {
@@ -122,7 +125,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             Some(_) | None => Action::Deny,
         };
         let fault = Fault {
-            field: found.path,
+            field: found.path(change.new),
             reason: CauseReason::NotSupported,
             value: Some(HIDDEN.to_owned()),
             detail: removed.detail.into(),
@@ -131,6 +134,8 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         faults.push_at_most(action, fault);
     }
 }
+
+const CLOUD_PROVIDER: &str = "cloud-provider";
 
 /// In-tree cloud providers, and the last minor version that has each (`pkg/cloudprovider/providers/providers.go`).
 const CLOUD_PROVIDERS: [(&str, u64); 5] = [
@@ -173,65 +178,38 @@ fn no_cloud_provider(provider: &str, gates: &str, minor: Option<u64>) -> Option<
     }
 }
 
-/// The flags of the kubelet, with the path of the section.
-fn kubelets<'c>(spec: &ControlPlaneSpec<'c>) -> [(&'static str, Option<&'c NodeRegistration<'c>>); 2] {
-    let config = spec.kubeadm_config();
-    let init = config.and_then(|config| config.init_configuration.as_ref()?.node_registration.as_ref());
-    let join = config.and_then(|config| config.join_configuration.as_ref()?.node_registration.as_ref());
-    [("initConfiguration", init), ("joinConfiguration", join)]
-}
-
-fn kubelet_flag<'c>(node: Option<&'c NodeRegistration<'c>>, name: &str) -> Option<(&'c str, String)> {
-    node?.kubelet_extra_args.as_ref()?.last(name)
-}
-
 fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    const FLAG: &str = "cloud-provider";
     let spec = change.new;
-    let manager = flag(spec, FLAG).map(|found| {
-        let gates = flag(spec, "feature-gates").map_or("", |gates| gates.value);
-        ("kube-controller-manager", found.value, found.path, gates)
-    });
-    let kubelets = kubelets(spec).into_iter().filter_map(|(section, node)| {
-        let (value, below) = kubelet_flag(node, FLAG)?;
-        let path = spec.kubeadm_path(format_args!("{section}.nodeRegistration.kubeletExtraArgs{below}"));
-        let gates = kubelet_flag(node, "feature-gates").map_or("", |(gates, _)| gates);
-        Some(("the kubelet", value, path, gates))
-    });
-    let minor = spec.minor();
-    for (component, value, field, gates) in manager.into_iter().chain(kubelets) {
-        let Some(cause) = no_cloud_provider(value, gates, minor) else {
+    let components = [("kube-controller-manager", controller_manager(spec))];
+    let kubelets = kubelets(spec).map(|flags| ("the kubelet", flags));
+    for (component, flags) in components.into_iter().chain(kubelets) {
+        let Some(found) = flags.get(CLOUD_PROVIDER) else {
+            continue;
+        };
+        let Some(cause) = no_cloud_provider(found.value, flags.value("feature-gates"), spec.minor()) else {
             continue;
         };
         let fault = Fault {
-            field,
+            field: found.path(spec),
             reason: CauseReason::NotSupported,
             value: Some(HIDDEN.to_owned()),
             detail: format!("{cause}, so {component} exits at start").into(),
             remedy: "set external and deploy a cloud-controller-manager, or remove the flag".into(),
         };
-        faults.push_at_most(
-            if minor.is_some() {
-                Action::Deny
-            } else {
-                Action::Warn
-            },
-            fault,
-        );
+        faults.push_at_most(spec.versioned_action(), fault);
     }
 }
 
 fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    let [(_, init), (_, join)] = kubelets(change.new);
-    let is_external =
-        |node| kubelet_flag(node, "cloud-provider").is_some_and(|(value, _)| value == "external");
-    let (section, first, others) = match (is_external(init), is_external(join)) {
-        (true, false) => ("joinConfiguration", "external", "not external"),
-        (false, true) => ("initConfiguration", "not external", "external"),
+    let [init, join] = kubelets(change.new);
+    let is_external = |flags: FlagList<'_>| flags.value(CLOUD_PROVIDER) == "external";
+    let (differing, first, others) = match (is_external(init), is_external(join)) {
+        (true, false) => (join, "external", "not external"),
+        (false, true) => (init, "not external", "external"),
         _ => return,
     };
     faults.push(Fault {
-        field: change.new.kubeadm_path(format_args!("{section}.nodeRegistration.kubeletExtraArgs")),
+        field: change.new.kubeadm_path(differing.path),
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(

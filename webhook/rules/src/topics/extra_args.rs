@@ -1,12 +1,12 @@
 //! Flags of the components. Their values are not shown, because they may be secret.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
     action::Action,
     api::{
         ControlPlaneSpec,
-        kubeadm_config::{Component, ExtraArgs, NodeRegistration},
+        kubeadm_config::{ExtraArgs, Flag},
     },
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
@@ -34,44 +34,116 @@ const RULES: &[Rule] = &[Rule {
     cel: Cel::None(NoCel::SchemaFirst),
 }];
 
-fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> Option<[(&'static str, Option<&'c ExtraArgs<'c>>); 6]> {
-    let config = spec.kubeadm_config()?;
-    let cluster = config.cluster_configuration.as_ref();
-    let of = |component: Option<&'c Component<'c>>| component?.extra_args.as_ref();
-    let etcd = config.etcd().and_then(|etcd| etcd.local.as_ref());
-    let init = config.init_configuration.as_ref();
-    let join = config.join_configuration.as_ref();
-    let kubelet = |node: Option<&'c NodeRegistration<'c>>| node?.kubelet_extra_args.as_ref();
-    Some([
-        (
-            "clusterConfiguration.apiServer.extraArgs",
-            of(cluster.and_then(|cluster| cluster.api_server.as_ref())),
-        ),
-        (
-            "clusterConfiguration.controllerManager.extraArgs",
-            of(cluster.and_then(|cluster| cluster.controller_manager.as_ref())),
-        ),
-        (
-            "clusterConfiguration.scheduler.extraArgs",
-            of(cluster.and_then(|cluster| cluster.scheduler.as_ref())),
-        ),
-        (
-            "clusterConfiguration.etcd.local.extraArgs",
-            etcd.and_then(|etcd| etcd.extra_args.as_ref()),
-        ),
-        (
-            "initConfiguration.nodeRegistration.kubeletExtraArgs",
-            kubelet(init.and_then(|init| init.node_registration.as_ref())),
-        ),
-        (
-            "joinConfiguration.nodeRegistration.kubeletExtraArgs",
-            kubelet(join.and_then(|join| join.node_registration.as_ref())),
-        ),
-    ])
+/// The flags of a component.
+#[derive(Clone, Copy, Debug)]
+pub struct FlagList<'c> {
+    /// The path below `kubeadmConfigSpec`.
+    pub path: &'static str,
+    args: Option<&'c ExtraArgs<'c>>,
+}
+
+/// A flag of a component.
+#[derive(Clone, Copy, Debug)]
+pub struct FlagValue<'c> {
+    /// The value, which may be secret.
+    pub value: &'c str,
+    list: &'static str,
+    name: &'static str,
+    /// `None` in v1beta1, where flags are a map.
+    index: Option<usize>,
+}
+
+impl<'c> FlagList<'c> {
+    /// The flag with this name. If it repeats, the last one takes effect.
+    pub fn get(&self, name: &'static str) -> Option<FlagValue<'c>> {
+        let args = self.args?;
+        let is_named = |flag: &Flag<'_>| flag.name.as_deref() == Some(name);
+        let index = args.flags.iter().rposition(is_named)?;
+        Some(FlagValue {
+            value: args.flags.get(index)?.value.as_deref().unwrap_or_default(),
+            list: self.path,
+            name,
+            index: (!args.is_map).then_some(index),
+        })
+    }
+
+    /// The value of the flag with this name, or an empty one.
+    pub fn value(&self, name: &'static str) -> &'c str {
+        self.get(name).map_or("", |flag| flag.value)
+    }
+}
+
+impl FlagValue<'_> {
+    /// The value as a boolean flag is parsed (Go, `strconv.ParseBool`).
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.value {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The path of the value.
+    pub fn path(&self, spec: &ControlPlaneSpec<'_>) -> Cow<'static, str> {
+        let Self { list, name, .. } = self;
+        match self.index {
+            Some(index) => spec.kubeadm_path(format_args!("{list}[{index}].value")),
+            None => spec.kubeadm_path(format_args!("{list}[{name}]")),
+        }
+    }
+}
+
+/// The flags of the controller manager.
+pub fn controller_manager<'c>(spec: &ControlPlaneSpec<'c>) -> FlagList<'c> {
+    let cluster = spec.cluster_configuration();
+    FlagList {
+        path: "clusterConfiguration.controllerManager.extraArgs",
+        args: cluster.and_then(|cluster| cluster.controller_manager.as_ref()?.extra_args.as_ref()),
+    }
+}
+
+/// The flags of the first Machine's kubelet, and of the other Machines' kubelets.
+pub fn kubelets<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 2] {
+    let config = spec.kubeadm_config();
+    let init = config.and_then(|config| config.init_configuration.as_ref()?.node_registration.as_ref());
+    let join = config.and_then(|config| config.join_configuration.as_ref()?.node_registration.as_ref());
+    [
+        ("initConfiguration.nodeRegistration.kubeletExtraArgs", init),
+        ("joinConfiguration.nodeRegistration.kubeletExtraArgs", join),
+    ]
+    .map(|(path, node)| FlagList {
+        path,
+        args: node.and_then(|node| node.kubelet_extra_args.as_ref()),
+    })
+}
+
+fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 6] {
+    let cluster = spec.cluster_configuration();
+    let etcd = spec
+        .kubeadm_config()
+        .and_then(|config| config.etcd()?.local.as_ref());
+    let [init, join] = kubelets(spec);
+    [
+        FlagList {
+            path: "clusterConfiguration.apiServer.extraArgs",
+            args: cluster.and_then(|cluster| cluster.api_server.as_ref()?.extra_args.as_ref()),
+        },
+        controller_manager(spec),
+        FlagList {
+            path: "clusterConfiguration.scheduler.extraArgs",
+            args: cluster.and_then(|cluster| cluster.scheduler.as_ref()?.extra_args.as_ref()),
+        },
+        FlagList {
+            path: "clusterConfiguration.etcd.local.extraArgs",
+            args: etcd.and_then(|etcd| etcd.extra_args.as_ref()),
+        },
+        init,
+        join,
+    ]
 }
 
 fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    for (list, args) in lists(change.new).into_iter().flatten() {
+    for FlagList { path: list, args } in lists(change.new) {
         let mut seen = HashSet::new();
         let repeatable = args.filter(|args| !args.is_map);
         for (index, flag) in repeatable.iter().flat_map(|args| &args.flags).enumerate() {
@@ -164,3 +236,25 @@ const CASES: &[Case] = &[
     )
     .only_in(V1BETA2),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_parsed_as_by_the_controller_manager() {
+        let parsed = |value| {
+            FlagValue {
+                value,
+                list: "",
+                name: "",
+                index: None,
+            }
+            .as_bool()
+        };
+        assert_eq!(
+            (parsed("T"), parsed("0"), parsed("yes"), parsed("")),
+            (Some(true), Some(false), None, None)
+        );
+    }
+}

@@ -5,18 +5,18 @@ use std::borrow::Cow;
 
 use crate::{
     action::Action,
-    api::{
-        ControlPlaneSpec, KubeadmControlPlane,
-        kubeadm_config::{Component, HostPathMount},
-        machine_setup::File,
-    },
+    api::{ControlPlaneSpec, KubeadmControlPlane, kubeadm_config::HostPathMount, machine_setup::File},
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     leader_migration::{CONTROLLERS, LeaderMigrationConfiguration},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
-    topics::{Topic, files::files},
+    topics::{
+        Topic,
+        extra_args::{FlagValue, controller_manager},
+        files::files,
+    },
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -124,54 +124,22 @@ const MOUNTED_BY_KUBEADM: [&str; 7] = [
     "/usr/local/share/ca-certificates",
 ];
 
-/// The value of a flag of the controller manager and the path of the value.
-#[derive(Clone, Debug)]
-pub struct FlagValue<'c> {
-    /// The value, which may be secret.
-    pub value: &'c str,
-    /// Its path.
-    pub path: Cow<'static, str>,
-}
-
-impl FlagValue<'_> {
-    /// The value as a boolean flag is parsed (Go, `strconv.ParseBool`).
-    pub fn as_bool(&self) -> Option<bool> {
-        match self.value {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-            _ => None,
-        }
-    }
-}
-
-fn controller_manager<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Component<'c>> {
-    spec.cluster_configuration()?.controller_manager.as_ref()
-}
-
-/// The flag of the controller manager with this name.
-pub fn flag<'c>(spec: &ControlPlaneSpec<'c>, name: &str) -> Option<FlagValue<'c>> {
-    let (value, below) = controller_manager(spec)?.extra_args.as_ref()?.last(name)?;
-    let path = spec.kubeadm_path(format_args!(
-        "clusterConfiguration.controllerManager.extraArgs{below}"
-    ));
-    Some(FlagValue { value, path })
-}
-
 fn is_enabled(flag: &FlagValue<'_>) -> bool {
     flag.as_bool() == Some(true)
 }
 
 /// The flag that turns leader migration on, if it has an effect.
 fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
-    let elects = flag(spec, LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
-    flag(spec, ENABLE).filter(|flag| elects && is_enabled(flag))
+    let flags = controller_manager(spec);
+    let elects = flags.get(LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
+    flags.get(ENABLE).filter(|flag| elects && is_enabled(flag))
 }
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(flag) = enabled(change.new) else { return };
     let exits = "kube-controller-manager 1.36 and later exits on startup if leader migration is enabled";
     let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
-        field: flag.path.clone(),
+        field: flag.path(change.new),
         reason: CauseReason::Forbidden,
         value: None,
         detail,
@@ -195,12 +163,13 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
 
 fn ignored(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    let enable = flag(spec, ENABLE);
-    if let Some(configuration) = flag(spec, CONFIGURATION)
+    let flags = controller_manager(spec);
+    let enable = flags.get(ENABLE);
+    if let Some(configuration) = flags.get(CONFIGURATION)
         && !enable.as_ref().is_some_and(is_enabled)
     {
         faults.push(Fault {
-            field: configuration.path,
+            field: configuration.path(spec),
             reason: CauseReason::Forbidden,
             value: None,
             detail:
@@ -210,10 +179,12 @@ fn ignored(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         });
     }
     if enable.as_ref().is_some_and(is_enabled)
-        && let Some(elect) = flag(spec, LEADER_ELECT).filter(|flag| flag.as_bool() == Some(false))
+        && let Some(elect) = flags
+            .get(LEADER_ELECT)
+            .filter(|flag| flag.as_bool() == Some(false))
     {
         faults.push(Fault {
-            field: elect.path,
+            field: elect.path(spec),
             reason: CauseReason::Forbidden,
             value: Some("\"false\"".to_owned()),
             detail: "without leader election, the controller manager ignores enable-leader-migration".into(),
@@ -232,19 +203,26 @@ enum Source<'c> {
     File(usize, &'c File<'c>),
 }
 
+/// The flag with the path of the file, if it is set.
+fn configuration_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
+    let flag = controller_manager(spec).get(CONFIGURATION);
+    flag.filter(|flag| !flag.value.is_empty())
+}
+
 /// The flag with the path of the file, and the source of the file, if leader migration is enabled.
 fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, Source<'c>)> {
     enabled(spec)?;
-    let flag = flag(spec, CONFIGURATION).filter(|flag| !flag.value.is_empty())?;
-    let volumes = controller_manager(spec)?
-        .extra_volumes
+    let flag = configuration_flag(spec)?;
+    let cluster = spec.cluster_configuration()?;
+    let volumes = cluster
+        .controller_manager
+        .as_ref()
+        .and_then(|component| component.extra_volumes.as_deref());
+    let own = cluster
+        .certificates_dir
         .as_deref()
-        .unwrap_or_default();
-    let own = spec
-        .cluster_configuration()
-        .and_then(|cluster| cluster.certificates_dir.as_deref())
         .filter(|directory| !directory.is_empty());
-    let source = match host_path(flag.value, volumes, own) {
+    let source = match host_path(flag.value, volumes.unwrap_or_default(), own) {
         None => Source::Unmounted,
         Some(path) => files(spec)
             .find(|(_, file)| file.path.as_deref() == Some(path.as_str()))
@@ -292,7 +270,7 @@ fn file_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     faults.push_redacted(
         flag.value,
         Fault {
-            field: flag.path,
+            field: flag.path(change.new),
             reason: CauseReason::NotFound,
             value: Some(HIDDEN.to_owned()),
             detail: detail.into(),
@@ -314,8 +292,7 @@ fn inline(spec: &ControlPlaneSpec<'_>) -> Option<(usize, String)> {
 fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let Some((index, text)) = inline(spec) else { return };
-    let minor = spec.minor();
-    let Err(problems) = LeaderMigrationConfiguration::parse(&text, minor) else {
+    let Err(problems) = LeaderMigrationConfiguration::parse(&text, spec.minor()) else {
         return;
     };
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -330,12 +307,7 @@ fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
         .into(),
         remedy: "correct the file; see: kubectl kcp rules explain leader-migration-configuration-invalid".into(),
     };
-    let action = if minor.is_some() {
-        Action::Deny
-    } else {
-        Action::Warn
-    };
-    faults.push_at_most(action, fault);
+    faults.push_at_most(spec.versioned_action(), fault);
 }
 
 fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -373,13 +345,19 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
     );
 }
 
-/// The effective configuration: of the file, or the default without one. `None` if it is unknown or invalid.
-fn effective(spec: &ControlPlaneSpec<'_>, minor: u64) -> Option<LeaderMigrationConfiguration> {
+/// The effective configuration: of the file, with its index, or the default without one. `None` if it is unknown or
+/// invalid.
+fn effective(
+    spec: &ControlPlaneSpec<'_>,
+    minor: u64,
+) -> Option<(LeaderMigrationConfiguration, Option<usize>)> {
     enabled(spec)?;
-    match flag(spec, CONFIGURATION).filter(|flag| !flag.value.is_empty()) {
-        None => Some(LeaderMigrationConfiguration::default_at(minor)),
-        Some(_) => LeaderMigrationConfiguration::parse(&inline(spec)?.1, Some(minor)).ok(),
+    if configuration_flag(spec).is_none() {
+        return Some((LeaderMigrationConfiguration::default_at(minor), None));
     }
+    let (index, text) = inline(spec)?;
+    let configuration = LeaderMigrationConfiguration::parse(&text, Some(minor)).ok()?;
+    Some((configuration, Some(index)))
 }
 
 fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -387,12 +365,13 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     let Some(minor) = spec.minor().filter(|minor| *minor < UNSUPPORTED_SINCE) else {
         return;
     };
-    let (Some(enable), Some(configuration)) = (enabled(spec), effective(spec, minor)) else {
+    let (Some(enable), Some((configuration, file))) = (enabled(spec), effective(spec, minor)) else {
         return;
     };
-    let field = inline(spec).map_or(enable.path, |(index, _)| {
-        spec.kubeadm_path(format_args!("files[{index}].content"))
-    });
+    let field = match file {
+        Some(index) => spec.kubeadm_path(format_args!("files[{index}].content")),
+        None => enable.path(spec),
+    };
     let mut push = |detail: String, remedy: String| {
         faults.push(Fault {
             field: field.clone(),
@@ -439,7 +418,8 @@ fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let (Some(old_minor), Some(minor)) = (old.minor(), new.minor()) else {
         return;
     };
-    let (Some(before), Some(after)) = (effective(&old, old_minor), effective(&new, minor)) else {
+    let (Some((before, _)), Some((after, file))) = (effective(&old, old_minor), effective(&new, minor))
+    else {
         return;
     };
     let names = |configuration: &LeaderMigrationConfiguration| {
@@ -457,7 +437,7 @@ fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         (false, true) => "the controllers of the migration lock would change",
         (false, false) => return,
     };
-    let field = inline(&new).map(|(index, _)| format!("files[{index}].content"));
+    let field = file.map(|index| format!("files[{index}].content"));
     faults.push(Fault {
         field: new.kubeadm_path(
             field.as_deref().unwrap_or("clusterConfiguration.controllerManager.extraArgs"),
@@ -719,20 +699,5 @@ mod tests {
                 "{path}"
             );
         }
-    }
-
-    #[test]
-    fn flags_are_parsed_as_by_the_controller_manager() {
-        let parsed = |value| {
-            FlagValue {
-                value,
-                path: "".into(),
-            }
-            .as_bool()
-        };
-        assert_eq!(
-            (parsed("T"), parsed("0"), parsed("yes"), parsed("")),
-            (Some(true), Some(false), None, None)
-        );
     }
 }

@@ -112,8 +112,11 @@ impl FaultProxy {
             exchange,
             closing,
             accepting,
+            deaths,
             ..
         } = self;
+        // A connection that waits for the death of a command that ended on its own would wait for ever.
+        drop(deaths);
         // Ignored: it has ended already.
         let _ = closing.send(());
         let ended = tokio::time::timeout(LIMIT, accepting).await;
@@ -245,4 +248,62 @@ fn gateway_timeout() -> Result<Response<Body>> {
 fn resource_version(answer: &[u8]) -> Option<String> {
     let object: Value = serde_json::from_slice(answer).ok()?;
     Some(object.pointer("/metadata/resourceVersion")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use anyhow::ensure;
+    use http::Request;
+    use serde_json::Value;
+
+    use super::{Fault, FaultPlan, FaultProxy};
+    use crate::kubeconfig::{self, User};
+    use crate::pki::{Authority, Subject};
+    use crate::run::random;
+    use crate::wait;
+
+    /// A command that gives up on its write and ends on its own: nothing kills it any more.
+    #[tokio::test]
+    async fn a_command_that_ends_before_it_is_killed_does_not_block_the_proxy() {
+        let folder = std::env::temp_dir().join(format!("kcp-fault-proxy-{:x}", random()));
+        fs::create_dir_all(&folder).unwrap();
+        let authority = Authority::new("ca").unwrap();
+        let ca = authority.write(&folder, "ca").unwrap();
+        let subject = Subject {
+            common_name: "fault-proxy",
+            addresses: &[IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            ..Subject::default()
+        };
+        let pair = authority.issue(&folder, "pair", &subject).unwrap();
+        let no_server = kubeconfig::plain_client("http://127.0.0.1:1").unwrap();
+        let plan = FaultPlan {
+            write: 1,
+            fault: Fault::KilledBeforeWrite,
+        };
+        let proxy = FaultProxy::start(pair.acceptor().unwrap(), no_server, Some(plan))
+            .await
+            .unwrap();
+        let user = User::Certificate(&pair);
+        let client = kubeconfig::client(&proxy.url(), &ca.certificate, &user)
+            .await
+            .unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let command = tokio::spawn(async move {
+            let write = Request::post("/api/v1/events").body(b"{}".to_vec()).unwrap();
+            client.request::<Value>(write).await
+        });
+        wait::until("the write reaches the proxy", || async {
+            ensure!(proxy.exchange.seen().traffic.fault_injected);
+            Ok(())
+        })
+        .await
+        .unwrap();
+        command.abort();
+        let traffic = tokio::time::timeout(Duration::from_secs(60), proxy.close()).await;
+        assert!(traffic.expect("the proxy ends").unwrap().forwarded.is_empty());
+    }
 }

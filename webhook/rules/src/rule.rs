@@ -67,6 +67,8 @@ pub struct Rule {
     pub id: &'static str,
     /// What the rule demands, in at most 80 characters.
     pub summary: &'static str,
+    /// What goes wrong without the rule: one or two sentences, each with a period.
+    pub why: &'static str,
     /// The operations to which it applies.
     pub operations: &'static [Operation],
     /// The default action on a finding.

@@ -134,6 +134,12 @@ fn ids_are_unique_and_in_kebab_case() {
             "the summary of {} is longer than 80 characters",
             rule.id
         );
+        assert!(
+            rule.why.ends_with('.') && rule.why.len() <= 240 && !rule.why.contains("  "),
+            "{} needs a reason of one or two sentences: {}",
+            rule.id,
+            rule.why
+        );
     }
 }
 

@@ -85,6 +85,8 @@ pub(super) struct RuleExplanation {
     rejected: Option<String>,
     /// The rule's messages for the rejected write.
     messages: Vec<String>,
+    /// What to do about the rejected write.
+    remedies: Vec<String>,
 }
 
 impl Explanations {
@@ -143,6 +145,18 @@ impl Explanation {
         findings.map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
     }
 
+    /// Each remedy once, in the order of the findings.
+    fn remedies(&self) -> Vec<String> {
+        let mut remedies: Vec<String> = Vec::new();
+        for finding in &self.findings {
+            let remedy = &finding.fault.remedy;
+            if !remedies.iter().any(|other| other == remedy) {
+                remedies.push(remedy.to_string());
+            }
+        }
+        remedies
+    }
+
     fn document(&self) -> RuleExplanation {
         RuleExplanation {
             api_version: API_VERSION,
@@ -151,6 +165,7 @@ impl Explanation {
             accepted: self.accepted.clone(),
             rejected: self.rejected.clone(),
             messages: self.messages().collect(),
+            remedies: self.remedies(),
         }
     }
 
@@ -164,6 +179,10 @@ impl Explanation {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  {name:<10} {value}");
         };
+        fact("why", rule.why);
+        for remedy in self.remedies() {
+            fact("what to do", &remedy);
+        }
         let on = operations(rule).join(", ").to_lowercase();
         fact("checks", &format!("{} on {on}", rule.check.kinds().join(", ")));
         fact("considers", scope_text(rule.scope));
@@ -391,6 +410,8 @@ mod tests {
         for rule in rules() {
             let text = plain(&Explanation::new(rule).text(Layout::default()));
             for fact in [
+                "  why ",
+                "  what to do ",
                 "  checks ",
                 "  considers",
                 "  finding ",

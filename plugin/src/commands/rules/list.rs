@@ -75,6 +75,8 @@ pub(super) struct RuleItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     without_cel: Option<&'static str>,
     summary: &'static str,
+    /// What goes wrong without the rule.
+    why: &'static str,
     source: &'static str,
 }
 
@@ -100,6 +102,7 @@ impl RuleItem {
             cel: rule.cel.no_cel().is_none(),
             without_cel: rule.cel.no_cel().map(NoCel::as_str),
             summary: rule.summary,
+            why: rule.why,
             source: rule.source,
         }
     }

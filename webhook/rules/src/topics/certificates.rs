@@ -21,6 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "certificates-expiry-days-endless",
         summary: "certificatesExpiryDays must be shorter than the certificates' validity",
+        why: "Cluster API replaces a Machine this many days before its certificates expire. A certificate with a \
+              shorter validity is due from the start, so the rollout never ends.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,6 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "certificate-validity-above-ca",
         summary: "a certificate must not be valid longer than the CA that signs it",
+        why: "Clients reject a certificate as soon as its CA expires, even if the certificate itself is still \
+              valid.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

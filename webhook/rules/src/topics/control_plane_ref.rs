@@ -22,6 +22,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-unknown",
         summary: "a Cluster's controlPlaneRef must name an existing control plane",
+        why: "A Cluster waits for the control plane that it refers to, and reports no error if there is none.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -33,6 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-other",
         summary: "the Cluster of a control plane must refer to that control plane",
+        why: "Cluster API reconciles a control plane only after its Cluster owns it, and a Cluster owns only the \
+              control plane that it refers to.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

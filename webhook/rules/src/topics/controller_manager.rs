@@ -26,6 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "controller-manager-flag-removed",
         summary: "the controller manager must know its flags at the given version",
+        why: "The controller manager exits at start if it does not know a flag. The first new Machine then never \
+              becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -37,6 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "cloud-provider-removed",
         summary: "controller manager and kubelet must support the cloud provider at the version",
+        why: "Kubernetes 1.31 has no in-tree cloud providers. The controller manager and the kubelet exit at start \
+              if a flag names one.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -48,6 +52,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubelet-cloud-provider-differs",
         summary: "all kubelets of a control plane must have the same cloud provider",
+        why: "The cloud-controller-manager initializes only Nodes whose kubelet has cloud-provider=external. A mix \
+              leaves some Nodes without addresses and zones, depending on which Machine is created first.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -26,6 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "coredns-migration-unsupported",
         summary: "Cluster API must be able to migrate the CoreDNS configuration",
+        why: "Cluster API migrates the Corefile when the version of CoreDNS changes. Without a migration path, it \
+              never updates CoreDNS.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -37,6 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "coredns-version-unknown",
         summary: "Cluster API may be unable to migrate to an unknown version of CoreDNS",
+        why: "Cluster API migrates the Corefile only between the versions that its migration library contains, and \
+              these depend on the version of Cluster API.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,

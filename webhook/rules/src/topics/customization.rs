@@ -23,6 +23,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-op-unknown",
         summary: "a patch must use one of the six operations of RFC 6902",
+        why: "Hive applies the patches of a customization to install-config.yaml. It stops at an operation that it \
+              does not know, and the cluster is not created.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -34,6 +36,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-path-invalid",
         summary: "the path of a patch must be a JSON pointer",
+        why: "Hive does not reject a path without a leading slash: it patches another field and reports success, \
+              so the cluster is installed with wrong settings.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -45,6 +49,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-from-missing",
         summary: "`move` and `copy` patches must set `from`",
+        why: "`move` and `copy` read a value from another field. Without `from`, Hive cannot apply the patch, and \
+              the cluster is not created.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -56,6 +62,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-from-invalid",
         summary: "`from` must be a JSON pointer; `move` must not target a child of `from`",
+        why: "Hive does not reject a pointer without a leading slash: it reads another field and reports success. \
+              A field cannot move into itself.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -67,6 +75,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-value-json-invalid",
         summary: "valueJSON must hold a single valid JSON value",
+        why: "Hive inserts valueJSON into a JSON document as it is. Invalid JSON breaks the whole patch, and the \
+              cluster is not created.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -78,6 +88,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-value-ignored",
         summary: "a patch must set either value or valueJSON",
+        why: "Hive uses valueJSON if both fields are set, so the author of value sees no effect and no error.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -26,6 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "spec-changed-while-leased",
         summary: "a customization's patches must not change while a cluster uses it",
+        why: "The cluster was installed with the old patches. A change has no effect on that cluster, but the \
+              customization no longer shows its names and addresses.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -37,6 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "customization-in-use",
         summary: "a customization must not be deleted while a cluster uses it",
+        why: "A deleted customization is missing from the inventory, so its names and addresses appear to be free \
+              although a cluster uses them.",
         operations: ON_DELETE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -21,6 +21,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "control-plane-in-use",
     summary: "a control plane must not be deleted while its Cluster has worker Machines",
+    why: "Worker Machines depend on the API server of the control plane. Without the API server, Cluster API \
+          cannot drain or delete the workers properly.",
     operations: ON_DELETE,
     action: Action::Deny,
     scope: Scope::Cluster,

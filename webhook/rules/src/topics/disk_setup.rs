@@ -20,6 +20,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "disk-layout-above-hundred",
     summary: "the partitions of a disk must not exceed 100 percent",
+    why: "A disk has no space beyond 100 percent. cloud-init fails to partition the disk, so the Machine does \
+          not start.",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,

@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
         summary: "the content of a file must be either inline or from a Secret",
+        why: "cloud-init writes a file from one source. Which source is used does not follow from the manifest.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -37,6 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-content-missing",
         summary: "a file should have content",
+        why: "An empty file is rarely intended, and the program that reads the file may fail only when the next \
+              Machine starts.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -48,6 +51,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-secret-incomplete",
         summary: "a file from a Secret must name the Secret and the key",
+        why: "Cluster API cannot create bootstrap data without the content of the file, so the next Machine never \
+              starts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -59,6 +64,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-path-duplicate",
         summary: "two files must not have the same path",
+        why: "cloud-init writes the files in order, so the last file silently replaces the earlier one.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

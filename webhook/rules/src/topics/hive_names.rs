@@ -21,6 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "pool-name-too-long",
         summary: "the name of a pool must not exceed 63 characters",
+        why: "Hive labels the clusters of a pool with the name of the pool. A label value has at most 63 \
+              characters, so Hive cannot create clusters for a pool with a longer name.",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,6 +34,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "customization-name-too-long",
         summary: "the name of a customization must not exceed 63 characters",
+        why: "Hive accepts names of at most 63 characters, so it cannot use a customization with a longer name.",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,

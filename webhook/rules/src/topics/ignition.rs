@@ -25,6 +25,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "ignition-gate-off",
         summary: "Ignition requires Cluster API's feature gate KubeadmBootstrapFormatIgnition",
+        why: "With the feature gate off, Cluster API rejects Ignition settings when it creates bootstrap data, and \
+              the next Machine never starts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,6 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "ignition-without-format",
         summary: "Ignition settings require format: ignition",
+        why: "Cluster API ignores the Ignition settings if the format is cloud-config, so Machines start without \
+              them.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,6 +51,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "ignition-unsupported",
         summary: "with format: ignition, only settings that Ignition supports may be used",
+        why: "Ignition has no equivalent for some settings of cloud-config. Machines would start without these \
+              settings.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

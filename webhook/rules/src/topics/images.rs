@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "image-tag-invalid",
         summary: "the image tags of CoreDNS and etcd must be valid",
+        why: "The kubelet cannot pull an image with an invalid tag, so the first new Machine never becomes ready.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -37,6 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "dns-image-tag-not-semantic",
         summary: "the image tag of CoreDNS must be its version",
+        why: "Cluster API parses the version of CoreDNS from the tag to migrate the Corefile. If the tag is not a \
+              version, Cluster API stops updating CoreDNS.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

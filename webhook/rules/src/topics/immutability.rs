@@ -29,6 +29,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "cluster-configuration-immutable",
         summary: "settings that kubeadm init fixes for the whole cluster must not change",
+        why: "kubeadm init writes these settings into certificates, kubeconfigs and manifests of the first \
+              Machine. A later change applies to new Machines only, which then do not fit the existing ones.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -40,6 +42,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-removed",
         summary: "the cluster, init and join configurations must not be removed",
+        why: "Without the section, kubeadm creates new Machines with its own defaults, so they differ from the \
+              existing Machines.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -51,6 +55,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-config-frozen",
         summary: "the kubeadm configuration must not change",
+        why: "A platform team can turn on this rule to keep all Machines of a control plane identical. A change to \
+              the configuration replaces every Machine.",
         operations: ON_UPDATE,
         action: Action::Off,
         scope: Scope::Transition,

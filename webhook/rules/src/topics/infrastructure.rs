@@ -21,6 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "infrastructure-ref-incomplete",
         summary: "the infrastructure reference must have group, kind and name",
+        why: "Cluster API clones every Machine from the infrastructure template. Without a complete reference, it \
+              cannot find the template and creates no Machine.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,6 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "infrastructure-ref-namespace-ignored",
         summary: "the infrastructure template must be in the control plane's namespace",
+        why: "Cluster API v1beta2 has no namespace in this reference. It clones the template of the same name in \
+              the control plane's namespace, which may be another template or missing.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

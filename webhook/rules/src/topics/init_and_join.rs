@@ -25,6 +25,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-missing",
         summary: "the cluster, init and join configurations should all be set",
+        why: "kubeadm uses its own defaults for an omitted section. The first Machine and later Machines can then \
+              differ.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -36,6 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "health-check-seconds-differ",
         summary: "init and join must wait equally long for control plane components",
+        why: "Cluster API uses one timeout for the first and for joining Machines, and its own webhook rejects \
+              different values.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,6 +51,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "discovery-user-conflict",
         summary: "a joining Machine must have only one way to authenticate",
+        why: "A kubeconfig user has one way to authenticate. kubeadm join fails if the kubeconfig sets two ways.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -27,6 +27,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-not-a-list",
         summary: "an inventory must be a list of entries",
+        why: "Hive's design document shows an inventory with a nested field, but Hive's API has only a list. An \
+              API server drops the unknown field, and the pool has no inventory.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -38,6 +40,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-empty",
         summary: "an inventory must have at least one entry",
+        why: "Hive removes an empty list, and then creates clusters without customizations.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -49,6 +52,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-name-empty",
         summary: "every inventory entry must name a customization",
+        why: "Hive looks up each customization by its name. An entry without a name can never serve a cluster.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -60,6 +64,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-duplicate",
         summary: "an inventory must list each customization only once",
+        why: "A customization serves one cluster at a time. A second entry with the same name adds no capacity, \
+              although the pool counts it.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -71,6 +77,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-name-unknown",
         summary: "every inventory entry should name an existing customization",
+        why: "Hive cannot create a cluster from a missing customization, so the pool stays below its size.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -83,6 +90,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-shared",
         summary: "a customization must be in the inventory of only one pool",
+        why: "Each pool manages the leases of its own inventory. Two pools can give the same names and addresses \
+              to two clusters, or release each other's leases.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,

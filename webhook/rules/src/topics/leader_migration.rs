@@ -29,6 +29,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-unsupported",
         summary: "leader migration must be off for a controller manager at 1.36 or later",
+        why: "kube-controller-manager 1.36 and later exits at start if leader migration is enabled. The first new \
+              Machine then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -40,6 +42,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-ignored",
         summary: "leader migration must not be configured where it has no effect",
+        why: "The controller manager migrates only if enable-leader-migration and leader election are on. \
+              Otherwise two programs can run the same controller during a migration.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -51,6 +55,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-file-missing",
         summary: "the controller manager must be able to read its migration configuration",
+        why: "The controller manager exits at start if it cannot read the file. The first new Machine then never \
+              becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -62,6 +68,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-invalid",
         summary: "the leader migration configuration must be valid",
+        why: "The controller manager exits at start if it cannot parse the configuration, and never holds the \
+              migration lock if the configuration names another one.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -73,6 +81,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-unchecked",
         summary: "a leader migration configuration from a Secret cannot be checked",
+        why: "Admission cannot see the content of the file. An invalid file stops the controller manager of the \
+              first new Machine.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -84,6 +94,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-unprotected",
         summary: "leader migration should select a controller of the controller manager",
+        why: "Leader migration protects only the controllers that the configuration names and that the controller \
+              manager runs. Other controllers can run twice during a migration.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -95,6 +107,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-changed",
         summary: "the migration lock and its controllers must not change during a migration",
+        why: "During a rollout, old and new controller managers use different configurations. If they disagree on \
+              the lock, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

@@ -22,6 +22,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "machine-label-invalid",
         summary: "the labels for Machines must be valid",
+        why: "The API server rejects Machines with an invalid label, so Cluster API cannot create a Machine.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -33,6 +34,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "machine-annotation-invalid",
         summary: "the annotations for Machines must be valid",
+        why: "The API server rejects Machines with an invalid annotation, so Cluster API cannot create a Machine.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -44,6 +46,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "machine-annotations-too-large",
         summary: "the annotations of a Machine must not exceed 256 KiB in total",
+        why: "The API server rejects objects with more than 256 KiB of annotations, so Cluster API cannot create a \
+              Machine.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

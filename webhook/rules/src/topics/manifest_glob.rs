@@ -21,6 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "glob-malformed",
         summary: "a glob must be well formed",
+        why: "The installer finds no manifest with a malformed glob, so the patch has no effect or fails the \
+              installation.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,6 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "glob-outside",
         summary: "a glob must stay in the installer's directory",
+        why: "The installer's manifests are in one directory. A pattern that leaves the directory can change other \
+              files of the installer.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-invalid",
         summary: "the naming template must produce valid Machine names",
+        why: "The API server rejects a Machine whose name is invalid, so Cluster API cannot create a Machine.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -34,6 +35,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-not-random",
         summary: "each Machine must get a unique name",
+        why: "During a rollout, the old and the new Machine exist at the same time. Without a random part, the new \
+              Machine gets a name that already exists.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -45,6 +48,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-unverified",
         summary: "a naming template with more than text and fields cannot be checked",
+        why: "Admission evaluates only text and fields. An invalid result appears only when Cluster API creates \
+              the next Machine.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

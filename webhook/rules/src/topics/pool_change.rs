@@ -25,6 +25,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "pool-version-changed",
         summary: "a change to how clusters are created replaces the unclaimed ones",
+        why: "Hive replaces unclaimed clusters that were created with other settings. Creating clusters takes time \
+              and resources, and claims wait in the meantime.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -36,6 +38,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-entry-removed",
         summary: "removing an inventory entry deletes the unclaimed cluster that uses it",
+        why: "Hive deletes an unclaimed cluster if its customization is no longer in the inventory.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,

@@ -21,6 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "pool-ref-changed",
         summary: "the pool and customization of a cluster must not change",
+        why: "Hive finds the pool and the customization of a cluster by this reference. A change loses the lease \
+              of the customization, and another cluster can then use the same addresses.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -32,6 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "claim-name-changed",
         summary: "the claim of a claimed cluster must not change",
+        why: "The name assigns a cluster to its ClusterClaim. A change takes the cluster away from its user, or \
+              gives the cluster to two users.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -43,6 +47,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "claim-name-given",
         summary: "a new cluster of a pool must not name a claim",
+        why: "Hive assigns a cluster to a claim after the cluster exists. A name that is set at creation can give \
+              the cluster to a claim that Hive did not choose.",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -23,6 +23,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "platform-not-one",
         summary: "a pool must have exactly one platform",
+        why: "Hive creates all clusters of a pool on one platform. With none or several platforms, Hive cannot \
+              decide where.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -34,6 +36,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "limits-negative",
         summary: "the sizes and limits of a pool must not be negative",
+        why: "These fields count clusters, so a negative number has no meaning.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -45,6 +48,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "size-above-inventory",
         summary: "the size of a pool must not exceed the number of inventory entries",
+        why: "Every cluster of the pool needs its own customization. A pool with more clusters than customizations \
+              never reaches its size.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -56,6 +61,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-size-above-inventory",
         summary: "maxSize of a pool must not exceed the number of inventory entries",
+        why: "Every cluster of the pool needs its own customization, so the pool can never have more clusters than \
+              customizations.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -67,6 +74,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-size-below-size",
         summary: "maxSize of a pool must not be less than its size",
+        why: "Hive never creates more clusters than maxSize, so the pool can never reach its size.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -78,6 +86,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "running-count-not-size",
         summary: "on OpenStack and vSphere, every cluster of a pool must run",
+        why: "Hive cannot hibernate clusters on these platforms, and ignores a pool that asks for it.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

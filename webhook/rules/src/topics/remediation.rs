@@ -20,6 +20,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "max-retry-negative",
     summary: "maxRetry of a remediation must not be negative",
+    why: "Cluster API compares the number of retries with this limit. A negative limit has no meaning.",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,

@@ -21,6 +21,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-not-positive",
         summary: "a control plane must have at least one Machine",
+        why: "A control plane without Machines has no API server and no etcd. Cluster API cannot restore it.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,6 +33,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-even",
         summary: "with stacked etcd, the number of Machines must be odd",
+        why: "etcd needs a majority of its members. An even number tolerates no more failures than the odd number \
+              below it, but has one more member that can fail.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -43,6 +46,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-dropped",
         summary: "an update must not scale the control plane to 1 by omitting replicas",
+        why: "An omitted number of replicas defaults to 1. A manifest that omits the field, because an autoscaler \
+              or a person sets it, would delete all Machines but one.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -54,6 +59,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-above-seven",
         summary: "more than seven etcd members slow down every write",
+        why: "The leader of etcd waits for a majority of the members before it confirms a write. Each further pair \
+              of members makes every write slower.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

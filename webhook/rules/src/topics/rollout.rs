@@ -27,6 +27,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "rollout-type-unsupported",
         summary: "the rollout type must be RollingUpdate",
+        why: "Cluster API implements only RollingUpdate for control planes, and its webhook replaces other types \
+              without a message.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -38,6 +40,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-unsupported",
         summary: "maxSurge must be 0 or 1",
+        why: "Cluster API changes one etcd member at a time. It reads a percentage or a text as 0, and then \
+              deletes a Machine before it creates the replacement.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -49,6 +53,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
+        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. With fewer than \
+              three members, etcd loses quorum or its data.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -60,6 +66,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
+        why: "Cluster API replaces every Machine that is older than this time. A time in the past starts the \
+              rollout immediately, or never.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

@@ -24,6 +24,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-with-upgrade",
         summary: "replicas must not change in a write that also starts a rollout",
+        why: "Scaling and a rollout both add and remove etcd members. One change at a time keeps the order clear \
+              and lets you stop between the two changes.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -35,6 +37,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-during-rollout",
         summary: "replicas must not change while a rollout is, or may be, in progress",
+        why: "Scaling and a rollout both add and remove etcd members. Cluster API finishes the rollout first, so \
+              the scaling would happen later than expected, and on changed Machines.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -46,6 +50,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-while-adopting",
         summary: "replicas must not change while the control plane adopts Machines",
+        why: "While Cluster API adopts existing Machines, it does not know all etcd members. Scaling can then \
+              remove a Machine that it does not own yet.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

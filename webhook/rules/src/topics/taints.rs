@@ -25,6 +25,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "taints-gate-off",
         summary: "taints on Machines require Cluster API's feature gate MachineTaintPropagation",
+        why: "With the feature gate off, Cluster API ignores the taints or rejects them, so Pods can run on Nodes \
+              that should be tainted.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,6 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "taint-key-reserved",
         summary: "taints that Kubernetes or Cluster API manages must not be set",
+        why: "Kubernetes or Cluster API adds and removes these taints to reflect the state of a Node. A fixed \
+              taint would block the Node forever.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,6 +51,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "taint-key-invalid",
         summary: "the key of a taint must be valid",
+        why: "The API server rejects a taint with an invalid key, so the Node never gets its taints.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -58,6 +63,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "taint-duplicate",
         summary: "two taints must not have the same key and effect",
+        why: "A Node has at most one taint with the same key and effect, so one of the two values would be lost.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -21,6 +21,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "user-passwd-conflict",
         summary: "a password hash must be either inline or from a Secret",
+        why: "A user has one password hash. Which of the two is used does not follow from the manifest.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,6 +33,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "user-secret-incomplete",
         summary: "a password hash from a Secret must name the Secret and the key",
+        why: "Cluster API cannot create bootstrap data without the password hash, so the next Machine never \
+              starts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -28,6 +28,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-not-semantic",
         summary: "the version must be a semantic version",
+        why: "Cluster API and kubeadm compare versions to decide on upgrades, images and features. They cannot \
+              compare a text that is not a semantic version.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -39,6 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-without-v",
         summary: "the version must start with v",
+        why: "The tags of Kubernetes images start with v. Without it, the images of the first new Machine do not \
+              exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -50,6 +54,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-skips-minor",
         summary: "an upgrade must move up one minor version at a time",
+        why: "Kubernetes supports upgrades of one minor version at a time. Components that are two versions apart \
+              may not understand each other's data.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -61,6 +67,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-changes-too-early",
         summary: "a minor upgrade must wait until the last one has rolled out",
+        why: "Until the previous upgrade has rolled out, some Machines are one version behind. A further upgrade \
+              puts them two versions behind, which Kubernetes does not support.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -72,6 +80,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-lowered",
         summary: "no downgrade after a Machine with the higher version has joined",
+        why: "A Machine at the higher version may have written data to etcd that older API servers cannot read. \
+              Kubernetes does not support downgrades.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -83,6 +93,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-lowered-unverified",
         summary: "no downgrade while it is unknown whether a Machine has joined",
+        why: "A downgrade is safe only if no Machine with the higher version has joined. If the Machines cannot be \
+              read, this is unknown.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -94,6 +106,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
+        why: "Nothing runs the new version yet, so it is safe to return to the old one. The warning points out \
+              that the write does not upgrade.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -105,6 +119,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-patch-lowered",
         summary: "a lower patch version is rarely intended",
+        why: "A lower patch version replaces every Machine and removes fixes, including security fixes.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,

@@ -256,33 +256,33 @@ impl Blocker {
     /// The id of the check in `status` that reports the same problem.
     pub fn check(&self) -> &'static str {
         match self {
-            Self::Paused | Self::ClusterPaused => "not-paused",
-            Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-ready",
-            Self::MixedOwnership { .. } => "machines-owned",
-            Self::NoKubeconfig => "secrets-present",
-            Self::TopologyVersion { .. } => "topology-version",
-            Self::CertificatesNotAvailable => "certificates-available",
-            Self::BeingDeleted { .. } | Self::AnotherBeingDeleted { .. } => "machine-deletions",
-            Self::NoNode { .. } | Self::AnotherComingUp { .. } => "machines-joined",
+            Self::Paused | Self::ClusterPaused => "paused",
+            Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-not-ready",
+            Self::MixedOwnership { .. } => "machines-not-owned",
+            Self::NoKubeconfig => "secrets-missing",
+            Self::TopologyVersion { .. } => "topology-upgrade-pending",
+            Self::CertificatesNotAvailable => "certificates-unavailable",
+            Self::BeingDeleted { .. } | Self::AnotherBeingDeleted { .. } => "machine-deletions-slow",
+            Self::NoNode { .. } | Self::AnotherComingUp { .. } => "machines-without-node",
             Self::Condition { condition, .. } => match *condition {
-                "APIServerPodHealthy" => "api-servers-ready",
-                "ControllerManagerPodHealthy" => "controller-managers-ready",
-                "SchedulerPodHealthy" => "schedulers-ready",
-                "EtcdPodHealthy" => "etcd-pods-ready",
-                _ => "etcd-members-answer",
+                "APIServerPodHealthy" => "api-servers-not-ready",
+                "ControllerManagerPodHealthy" => "controller-managers-not-ready",
+                "SchedulerPodHealthy" => "schedulers-not-ready",
+                "EtcdPodHealthy" => "etcd-pods-not-ready",
+                _ => "etcd-members-unresponsive",
             },
-            Self::UpdatingInPlace { .. } => "machines-up-to-date",
-            Self::Learner { .. } => "etcd-learners",
-            Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-answer",
+            Self::UpdatingInPlace { .. } => "machines-outdated",
+            Self::Learner { .. } => "etcd-learners-stuck",
+            Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-unresponsive",
             Self::Alarm { .. } => "etcd-alarms",
-            Self::MemberWithoutMachine { .. } => "etcd-members-match",
+            Self::MemberWithoutMachine { .. } => "etcd-members-mismatch",
             Self::AnotherInProgress | Self::TriedRecently { .. } | Self::TriedTooOften { .. } => {
-                "remediation"
+                "remediation-blocked"
             }
-            Self::NoOtherWorks => "components-healthy",
-            Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-quorum",
-            Self::Blocked { .. } | Self::NoProgress { .. } => "change-progress",
-            Self::ControllerStopped { .. } => "controller-responds",
+            Self::NoOtherWorks => "components-unhealthy",
+            Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-no-quorum",
+            Self::Blocked { .. } | Self::NoProgress { .. } => "change-stuck",
+            Self::ControllerStopped { .. } => "controller-stopped",
         }
     }
 

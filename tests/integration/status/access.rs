@@ -11,12 +11,14 @@ const STAND_IN: &str = "STAND-IN";
 
 pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
-    let workload = || "unknown workload-reachable Secret/edge-kubeconfig".to_owned();
-    let etcd = |object: &str| format!("unknown etcd-reachable {object}");
+    let workload = || "unknown workload-unreachable Secret/edge-kubeconfig".to_owned();
+    let etcd = |object: &str| format!("unknown etcd-unreachable {object}");
     let silent = || {
-        machines.map(|machine| format!("unknown etcd-members-answer EtcdMember/{machine}, Machine/{machine}"))
+        machines.map(|machine| {
+            format!("unknown etcd-members-unresponsive EtcdMember/{machine}, Machine/{machine}")
+        })
     };
-    let absent = |object: &str| format!("fail secrets-present {object}");
+    let absent = |object: &str| format!("fail secrets-missing {object}");
     let without_server = || [vec![workload()], silent().to_vec()].concat();
     let without_way = || vec![workload(), etcd("etcd")];
     for (fault, exit_code, verdict, findings) in [
@@ -28,7 +30,7 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
             "Degraded",
             [
                 without_way(),
-                vec![format!("fail endpoint-certificate Endpoint/{STAND_IN}")],
+                vec![format!("fail endpoint-certificate-expiring Endpoint/{STAND_IN}")],
             ]
             .concat(),
         ),

@@ -31,7 +31,7 @@ pub(super) async fn are_reported(
         "etcd: 3 voters, quorum 2, cannot lose another member".to_owned(),
         format!("remediation of {second} yes"),
         "fail KubeadmControlPlane/edge: 2 of 3 voting members healthy, 2 needed for quorum: cannot lose another member \
-         (etcd-tolerance)"
+         (etcd-voters-unhealthy)"
             .to_owned(),
     ] {
         ensure!(lines.contains(&expected), "no line is {expected:?}: {screen}");
@@ -68,7 +68,7 @@ async fn nothing_is_begun(management: &ManagementCluster, dead: &str) -> Result<
 async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
     let result = wait::until("status reports that the quorum is lost", || async {
         let result = StatusResult::take(management, &[]).await?;
-        let lost = "fail etcd-quorum KubeadmControlPlane/edge";
+        let lost = "fail etcd-no-quorum KubeadmControlPlane/edge";
         let is_reported = result.findings().iter().any(|finding| finding.starts_with(lost));
         ensure!(is_reported, "{:#?}", result.findings());
         Ok(result)
@@ -108,7 +108,7 @@ async fn list_asks_etcd(management: &ManagementCluster) -> Result<()> {
         .await?;
     let line = |of: &str| of.lines().map(words).find(|line| line.contains(NAME));
     let row = line(&list.stdout).unwrap_or_default();
-    ensure!(list.code == 1 && row.contains("Blocked etcd-quorum"), "{list}");
+    ensure!(list.code == 1 && row.contains("Blocked etcd-no-quorum"), "{list}");
     let everywhere = management.kubectl().run(["kcp", "status", "-A"]).await?;
     let row = line(&everywhere.stdout).unwrap_or_default();
     ensure!(row.contains("(by conditions)"), "{everywhere}");
@@ -145,7 +145,7 @@ pub(super) async fn agree(management: &ManagementCluster) -> Result<()> {
         let quorum = result
             .findings()
             .iter()
-            .any(|finding| finding.starts_with("fail etcd-quorum "));
+            .any(|finding| finding.starts_with("fail etcd-no-quorum "));
         ensure!(is_lost == quorum, "{plan:#}");
         if is_lost {
             // Without a response from any member, status has no votes of its own.
@@ -169,9 +169,9 @@ async fn document(management: &ManagementCluster, arguments: &[&str]) -> Result<
 /// The findings for a Machine whose member is killed.
 pub(super) fn killed(machine: &str) -> Vec<String> {
     vec![
-        format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{machine}"),
-        format!("fail etcd-members-answer EtcdMember/{machine}, Machine/{machine}"),
-        format!("fail etcd-pods-ready Machine/{machine}, Node/{machine}"),
+        format!("fail etcd-voters-unhealthy KubeadmControlPlane/edge, EtcdMember/{machine}"),
+        format!("fail etcd-members-unresponsive EtcdMember/{machine}, Machine/{machine}"),
+        format!("fail etcd-pods-not-ready Machine/{machine}, Node/{machine}"),
     ]
 }
 

@@ -24,19 +24,19 @@ pub(super) async fn are_reported(
     add_ons_are_reported(management, workload).await?;
     unreachable_leader_is_reported(management, workload, machines).await?;
     let [_, second, third] = machines;
-    let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{second}");
+    let less = format!("fail etcd-voters-unhealthy KubeadmControlPlane/edge, EtcdMember/{second}");
     let of_member = |check: &str| format!("fail {check} EtcdMember/{second}, Machine/{second}");
     for (fault, back, findings) in [
         (Fault::Kill, Fault::Restart, killed(second)),
         (
             Fault::Freeze,
             Fault::Thaw,
-            vec![less.clone(), of_member("etcd-members-answer")],
+            vec![less.clone(), of_member("etcd-members-unresponsive")],
         ),
         (
             Fault::CutOff,
             Fault::Reconnect,
-            vec![less.clone(), of_member("etcd-leader")],
+            vec![less.clone(), of_member("etcd-no-leader")],
         ),
         (
             Fault::NoSpace,
@@ -46,12 +46,14 @@ pub(super) async fn are_reported(
         (
             Fault::Expire,
             Fault::Renew,
-            vec![less.clone(), of_member("etcd-members-answer")],
+            vec![less.clone(), of_member("etcd-members-unresponsive")],
         ),
         (
             Fault::PodNotReady,
             Fault::PodReady,
-            vec![format!("fail etcd-pods-ready Machine/{second}, Node/{second}")],
+            vec![format!(
+                "fail etcd-pods-not-ready Machine/{second}, Node/{second}"
+            )],
         ),
     ] {
         workload.inflict(fault, second).await?;
@@ -85,10 +87,10 @@ async fn add_ons_are_reported(management: &ManagementCluster, workload: &Workloa
         },
     }))?;
     api.create(&PostParams::default(), &kube_proxy).await?;
-    let outdated = "warn kube-proxy-ready DaemonSet/kube-proxy".to_owned();
+    let outdated = "warn kube-proxy-not-ready DaemonSet/kube-proxy".to_owned();
     let not_ready = |severity: &str| {
         vec![
-            format!("{severity} kube-proxy-ready DaemonSet/kube-proxy"),
+            format!("{severity} kube-proxy-not-ready DaemonSet/kube-proxy"),
             outdated.clone(),
         ]
     };
@@ -158,11 +160,11 @@ fn one_line(text: &str) -> String {
 
 /// A member without a Machine, first as a learner and then as a voter.
 async fn stray_is_reported(management: &ManagementCluster, workload: &WorkloadCluster) -> Result<()> {
-    let alone = format!("fail etcd-members-match EtcdMember/{STRAY}");
+    let alone = format!("fail etcd-members-mismatch EtcdMember/{STRAY}");
     workload.inflict(Fault::HoldPromotions, STRAY).await?;
     let joins = workload.inflict(Fault::Stray, STRAY);
     let seen = async {
-        let learner = format!("fail etcd-learners EtcdMember/{STRAY}");
+        let learner = format!("fail etcd-learners-stuck EtcdMember/{STRAY}");
         is_degraded(management, Fault::HoldPromotions, vec![alone.clone(), learner])
             .await
             .map(drop)?;
@@ -170,7 +172,7 @@ async fn stray_is_reported(management: &ManagementCluster, workload: &WorkloadCl
     };
     tokio::try_join!(joins, seen)?;
     // It has no pod, so no request can reach it.
-    let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{STRAY}");
+    let less = format!("fail etcd-voters-unhealthy KubeadmControlPlane/edge, EtcdMember/{STRAY}");
     is_degraded(management, Fault::Stray, vec![less, alone.clone()]).await?;
     workload.inflict(Fault::Remove, STRAY).await?;
     is_healthy_again(management, Fault::Remove).await
@@ -182,16 +184,22 @@ async fn faults_of_the_last_machine_are_reported(
     workload: &WorkloadCluster,
     machine: &str,
 ) -> Result<()> {
-    let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{machine}");
+    let less = format!("fail etcd-voters-unhealthy KubeadmControlPlane/edge, EtcdMember/{machine}");
     let of_member = |check: &str| format!("fail {check} EtcdMember/{machine}, Machine/{machine}");
     for (fault, findings) in [
-        (Fault::Wipe, vec![less.clone(), of_member("etcd-members-answer")]),
-        (Fault::Split, vec![less.clone(), of_member("etcd-one-cluster")]),
+        (
+            Fault::Wipe,
+            vec![less.clone(), of_member("etcd-members-unresponsive")],
+        ),
+        (
+            Fault::Split,
+            vec![less.clone(), of_member("etcd-clusters-differ")],
+        ),
         (
             Fault::Remove,
             vec![
-                of_member("etcd-one-cluster"),
-                format!("fail etcd-members-match Machine/{machine}"),
+                of_member("etcd-clusters-differ"),
+                format!("fail etcd-members-mismatch Machine/{machine}"),
             ],
         ),
     ] {
@@ -214,7 +222,7 @@ async fn faults_of_the_last_machine_are_reported(
 
 /// The same check finds frozen and exited members. Its message distinguishes them.
 fn is_silent(result: &StatusResult, message: &str) -> Result<()> {
-    let told = result.messages("etcd-members-answer");
+    let told = result.messages("etcd-members-unresponsive");
     let all_match = told.iter().all(|told| told.starts_with(message));
     ensure!(!told.is_empty() && all_match, "{told:?} instead of {message:?}");
     Ok(())

@@ -60,7 +60,7 @@ async fn are_reported(management: &ManagementCluster) -> Result<()> {
 }
 
 /// The only finding of a paused Cluster without faults.
-const PAUSED: &str = "warn not-paused KubeadmControlPlane/edge, Cluster/edge";
+const PAUSED: &str = "warn paused KubeadmControlPlane/edge, Cluster/edge";
 
 async fn is_healthy(management: &ManagementCluster) -> Result<()> {
     let result = comes_to(management, "health", 0, "Healthy", &[]).await?;
@@ -74,7 +74,7 @@ async fn is_healthy(management: &ManagementCluster) -> Result<()> {
         has_findings || !matches!(outcome, "pass" | "skipped")
     });
     // Older etcd members do not report their quota.
-    let is_expected = other.is_none_or(|check| output::text(check, "id") == "etcd-space");
+    let is_expected = other.is_none_or(|check| output::text(check, "id") == "etcd-space-low");
     ensure!(
         checks.len() > 40 && is_expected,
         "{other:?} of {} checks",

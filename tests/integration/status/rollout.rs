@@ -17,25 +17,25 @@ use super::output::StatusResult;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Before the controller has observed the change, its effect is unknown.
-const UNSEEN: &str = "unknown status-current KubeadmControlPlane/edge";
+const UNSEEN: &str = "unknown status-outdated KubeadmControlPlane/edge";
 
 /// The checks that report the replacement of Machines as information.
 const PASSING: [&str; 15] = [
-    "api-servers-match",
-    "api-servers-ready",
-    "controller-managers-ready",
-    "etcd-leader",
-    "etcd-learners",
-    "etcd-member-lists",
-    "etcd-members-answer",
-    "etcd-members-match",
-    "etcd-pods-ready",
-    "etcd-tolerance",
-    "kubeadm-config-version",
-    "machine-deletions",
-    "machines-joined",
-    "machines-up-to-date",
-    "schedulers-ready",
+    "api-servers-mismatch",
+    "api-servers-not-ready",
+    "controller-managers-not-ready",
+    "etcd-no-leader",
+    "etcd-learners-stuck",
+    "etcd-member-lists-differ",
+    "etcd-members-unresponsive",
+    "etcd-members-mismatch",
+    "etcd-pods-not-ready",
+    "etcd-voters-unhealthy",
+    "kubeadm-config-outdated",
+    "machine-deletions-slow",
+    "machines-without-node",
+    "machines-outdated",
+    "schedulers-not-ready",
 ];
 
 /// Runs `status` repeatedly during a rollout with one surge Machine.
@@ -80,7 +80,7 @@ fn learner(result: &StatusResult, machines: &[String]) -> Option<String> {
     let findings = result.findings();
     let mut learners = findings
         .iter()
-        .filter_map(|finding| finding.strip_prefix("info etcd-learners EtcdMember/"));
+        .filter_map(|finding| finding.strip_prefix("info etcd-learners-stuck EtcdMember/"));
     let name = learners.find(|name| machines.iter().any(|machine| machine == name))?;
     Some(name.to_owned())
 }
@@ -110,7 +110,7 @@ impl Results {
             self.alarms
                 .push(format!("result {}: {} {told:#}", self.all, result.exit_code));
         }
-        let rolls_out = "info machines-up-to-date KubeadmControlPlane/edge";
+        let rolls_out = "info machines-outdated KubeadmControlPlane/edge";
         self.in_progress += u32::from(findings.iter().any(|finding| finding == rolls_out));
     }
 }

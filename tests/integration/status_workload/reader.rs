@@ -93,7 +93,11 @@ impl Observer {
             };
             let told = of("permissions");
             ensure!(told == *missing, "it reports {told:?}, not {missing:?}");
-            for source in ["workload-reachable", "etcd-reachable", "etcd-members-answer"] {
+            for source in [
+                "workload-unreachable",
+                "etcd-unreachable",
+                "etcd-members-unresponsive",
+            ] {
                 ensure!(of(source).is_empty(), "{source}: {:?}", of(source));
             }
             Ok(())

@@ -20,19 +20,19 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("secrets-present", "all Secrets of the cluster exist", secrets),
+    Check::new("secrets-missing", "all Secrets of the cluster exist", secrets),
     Check::new(
-        "machine-certificates",
+        "machine-certificates-expiring",
         "no Machine's certificates expire soon",
         machine_certificates,
     ),
     Check::new(
-        "endpoint-certificate",
+        "endpoint-certificate-expiring",
         "the endpoint's certificate does not expire soon",
         endpoint_certificate,
     ),
     Check::new(
-        "etcd-certificates",
+        "etcd-certificates-expiring",
         "no etcd member's certificate expires soon",
         etcd_certificates,
     ),
@@ -171,29 +171,29 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("secrets-present", "one_could_not_be_read", |o| {
+        ("secrets-missing", "one_could_not_be_read", |o| {
             o.secrets().remove("c1-sa");
             o.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
         }),
-        ("secrets-present", "absent", |o| {
+        ("secrets-missing", "absent", |o| {
             o.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));
         }),
-        ("secrets-present", "not_yet", |o| {
+        ("secrets-missing", "not_yet", |o| {
             o.secrets = Reading::Read(secrets(&[]));
             o.control_plane().status.initialized = false;
             o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(1)));
         }),
-        ("secrets-present", "client_of_an_etcd_elsewhere", |o| {
+        ("secrets-missing", "client_of_an_etcd_elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
             o.etcd_members = EtcdMembers::External;
             o.survey().stacked = false;
         }),
-        ("machine-certificates", "soon_and_expired", |o| {
+        ("machine-certificates-expiring", "soon_and_expired", |o| {
             o.machine(1).status.certificates_expiry_date = Some(in_days(29));
             o.machine(2).status.certificates_expiry_date = Some(now());
             o.machine(3).status.certificates_expiry_date = Some(in_days(30));
         }),
-        ("machine-certificates", "short_lived", |o| {
+        ("machine-certificates-expiring", "short_lived", |o| {
             o.control_plane.spec.kubeadm_config_spec.fields =
                 serde_json::json!({"clusterConfiguration": {"certificateValidityPeriodDays": 9}});
             for number in 1..=3 {
@@ -202,19 +202,23 @@ pub(super) mod cases {
             o.machine(1).status.certificates_expiry_date = Some(in_days(3));
             o.machine(2).status.certificates_expiry_date = Some(in_days(2));
         }),
-        ("endpoint-certificate", "soon", |o| {
+        ("endpoint-certificate-expiring", "soon", |o| {
             o.endpoint_certificate().expires = in_days(3);
         }),
-        ("endpoint-certificate", "expired_and_nothing_else_answers", |o| {
-            o.endpoint_certificate().expires = in_days(-1);
-            let failure = failure("Secret/c1-kubeconfig", "the certificate is not trusted");
-            o.workload = Reading::Failed(failure.clone());
-            o.etcd = Reading::Failed(failure);
-        }),
-        ("endpoint-certificate", "does_not_come", |o| {
+        (
+            "endpoint-certificate-expiring",
+            "expired_and_nothing_else_answers",
+            |o| {
+                o.endpoint_certificate().expires = in_days(-1);
+                let failure = failure("Secret/c1-kubeconfig", "the certificate is not trusted");
+                o.workload = Reading::Failed(failure.clone());
+                o.etcd = Reading::Failed(failure);
+            },
+        ),
+        ("endpoint-certificate-expiring", "does_not_come", |o| {
             o.endpoint_certificate = Reading::Failed(failure("https://10.0.0.1:6443", "no TLS"));
         }),
-        ("etcd-certificates", "expired", |o| {
+        ("etcd-certificates-expiring", "expired", |o| {
             o.answer(2).certificate_expires = Some(in_days(-1));
         }),
     ];

@@ -21,31 +21,31 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "api-servers-match",
+        "api-servers-mismatch",
         "every Machine has an API server, and every API server a Machine",
         api_servers_match,
     )
     .preflight(),
     Check::new(
-        "api-servers-ready",
+        "api-servers-not-ready",
         "the API server of every node is ready",
         api_servers_ready,
     )
     .preflight(),
     Check::new(
-        "controller-managers-ready",
+        "controller-managers-not-ready",
         "the controller manager of every node is ready",
         controller_managers_ready,
     )
     .preflight(),
     Check::new(
-        "schedulers-ready",
+        "schedulers-not-ready",
         "the scheduler of every node is ready",
         schedulers_ready,
     )
     .preflight(),
     Check::new(
-        "etcd-pods-ready",
+        "etcd-pods-not-ready",
         "the etcd pod of every node is ready",
         etcd_pods_ready,
     )
@@ -195,7 +195,7 @@ fn component_ready(observed: &Snapshot, component: Component, now: Timestamp) ->
             let message = format!("{about} is not ready{phase}{why}");
             node_finding(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
         });
-    // The check `api-servers-match` reports a missing API server.
+    // The check `api-servers-mismatch` reports a missing API server.
     let expected = observed
         .machines
         .iter()
@@ -255,16 +255,16 @@ pub(super) mod cases {
     }
 
     pub(crate) const CASES: &[Case] = &[
-        ("etcd-pods-ready", "not_ready_while_the_member_answers", |o| {
+        ("etcd-pods-not-ready", "not_ready_while_the_member_answers", |o| {
             let pod = o.pod(Component::Etcd, 2);
             pod.ready = false;
             pod.message = Some("readiness probe failed".to_owned());
         }),
-        ("api-servers-match", "machine_without_pod", |o| {
+        ("api-servers-mismatch", "machine_without_pod", |o| {
             o.pods()
                 .retain(|pod| pod.component != Component::ApiServer || pod.node != "node-m2");
         }),
-        ("api-servers-match", "pod_without_machine", |o| {
+        ("api-servers-mismatch", "pod_without_machine", |o| {
             let mut pod = o.pods()[0].clone();
             pod.node = "node-m9".to_owned();
             o.pods().push(pod);
@@ -274,41 +274,41 @@ pub(super) mod cases {
                 ..node
             });
         }),
-        ("api-servers-match", "pod_that_its_node_has_left", |o| {
+        ("api-servers-mismatch", "pod_that_its_node_has_left", |o| {
             let mut pod = o.pods()[0].clone();
             pod.node = "node-m9".to_owned();
             pod.ready = false;
             o.pods().push(pod);
         }),
-        ("api-servers-match", "pod_of_a_machine_that_starts", |o| {
+        ("api-servers-mismatch", "pod_of_a_machine_that_starts", |o| {
             let (pod, node) = (o.pod(Component::ApiServer, 3).clone(), o.nodes()[2].clone());
             starts(o);
             o.pods().push(pod);
             o.nodes().push(node);
         }),
-        ("api-servers-ready", "not_ready", |o| {
+        ("api-servers-not-ready", "not_ready", |o| {
             not_ready(o, Component::ApiServer);
         }),
-        ("api-servers-ready", "by_the_condition", |o| {
+        ("api-servers-not-ready", "by_the_condition", |o| {
             leave_out(o);
             let failed = condition("APIServerPodHealthy", False, "readiness probe failed");
             set(&mut o.machine(2).status.conditions, failed);
         }),
-        ("controller-managers-ready", "not_ready", |o| {
+        ("controller-managers-not-ready", "not_ready", |o| {
             not_ready(o, Component::ControllerManager);
         }),
-        ("schedulers-ready", "not_ready", |o| {
+        ("schedulers-not-ready", "not_ready", |o| {
             not_ready(o, Component::Scheduler);
         }),
-        ("schedulers-ready", "absent", |o| {
+        ("schedulers-not-ready", "absent", |o| {
             o.pods()
                 .retain(|pod| pod.component != Component::Scheduler || pod.node != "node-m2");
         }),
-        ("schedulers-ready", "of_a_machine_that_leaves", |o| {
+        ("schedulers-not-ready", "of_a_machine_that_leaves", |o| {
             not_ready(o, Component::Scheduler);
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         }),
-        ("schedulers-ready", "of_a_machine_that_has_just_joined", |o| {
+        ("schedulers-not-ready", "of_a_machine_that_has_just_joined", |o| {
             not_ready(o, Component::Scheduler);
             o.machine(2).metadata.creation_timestamp = Some(Time(minutes_ago(3)));
             o.machine(2)
@@ -317,14 +317,14 @@ pub(super) mod cases {
                 .retain(|other| !matches!(other.type_.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
         }),
         (
-            "schedulers-ready",
+            "schedulers-not-ready",
             "of_a_machine_that_has_yet_to_name_its_node",
             |o| {
                 joins_unnamed(o);
                 o.pod(Component::Scheduler, 3).ready = false;
             },
         ),
-        ("schedulers-ready", "of_a_node_that_is_no_machine_s", |o| {
+        ("schedulers-not-ready", "of_a_node_that_is_no_machine_s", |o| {
             let (mut pod, node) = (o.pod(Component::Scheduler, 3).clone(), o.nodes()[2].clone());
             pod.node = "node-m9".to_owned();
             pod.ready = false;
@@ -334,13 +334,13 @@ pub(super) mod cases {
                 ..node
             });
         }),
-        ("schedulers-ready", "by_a_condition_that_is_unknown", |o| {
+        ("schedulers-not-ready", "by_a_condition_that_is_unknown", |o| {
             leave_out(o);
             let unknown = condition("SchedulerPodHealthy", Unknown, "no connection");
             set(&mut o.machine(2).status.conditions, unknown);
         }),
         (
-            "schedulers-ready",
+            "schedulers-not-ready",
             "by_the_condition_where_pods_were_not_read",
             |o| {
                 o.workload().static_pods = Reading::Failed(failure("Pod", "no answer"));
@@ -348,7 +348,7 @@ pub(super) mod cases {
                 set(&mut o.machine(2).status.conditions, failed);
             },
         ),
-        ("etcd-pods-ready", "elsewhere", |o| {
+        ("etcd-pods-not-ready", "elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd_members = EtcdMembers::External;

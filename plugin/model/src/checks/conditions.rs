@@ -18,30 +18,30 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "status-reported",
+        "status-missing",
         "the controller reports whether the control plane is available",
         reported,
     ),
     Check::new(
-        "status-current",
+        "status-outdated",
         "the controller has processed the current spec",
         current,
     )
     .preflight(),
-    Check::new("available", "condition Available is True", available).summing_up(),
+    Check::new("unavailable", "condition Available is True", available).summing_up(),
     Check::new(
-        "certificates-available",
+        "certificates-unavailable",
         "condition CertificatesAvailable is True",
         certificates_available,
     ),
     Check::new(
-        "etcd-cluster-healthy",
+        "etcd-cluster-unhealthy",
         "condition EtcdClusterHealthy is True",
         etcd_cluster_healthy,
     )
     .summing_up(),
     Check::new(
-        "components-healthy",
+        "components-unhealthy",
         "condition ControlPlaneComponentsHealthy is True",
         components_healthy,
     )
@@ -184,46 +184,48 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("status-reported", "nothing", |o| {
+        ("status-missing", "nothing", |o| {
             o.control_plane().status.observed_generation = None;
             o.control_plane().status.conditions.clear();
         }),
-        ("status-reported", "not_whether_it_is_available", |o| {
+        ("status-missing", "not_whether_it_is_available", |o| {
             o.control_plane()
                 .status
                 .conditions
                 .retain(|other| other.type_ != "Available");
         }),
-        ("status-current", "older_spec", |o| {
+        ("status-outdated", "older_spec", |o| {
             o.control_plane().metadata.generation = Some(8);
         }),
-        ("available", "no", |o| says(o, "Available", False, "no quorum", 5)),
-        ("available", "cannot_be_told", |o| {
+        ("unavailable", "no", |o| {
+            says(o, "Available", False, "no quorum", 5);
+        }),
+        ("unavailable", "cannot_be_told", |o| {
             says(o, "Available", Unknown, "", 5);
         }),
-        ("available", "not_come_up_yet", |o| {
+        ("unavailable", "not_come_up_yet", |o| {
             o.control_plane().status.initialized = false;
             o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(9)));
             says(o, "Available", False, "Control plane not yet initialized", 9);
         }),
-        ("available", "does_not_come_up", |o| {
+        ("unavailable", "does_not_come_up", |o| {
             o.control_plane().status.initialized = false;
             o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(10)));
             says(o, "Available", False, "Control plane not yet initialized", 10);
         }),
-        ("available", "a_moment_ago_while_a_machine_starts", |o| {
+        ("unavailable", "a_moment_ago_while_a_machine_starts", |o| {
             says(o, "Available", False, "no quorum", 0);
             starts(o);
         }),
-        ("certificates-available", "no", |o| {
+        ("certificates-unavailable", "no", |o| {
             says(o, "CertificatesAvailable", False, "ca is missing", 5);
         }),
-        ("certificates-available", "not_yet", |o| {
+        ("certificates-unavailable", "not_yet", |o| {
             o.control_plane().status.initialized = false;
             o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(1)));
             says(o, "CertificatesAvailable", Unknown, "", 1);
         }),
-        ("etcd-cluster-healthy", "no", |o| {
+        ("etcd-cluster-unhealthy", "no", |o| {
             says(
                 o,
                 "EtcdClusterHealthy",
@@ -232,29 +234,29 @@ pub(super) mod cases {
                 5,
             );
         }),
-        ("etcd-cluster-healthy", "a_moment_ago", |o| {
+        ("etcd-cluster-unhealthy", "a_moment_ago", |o| {
             says(o, "EtcdClusterHealthy", False, "member without Machine", 0);
         }),
-        ("etcd-cluster-healthy", "while_a_machine_starts", |o| {
+        ("etcd-cluster-unhealthy", "while_a_machine_starts", |o| {
             says(o, "EtcdClusterHealthy", False, "", 9);
             starts(o);
         }),
-        ("etcd-cluster-healthy", "for_long_while_a_machine_starts", |o| {
+        ("etcd-cluster-unhealthy", "for_long_while_a_machine_starts", |o| {
             says(o, "EtcdClusterHealthy", False, "", 11);
             starts(o);
         }),
-        ("etcd-cluster-healthy", "as_the_members_say", |o| {
+        ("etcd-cluster-unhealthy", "as_the_members_say", |o| {
             says(o, "EtcdClusterHealthy", False, "* Machine m2: dead", 5);
             o.kill(2);
         }),
-        ("etcd-cluster-healthy", "elsewhere", |o| {
+        ("etcd-cluster-unhealthy", "elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.survey().stacked = false;
             o.etcd_members = EtcdMembers::External;
             says(o, "EtcdClusterHealthy", Unknown, "", 60);
         }),
-        ("components-healthy", "no", |o| {
+        ("components-unhealthy", "no", |o| {
             says(
                 o,
                 "ControlPlaneComponentsHealthy",

@@ -21,19 +21,23 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "etcd-one-cluster",
+        "etcd-clusters-differ",
         "all members belong to one etcd cluster",
         cluster_id,
     )
     .preflight(),
     Check::new(
-        "etcd-member-lists",
+        "etcd-member-lists-differ",
         "every member reports the same member list",
         member_lists,
     )
     .preflight(),
-    Check::new("etcd-leader", "members agree on a leader", leader).preflight(),
-    Check::new("etcd-raft-term", "members are in the same raft term", raft_term),
+    Check::new("etcd-no-leader", "members agree on a leader", leader).preflight(),
+    Check::new(
+        "etcd-raft-terms-differ",
+        "members are in the same raft term",
+        raft_term,
+    ),
     Check::new("etcd-raft-lag", "no member lags far behind the others", raft_lag),
 ];
 
@@ -285,61 +289,61 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("etcd-member-lists", "lacks_one", |o| {
+        ("etcd-member-lists-differ", "lacks_one", |o| {
             o.list(3).members.truncate(2);
         }),
-        ("etcd-member-lists", "has_one_besides", |o| {
+        ("etcd-member-lists-differ", "has_one_besides", |o| {
             o.list(3).members.push(member(0xab, ""));
         }),
-        ("etcd-member-lists", "has_another", |o| {
+        ("etcd-member-lists-differ", "has_another", |o| {
             o.list(3).members[1] = member(0xab, "node-m9");
         }),
-        ("etcd-member-lists", "while_a_machine_starts", |o| {
+        ("etcd-member-lists-differ", "while_a_machine_starts", |o| {
             starts(o);
             o.list(1).members.push(member(3, ""));
         }),
-        ("etcd-one-cluster", "one_of_another", another_cluster),
-        ("etcd-member-lists", "as_many_tell_one_as_another", |o| {
+        ("etcd-clusters-differ", "one_of_another", another_cluster),
+        ("etcd-member-lists-differ", "as_many_tell_one_as_another", |o| {
             o.kill(2);
             o.list(3).members.truncate(2);
         }),
-        ("etcd-member-lists", "the_one_who_is_led_is_right", |o| {
+        ("etcd-member-lists-differ", "the_one_who_is_led_is_right", |o| {
             for number in [2, 3] {
                 o.status(number).leader = None;
                 o.list(number).members.push(member(0xab, "node-m9"));
             }
         }),
-        ("etcd-one-cluster", "as_many_of_one_as_of_another", |o| {
+        ("etcd-clusters-differ", "as_many_of_one_as_of_another", |o| {
             another_cluster(o);
             o.kill(2);
         }),
-        ("etcd-one-cluster", "only_the_one_of_another_is_led", |o| {
+        ("etcd-clusters-differ", "only_the_one_of_another_is_led", |o| {
             another_cluster(o);
             for number in [1, 2] {
                 o.status(number).leader = None;
             }
         }),
-        ("etcd-leader", "cut_off", |o| {
+        ("etcd-no-leader", "cut_off", |o| {
             o.status(3).leader = None;
             o.status(3).errors = vec!["etcdserver: no leader".to_owned()];
         }),
-        ("etcd-leader", "nobody_leads", |o| {
+        ("etcd-no-leader", "nobody_leads", |o| {
             for number in 1..=3 {
                 o.status(number).leader = None;
             }
             o.survey().alarms = Alarms::FromStatus;
         }),
-        ("etcd-leader", "another", |o| {
+        ("etcd-no-leader", "another", |o| {
             o.status(3).leader = Some(2);
             o.status(3).raft_term = 3;
         }),
-        ("etcd-leader", "a_learner_knows_none", |o| {
+        ("etcd-no-leader", "a_learner_knows_none", |o| {
             joins(o);
             o.each_list(|list| list.members[2].is_learner = true);
             o.status(3).is_learner = true;
             o.status(3).leader = None;
         }),
-        ("etcd-raft-term", "behind", |o| o.status(3).raft_term = 3),
+        ("etcd-raft-terms-differ", "behind", |o| o.status(3).raft_term = 3),
         ("etcd-raft-lag", "behind_others", |o| {
             o.status(3).raft_index -= 5_001;
         }),

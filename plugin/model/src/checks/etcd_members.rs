@@ -25,13 +25,18 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "etcd-members-match",
+        "etcd-members-mismatch",
         "every Machine has an etcd member, and every member a Machine",
         match_machines,
     )
     .preflight(),
     Check::new("etcd-alarms", "no member has raised an alarm", alarms).preflight(),
-    Check::new("etcd-learners", "every learner is promoted in time", learners).preflight(),
+    Check::new(
+        "etcd-learners-stuck",
+        "every learner is promoted in time",
+        learners,
+    )
+    .preflight(),
 ];
 
 pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -54,7 +59,7 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
         }
         let finding = Finding::fail(object, message);
         // The node runs a member of another etcd cluster, whose data the replacement would delete. The check
-        // `etcd-one-cluster` has the hint.
+        // `etcd-clusters-differ` has the hint.
         let is_of_another = survey.responses().any(|(queried, response)| {
             queried.name == node
                 && response.cluster_id().is_some()
@@ -107,7 +112,7 @@ fn member_without_machine(
             other.name(),
             owner(other)
         );
-        return Finding::fail(object, message).hint("do not remove the member: see check machines-owned");
+        return Finding::fail(object, message).hint("do not remove the member: see check machines-not-owned");
     }
     let Some(first) = machines_without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());
@@ -241,7 +246,7 @@ pub(super) mod cases {
 
     pub(crate) const CASES: &[Case] = &[
         (
-            "etcd-members-match",
+            "etcd-members-mismatch",
             "founded_its_own_cluster_and_was_removed",
             |o| {
                 o.health_checks().clear();
@@ -250,18 +255,18 @@ pub(super) mod cases {
             },
         ),
         (
-            "etcd-members-match",
+            "etcd-members-mismatch",
             "member_that_may_be_of_a_machine_without_node",
             |o| {
                 names_no_node(o);
             },
         ),
-        ("etcd-members-match", "machine_without_member", |o| {
+        ("etcd-members-mismatch", "machine_without_member", |o| {
             o.each_list_of(&[1, 2], |list| list.members.truncate(2));
             o.kill(3);
         }),
         (
-            "etcd-members-match",
+            "etcd-members-mismatch",
             "machine_without_member_and_nobody_covers_it",
             |o| {
                 o.health_checks().clear();
@@ -269,14 +274,14 @@ pub(super) mod cases {
                 o.kill(3);
             },
         ),
-        ("etcd-members-match", "member_without_machine", |o| {
+        ("etcd-members-mismatch", "member_without_machine", |o| {
             o.each_list(|list| list.members.push(member(0xab, "stray")));
         }),
-        ("etcd-members-match", "member_of_a_machine_that_starts", |o| {
+        ("etcd-members-mismatch", "member_of_a_machine_that_starts", |o| {
             starts(o);
             o.each_list_of(&[1, 2], |list| list.members.push(member(3, "node-m3")));
         }),
-        ("etcd-members-match", "machine_that_leaves", |o| {
+        ("etcd-members-mismatch", "machine_that_leaves", |o| {
             o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
             o.each_list_of(&[1, 2], |list| list.members.truncate(2));
             o.kill(3);
@@ -310,19 +315,19 @@ pub(super) mod cases {
             o.survey().alarms =
                 Alarms::Failed(failure("etcd member node-m1", "AlarmList: no answer within 2s"));
         }),
-        ("etcd-learners", "left_behind", |o| {
+        ("etcd-learners-stuck", "left_behind", |o| {
             o.each_list(|list| list.members[2].is_learner = true);
             o.status(3).is_learner = true;
         }),
-        ("etcd-learners", "joins", |o| {
+        ("etcd-learners-stuck", "joins", |o| {
             joins(o);
             o.each_list(|list| list.members[2].is_learner = true);
             o.status(3).is_learner = true;
         }),
-        ("etcd-learners", "never_started", |o| {
+        ("etcd-learners-stuck", "never_started", |o| {
             o.each_list(|list| list.members.push(member(0xab, "")));
         }),
-        ("etcd-learners", "may_be_of_a_machine_without_node", |o| {
+        ("etcd-learners-stuck", "may_be_of_a_machine_without_node", |o| {
             names_no_node(o);
             o.each_list(|list| list.members[2].is_learner = true);
             o.status(3).is_learner = true;

@@ -19,13 +19,22 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-quorum", "etcd has quorum", quorum)
+    Check::new("etcd-no-quorum", "etcd has quorum", quorum)
         .preflight()
         .blocking(),
-    Check::new("etcd-tolerance", "no voting member is unhealthy", tolerance)
-        .preflight()
-        .summing_up(),
-    Check::new("etcd-members-answer", "every member responds", members_respond).preflight(),
+    Check::new(
+        "etcd-voters-unhealthy",
+        "no voting member is unhealthy",
+        tolerance,
+    )
+    .preflight()
+    .summing_up(),
+    Check::new(
+        "etcd-members-unresponsive",
+        "every member responds",
+        members_respond,
+    )
+    .preflight(),
 ];
 
 pub const ETCD: &str = "etcd";
@@ -305,109 +314,117 @@ pub(super) mod cases {
     }
 
     pub(crate) const CASES: &[Case] = &[
-        ("etcd-quorum", "two_killed", kill_two),
+        ("etcd-no-quorum", "two_killed", kill_two),
         (
-            "etcd-quorum",
+            "etcd-no-quorum",
             "two_killed_and_none_reached",
             kill_two_and_reach_none,
         ),
-        ("etcd-quorum", "the_api_server_lacks_etcd", |o| {
+        ("etcd-no-quorum", "the_api_server_lacks_etcd", |o| {
             none_reached(o);
             o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
             o.survey().api_server_lacks_etcd = true;
         }),
         (
-            "etcd-quorum",
+            "etcd-no-quorum",
             "a_member_answers_though_the_api_server_lacks_etcd",
             |o| {
                 o.kill(2);
                 o.survey().api_server_lacks_etcd = true;
             },
         ),
-        ("etcd-quorum", "two_killed_and_nothing_read", |o| {
+        ("etcd-no-quorum", "two_killed_and_nothing_read", |o| {
             unread(o);
             pod_failed(o, 2);
             pod_failed(o, 3);
         }),
-        ("etcd-quorum", "one_killed", |o| o.kill(2)),
-        ("etcd-quorum", "one_killed_and_nothing_read", |o| {
+        ("etcd-no-quorum", "one_killed", |o| o.kill(2)),
+        ("etcd-no-quorum", "one_killed_and_nothing_read", |o| {
             unread(o);
             pod_failed(o, 2);
         }),
-        ("etcd-tolerance", "leaves_and_is_still_listed", |o| {
+        ("etcd-voters-unhealthy", "leaves_and_is_still_listed", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
             o.kill(2);
         }),
-        ("etcd-tolerance", "one_killed", |o| o.kill(2)),
-        ("etcd-tolerance", "one_killed_and_etcd_left_out", |o| {
+        ("etcd-voters-unhealthy", "one_killed", |o| o.kill(2)),
+        ("etcd-voters-unhealthy", "one_killed_and_etcd_left_out", |o| {
             o.etcd = Reading::Excluded { flag: "--no-etcd" };
             pod_failed(o, 2);
         }),
-        ("etcd-tolerance", "none_answers", |o| {
+        ("etcd-voters-unhealthy", "none_answers", |o| {
             for queried in &mut o.survey().queried {
                 queried.response = Err(failure("etcd", "no TLS connection: unknown CA"));
             }
             o.survey().alarms = Alarms::FromStatus;
         }),
         (
-            "etcd-tolerance",
+            "etcd-voters-unhealthy",
             "of_a_machine_that_has_yet_to_name_its_node",
             |o| {
                 joins_unnamed(o);
                 o.kill(3);
             },
         ),
-        ("etcd-members-answer", "killed", |o| o.kill(2)),
-        ("etcd-members-answer", "stopped", |o| {
+        ("etcd-members-unresponsive", "killed", |o| o.kill(2)),
+        ("etcd-members-unresponsive", "stopped", |o| {
             o.answer(2).status = Err(failure("etcd member node-m2", "Status: no answer within 2s"));
             o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));
         }),
-        ("etcd-members-answer", "tells_no_list", |o| {
+        ("etcd-members-unresponsive", "tells_no_list", |o| {
             o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));
         }),
-        ("etcd-members-answer", "a_learner_tells_no_list", |o| {
+        ("etcd-members-unresponsive", "a_learner_tells_no_list", |o| {
             joins(o);
             o.answer(3).members = Err(failure("etcd", "rpc not supported for learner"));
             o.status(3).is_learner = true;
             o.each_list_of(&[1, 2], |list| list.members[2].is_learner = true);
         }),
-        ("etcd-members-answer", "killed_soon_after_it_was_made", |o| {
-            o.machine(2).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
-            o.kill(2);
-        }),
-        ("etcd-members-answer", "leaves_and_is_still_listed", |o| {
+        (
+            "etcd-members-unresponsive",
+            "killed_soon_after_it_was_made",
+            |o| {
+                o.machine(2).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
+                o.kill(2);
+            },
+        ),
+        ("etcd-members-unresponsive", "leaves_and_is_still_listed", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
             o.kill(2);
         }),
-        ("etcd-members-answer", "comes_up", |o| {
+        ("etcd-members-unresponsive", "comes_up", |o| {
             joins(o);
             o.kill(3);
             o.each_list_of(&[1, 2], |list| {
                 list.members.truncate(2);
             });
         }),
-        ("etcd-members-answer", "none_answers", |o| {
+        ("etcd-members-unresponsive", "none_answers", |o| {
             for queried in &mut o.survey().queried {
                 queried.response = Err(failure("etcd", "no TLS connection: unknown CA"));
             }
             o.survey().alarms = Alarms::FromStatus;
         }),
-        ("etcd-members-answer", "by_the_condition", |o| {
+        ("etcd-members-unresponsive", "by_the_condition", |o| {
             o.etcd = Reading::Excluded { flag: "--no-etcd" };
             let unknown = condition("EtcdMemberHealthy", Unknown, "no connection");
             set(&mut o.machine(2).status.conditions, unknown);
         }),
-        ("etcd-members-answer", "elsewhere", |o| {
+        ("etcd-members-unresponsive", "elsewhere", |o| {
             elsewhere(o);
-            o.survey().queried[1].response = Err(failure("etcd", "connection refused"));
-        }),
-        ("etcd-members-answer", "elsewhere_while_a_machine_starts", |o| {
-            elsewhere(o);
-            joins_unnamed(o);
             o.survey().queried[1].response = Err(failure("etcd", "connection refused"));
         }),
         (
-            "etcd-members-answer",
+            "etcd-members-unresponsive",
+            "elsewhere_while_a_machine_starts",
+            |o| {
+                elsewhere(o);
+                joins_unnamed(o);
+                o.survey().queried[1].response = Err(failure("etcd", "connection refused"));
+            },
+        ),
+        (
+            "etcd-members-unresponsive",
             "of_a_machine_that_has_yet_to_name_its_node",
             |o| {
                 joins_unnamed(o);

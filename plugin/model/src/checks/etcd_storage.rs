@@ -18,9 +18,13 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-space", "every database is well below its quota", space),
+    Check::new("etcd-space-low", "every database is well below its quota", space),
     Check::new("etcd-fragmentation", "no database is fragmented", fragmentation),
-    Check::new("etcd-versions", "all members run the same etcd version", versions),
+    Check::new(
+        "etcd-versions-differ",
+        "all members run the same etcd version",
+        versions,
+    ),
 ];
 
 /// Percentage of the quota from which the size of a database is a warning, early enough to compact it.
@@ -162,22 +166,22 @@ pub(super) mod cases {
     use crate::checks::tests::Case;
 
     pub(crate) const CASES: &[Case] = &[
-        ("etcd-space", "eighty_and_ninety_five_percent", |o| {
+        ("etcd-space-low", "eighty_and_ninety_five_percent", |o| {
             for (number, percent) in [(1, 79), (2, 80), (3, 95)] {
                 let quota = o.status(number).db_size_quota.expect("a quota");
                 o.status(number).db_size = quota.div_ceil(100) * percent;
                 o.status(number).db_size_in_use = o.status(number).db_size;
             }
         }),
-        ("etcd-space", "quotas_differ", |o| {
+        ("etcd-space-low", "quotas_differ", |o| {
             // By its own quota each: 80 % of a smaller one.
             o.status(2).db_size_quota = Some(75 * 1024 * 1024);
         }),
-        ("etcd-space", "quotas_differ_during_a_rollout", |o| {
+        ("etcd-space-low", "quotas_differ_during_a_rollout", |o| {
             o.status(2).db_size_quota = Some(1024 * 1024 * 1024);
             o.machine(2).spec.version = Some("v1.33.0".to_owned());
         }),
-        ("etcd-space", "no_quota_told", |o| {
+        ("etcd-space-low", "no_quota_told", |o| {
             for number in 1..=3 {
                 o.status(number).db_size_quota = None;
             }
@@ -189,13 +193,13 @@ pub(super) mod cases {
             o.status(3).db_size = 300 * mebibyte;
             o.status(3).db_size_in_use = 100 * mebibyte;
         }),
-        ("etcd-versions", "differ", |o| {
+        ("etcd-versions-differ", "differ", |o| {
             o.status(2).version = "3.5.21".to_owned();
         }),
-        ("etcd-versions", "far_apart", |o| {
+        ("etcd-versions-differ", "far_apart", |o| {
             o.status(2).version = "3.4.1".to_owned();
         }),
-        ("etcd-versions", "during_a_rollout", |o| {
+        ("etcd-versions-differ", "during_a_rollout", |o| {
             o.status(2).version = "3.5.21".to_owned();
             o.machine(2).spec.version = Some("v1.33.0".to_owned());
         }),

@@ -16,12 +16,12 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "node-labels-and-taints",
+        "node-labels-or-taints-missing",
         "every control plane node has the control-plane label, and the taint if configured",
         labels_and_taints,
     ),
     Check::new(
-        "kubeadm-config-version",
+        "kubeadm-config-outdated",
         "kubeadm-config contains the desired version",
         version,
     ),
@@ -111,20 +111,20 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("node-labels-and-taints", "neither", |o| {
+        ("node-labels-or-taints-missing", "neither", |o| {
             o.nodes()[1] = Node {
                 has_control_plane_label: false,
                 has_control_plane_taint: false,
                 ..o.nodes()[1].clone()
             };
         }),
-        ("node-labels-and-taints", "no_label", |o| {
+        ("node-labels-or-taints-missing", "no_label", |o| {
             o.nodes()[1].has_control_plane_label = false;
         }),
-        ("node-labels-and-taints", "no_taint", |o| {
+        ("node-labels-or-taints-missing", "no_taint", |o| {
             o.nodes()[1].has_control_plane_taint = false;
         }),
-        ("node-labels-and-taints", "no_taint_is_asked_for", |o| {
+        ("node-labels-or-taints-missing", "no_taint_is_asked_for", |o| {
             o.nodes()[1].has_control_plane_taint = false;
             o.control_plane.spec.kubeadm_config_spec.fields["joinConfiguration"]["nodeRegistration"]["taints"] =
                 serde_json::json!([]);
@@ -132,26 +132,26 @@ pub(super) mod cases {
                 o.machine(number).bootstrap = Bootstrap::Missing;
             }
         }),
-        ("node-labels-and-taints", "by_the_condition", |o| {
+        ("node-labels-or-taints-missing", "by_the_condition", |o| {
             leave_out(o);
             let failed = condition("NodeKubeadmLabelsAndTaintsSet", False, "the taint is missing");
             set(&mut o.machine(2).status.conditions, failed);
         }),
-        ("kubeadm-config-version", "another", |o| {
+        ("kubeadm-config-outdated", "another", |o| {
             o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
         }),
         (
-            "kubeadm-config-version",
+            "kubeadm-config-outdated",
             "before_the_first_machine_of_a_rollout",
             |o| {
                 o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
                 o.machine(1).spec.version = Some("v1.33.6".to_owned());
             },
         ),
-        ("kubeadm-config-version", "a_vendor_s_build", |o| {
+        ("kubeadm-config-outdated", "a_vendor_s_build", |o| {
             o.workload().kubeadm_version = Reading::Read(Some("v1.34.1+vendor.1".to_owned()));
         }),
-        ("kubeadm-config-version", "not_named", |o| {
+        ("kubeadm-config-outdated", "not_named", |o| {
             o.workload().kubeadm_version = Reading::Read(None);
         }),
     ];

@@ -15,34 +15,34 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "not-paused",
+        "paused",
         "neither the control plane nor its Cluster is paused",
         paused,
     )
     .blocking(),
-    Check::new("not-deleted", "the control plane is not being deleted", deletion),
+    Check::new("deleting", "the control plane is not being deleted", deletion),
     Check::new(
-        "no-failure",
+        "failure-reported",
         "neither failureReason nor failureMessage is set",
         failure,
     ),
     Check::new(
-        "cluster-reference",
+        "cluster-reference-wrong",
         "spec.controlPlaneRef of the Cluster names the control plane",
         cluster_reference,
     ),
     Check::new(
-        "cluster-ready",
+        "cluster-not-ready",
         "the Cluster's infrastructure is ready and it has an endpoint",
         cluster_ready,
     ),
     Check::new(
-        "topology-version",
+        "topology-upgrade-pending",
         "the version of a managed topology permits the desired version",
         topology,
     ),
     Check::new(
-        "machines-owned",
+        "machines-not-owned",
         "the control plane owns every control plane Machine of its Cluster",
         machine_ownership,
     ),
@@ -196,63 +196,63 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("machines-owned", "by_another_control_plane", |o| {
+        ("machines-not-owned", "by_another_control_plane", |o| {
             let mut other = crate::testing::objects::machine("x1");
             other.metadata.owner_references.as_mut().expect("an owner")[0].name = "c2-cp".to_owned();
             o.others.push(other);
         }),
-        ("not-paused", "at_rest", |o| {
+        ("paused", "at_rest", |o| {
             pause(&mut o.control_plane().metadata);
         }),
-        ("not-paused", "by_conditions", |o| {
+        ("paused", "by_conditions", |o| {
             o.workload = crate::snapshot::Reading::Excluded { flag: "no NAME" };
             pause(&mut o.control_plane().metadata);
         }),
-        ("not-paused", "with_a_change_pending", |o| {
+        ("paused", "with_a_change_pending", |o| {
             pause(&mut o.control_plane().metadata);
             o.control_plane().spec.replicas = Some(5);
         }),
-        ("not-paused", "with_a_machine_out_of_date", |o| {
+        ("paused", "with_a_machine_out_of_date", |o| {
             pause(&mut o.control_plane().metadata);
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
-        ("not-paused", "by_its_cluster", |o| {
+        ("paused", "by_its_cluster", |o| {
             o.cluster_mut().spec.paused = true;
         }),
-        ("not-paused", "says_a_condition", |o| {
+        ("paused", "says_a_condition", |o| {
             says(o, "Paused", True, "", 5);
         }),
-        ("not-deleted", "deleting", |o| {
+        ("deleting", "deleting", |o| {
             o.control_plane().metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             says(o, "Deleting", True, "* waiting for 2 workers", 5);
         }),
-        ("no-failure", "reported", |o| {
+        ("failure-reported", "reported", |o| {
             o.control_plane().status.failure_message = Some("CreateError: no quota\nleft".to_owned());
         }),
-        ("cluster-reference", "another", |o| {
+        ("cluster-reference-wrong", "another", |o| {
             o.reference().name = "other".to_owned();
         }),
-        ("cluster-reference", "another_kind", |o| {
+        ("cluster-reference-wrong", "another_kind", |o| {
             o.reference().kind = "RKE2ControlPlane".to_owned();
         }),
-        ("cluster-reference", "none", |o| {
+        ("cluster-reference-wrong", "none", |o| {
             o.cluster_mut().spec.control_plane_ref = None;
         }),
-        ("cluster-reference", "not_linked", |o| {
+        ("cluster-reference-wrong", "not_linked", |o| {
             o.control_plane().metadata.labels = None;
         }),
-        ("cluster-ready", "neither", |o| {
+        ("cluster-not-ready", "neither", |o| {
             o.cluster_mut().status.infrastructure_provisioned = false;
             o.cluster_mut().spec.control_plane_endpoint = None;
         }),
-        ("cluster-ready", "not_yet", |o| {
+        ("cluster-not-ready", "not_yet", |o| {
             o.cluster_mut().status.infrastructure_provisioned = false;
             o.control_plane().status.initialized = false;
         }),
-        ("topology-version", "goes_on", |o| {
+        ("topology-upgrade-pending", "goes_on", |o| {
             o.set_topology("v1.35.0");
         }),
-        ("machines-owned", "to_be_adopted", |o| {
+        ("machines-not-owned", "to_be_adopted", |o| {
             o.unowned = vec!["old-1".to_owned()];
         }),
     ];

@@ -15,11 +15,21 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("machines-joined", "every Machine has a node", machines_joined).preflight(),
-    Check::new("machines-ready", "every Machine is ready", ready),
-    Check::new("machine-deletions", "Machines are deleted in time", deletions).preflight(),
     Check::new(
-        "nodes-ready",
+        "machines-without-node",
+        "every Machine has a node",
+        machines_joined,
+    )
+    .preflight(),
+    Check::new("machines-not-ready", "every Machine is ready", ready),
+    Check::new(
+        "machine-deletions-slow",
+        "Machines are deleted in time",
+        deletions,
+    )
+    .preflight(),
+    Check::new(
+        "nodes-not-ready",
         "every control plane node exists and is ready",
         nodes_ready,
     ),
@@ -186,19 +196,19 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("machines-joined", "starts", starts),
-        ("machines-joined", "does_not_join", |o| {
+        ("machines-without-node", "starts", starts),
+        ("machines-without-node", "does_not_join", |o| {
             starts(o);
             o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(10)));
         }),
-        ("machines-ready", "for_another_reason", |o| {
+        ("machines-not-ready", "for_another_reason", |o| {
             let conditions = &mut o.machine(2).status.conditions;
             set(
                 conditions,
                 condition("Ready", False, "* NodeHealthy: kubelet is down"),
             );
         }),
-        ("machines-ready", "as_another_condition_says", |o| {
+        ("machines-not-ready", "as_another_condition_says", |o| {
             let conditions = &mut o.machine(2).status.conditions;
             set(
                 conditions,
@@ -206,7 +216,7 @@ pub(super) mod cases {
             );
             set(conditions, condition("SchedulerPodHealthy", False, "crashed"));
         }),
-        ("machine-deletions", "leaves", |o| {
+        ("machine-deletions-slow", "leaves", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             o.deletions = vec![Deletion {
                 machine: "m2".to_owned(),
@@ -217,20 +227,24 @@ pub(super) mod cases {
                 ],
             }];
         }),
-        ("machine-deletions", "does_not_go", |o| {
+        ("machine-deletions-slow", "does_not_go", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(31)));
             let deleting = condition("Deleting", True, "Drain not completed yet:\n* Pod a/b");
             set(&mut o.machine(2).status.conditions, deleting);
         }),
-        ("nodes-ready", "not_ready", |o| o.nodes()[1].ready = Some(false)),
-        ("nodes-ready", "does_not_say", |o| o.nodes()[1].ready = None),
-        ("nodes-ready", "unreachable", |o| {
+        ("nodes-not-ready", "not_ready", |o| {
+            o.nodes()[1].ready = Some(false);
+        }),
+        ("nodes-not-ready", "does_not_say", |o| o.nodes()[1].ready = None),
+        ("nodes-not-ready", "unreachable", |o| {
             o.nodes()[1].ready = None;
             o.nodes()[1].is_unreachable = true;
         }),
-        ("nodes-ready", "gone", |o| {
+        ("nodes-not-ready", "gone", |o| {
             o.nodes().remove(1);
         }),
-        ("nodes-ready", "of_a_worker", |o| o.nodes()[3].ready = Some(false)),
+        ("nodes-not-ready", "of_a_worker", |o| {
+            o.nodes()[3].ready = Some(false);
+        }),
     ];
 }

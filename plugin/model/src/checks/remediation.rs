@@ -21,17 +21,17 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "machine-health-checks",
+        "machines-unhealthy",
         "no MachineHealthCheck reports an unhealthy Machine",
         health_checks_passed,
     ),
     Check::new(
-        "remediation",
+        "remediation-blocked",
         "the controller can remediate unhealthy Machines",
         remediation,
     ),
     Check::new(
-        "health-check-cover",
+        "machines-without-health-check",
         "a MachineHealthCheck covers every Machine",
         cover,
     ),
@@ -214,13 +214,13 @@ pub(super) mod cases {
     }
 
     pub(crate) const CASES: &[Case] = &[
-        ("machine-health-checks", "unhealthy", |o| unhealthy(o, 2)),
-        ("remediation", "next", |o| unhealthy(o, 2)),
-        ("remediation", "in_progress", |o| {
+        ("machines-unhealthy", "unhealthy", |o| unhealthy(o, 2)),
+        ("remediation-blocked", "next", |o| unhealthy(o, 2)),
+        ("remediation-blocked", "in_progress", |o| {
             let remediating = condition("Remediating", True, "* Machine m2 is being replaced");
             set(&mut o.control_plane().status.conditions, remediating);
         }),
-        ("remediation", "noted", |o| {
+        ("remediation-blocked", "noted", |o| {
             let remediation = Remediation {
                 machine: "m0".to_owned(),
                 timestamp: Some(now()),
@@ -229,7 +229,7 @@ pub(super) mod cases {
             let metadata = &mut o.control_plane().metadata;
             record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);
         }),
-        ("remediation", "tried_too_often", |o| {
+        ("remediation-blocked", "tried_too_often", |o| {
             o.control_plane.spec.remediation.max_retry = Some(2);
             unhealthy(o, 2);
             let remediation = Remediation {
@@ -240,25 +240,31 @@ pub(super) mod cases {
             let metadata = &mut o.machine(2).metadata;
             record(metadata, annotation::REMEDIATION_FOR, &remediation);
         }),
-        ("remediation", "kept_by_quorum", |o| {
+        ("remediation-blocked", "kept_by_quorum", |o| {
             unhealthy(o, 2);
             o.kill(3);
         }),
-        ("health-check-cover", "none", |o| o.health_checks().clear()),
-        ("health-check-cover", "one_machine_less", |o| {
+        ("machines-without-health-check", "none", |o| {
+            o.health_checks().clear();
+        }),
+        ("machines-without-health-check", "one_machine_less", |o| {
             o.health_checks()[0].targets.remove("m2");
         }),
-        ("health-check-cover", "paused", |o| {
+        ("machines-without-health-check", "paused", |o| {
             o.health_checks()[0].paused = true;
         }),
-        ("health-check-cover", "may_not_now", |o| {
+        ("machines-without-health-check", "may_not_now", |o| {
             o.health_checks()[0].remediation_allowed = Some(false);
         }),
-        ("health-check-cover", "may_not_while_a_machine_starts", |o| {
-            o.health_checks()[0].remediation_allowed = Some(false);
-            starts(o);
-        }),
-        ("health-check-cover", "not_read", |o| {
+        (
+            "machines-without-health-check",
+            "may_not_while_a_machine_starts",
+            |o| {
+                o.health_checks()[0].remediation_allowed = Some(false);
+                starts(o);
+            },
+        ),
+        ("machines-without-health-check", "not_read", |o| {
             o.health_checks = Reading::NotYet;
         }),
     ];

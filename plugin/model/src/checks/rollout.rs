@@ -16,28 +16,24 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
+    Check::new("machines-outdated", "no Machine is outdated", machines_up_to_date),
     Check::new(
-        "machines-up-to-date",
-        "no Machine is outdated",
-        machines_up_to_date,
-    ),
-    Check::new(
-        "rollout-ends",
+        "rollout-endless",
         "a rollout ends: new Machines are up to date",
         ends,
     ),
     Check::new(
-        "replicas",
+        "replicas-differ",
         "the control plane has the desired number of Machines",
         replicas,
     ),
     Check::new(
-        "controller-responds",
+        "controller-stopped",
         "the controller processes changes of the spec",
         controller,
     )
     .blocking(),
-    Check::new("change-progress", "a pending change makes progress", change).blocking(),
+    Check::new("change-stuck", "a pending change makes progress", change).blocking(),
 ];
 
 /// Compares every Machine with the current spec, ordered by name.
@@ -200,63 +196,61 @@ pub(super) mod cases {
     const BLOCKED: &str = "Scaling up from 3 to 5 replicas is blocked because:\n* waiting for etcd";
 
     pub(crate) const CASES: &[Case] = &[
-        ("machines-up-to-date", "version", |o| {
+        ("machines-outdated", "version", |o| {
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
-        ("machines-up-to-date", "the_controller_alone_says_so", |o| {
+        ("machines-outdated", "the_controller_alone_says_so", |o| {
             let rolling_out = condition("RollingOut", True, "Rolling out 1 not up-to-date replicas");
             set(&mut o.control_plane().status.conditions, rolling_out);
         }),
-        ("rollout-ends", "never", |o| {
+        ("rollout-endless", "never", |o| {
             o.control_plane.spec.certificates_expiry_days = Some(365);
         }),
-        ("replicas", "up", |o| o.control_plane().spec.replicas = Some(5)),
-        ("replicas", "down", |o| {
+        ("replicas-differ", "up", |o| {
+            o.control_plane().spec.replicas = Some(5);
+        }),
+        ("replicas-differ", "down", |o| {
             o.control_plane().spec.replicas = Some(1);
         }),
-        ("replicas", "during_a_rollout", |o| {
+        ("replicas-differ", "during_a_rollout", |o| {
             o.control_plane().status.replicas = 4;
             o.control_plane().status.up_to_date_replicas = 1;
         }),
-        ("controller-responds", "a_change_of_a_moment_ago", |o| {
+        ("controller-stopped", "a_change_of_a_moment_ago", |o| {
             o.control_plane().metadata.generation = Some(8);
             change_spec(&mut o.control_plane().metadata, minutes_ago(3));
         }),
-        ("controller-responds", "a_change_of_long_ago", |o| {
+        ("controller-stopped", "a_change_of_long_ago", |o| {
             o.control_plane().metadata.generation = Some(8);
             change_spec(&mut o.control_plane().metadata, minutes_ago(11));
         }),
-        ("change-progress", "blocked_for_a_moment", |o| {
+        ("change-stuck", "blocked_for_a_moment", |o| {
             scale_up(o, 30, BLOCKED);
         }),
-        ("change-progress", "blocked_for_long", |o| {
+        ("change-stuck", "blocked_for_long", |o| {
             scale_up(o, 31, BLOCKED);
         }),
-        ("change-progress", "a_replica_is_missing_for_a_moment", |o| {
+        ("change-stuck", "a_replica_is_missing_for_a_moment", |o| {
             scale_up(o, 10, "");
         }),
-        ("change-progress", "a_replica_is_missing_for_long", |o| {
+        ("change-stuck", "a_replica_is_missing_for_long", |o| {
             scale_up(o, 11, "");
         }),
-        ("change-progress", "a_rollout_of_half_an_hour", |o| {
+        ("change-stuck", "a_rollout_of_half_an_hour", |o| {
             roll_out(o, 30);
         }),
-        ("change-progress", "a_rollout_stands_still", |o| roll_out(o, 31)),
-        (
-            "change-progress",
-            "a_rollout_waits_for_a_machine_that_starts",
-            |o| {
-                roll_out(o, 120);
-                starts(o);
-            },
-        ),
-        ("change-progress", "a_component_does_not_become_healthy", |o| {
+        ("change-stuck", "a_rollout_stands_still", |o| roll_out(o, 31)),
+        ("change-stuck", "a_rollout_waits_for_a_machine_that_starts", |o| {
+            roll_out(o, 120);
+            starts(o);
+        }),
+        ("change-stuck", "a_component_does_not_become_healthy", |o| {
             roll_out(o, 120);
             let mut failed = crate::testing::objects::condition("SchedulerPodHealthy", False, "crashed");
             failed.last_transition_time = Some(minutes_ago(11));
             crate::testing::objects::set(&mut o.machine(2).status.conditions, failed);
         }),
-        ("change-progress", "nothing_is_pending", |o| {
+        ("change-stuck", "nothing_is_pending", |o| {
             quiet(o);
             says(o, "ScalingUp", True, BLOCKED, 60);
         }),

@@ -14,17 +14,17 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[
     Check::new(
-        "management-readable",
+        "management-unreadable",
         "all objects in the management cluster could be read",
         management,
     ),
     Check::new(
-        "workload-reachable",
+        "workload-unreachable",
         "the workload cluster is reachable",
         workload,
     ),
-    Check::new("etcd-reachable", "the etcd members are reachable", etcd),
-    Check::new("permissions", "no permission is missing", permissions),
+    Check::new("etcd-unreachable", "the etcd members are reachable", etcd),
+    Check::new("permissions-missing", "no permission is missing", permissions),
 ];
 
 /// Findings for failed reads. The check `permissions` reports missing permissions.
@@ -61,7 +61,7 @@ fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     whole.into_iter().chain(parts.into_iter().flatten().flatten())
 }
 
-/// Failed requests to etcd. Of these, only missing permissions are reported here; `etcd-members-answer` reports members that
+/// Failed requests to etcd. Of these, only missing permissions are reported here; `etcd-members-unresponsive` reports members that
 /// do not respond.
 fn etcd_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let survey = observed.etcd.read();
@@ -180,30 +180,30 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("management-readable", "health_checks", |o| {
+        ("management-unreadable", "health_checks", |o| {
             o.health_checks = Reading::Failed(failure("MachineHealthCheck", "no answer within 2s"));
         }),
-        ("management-readable", "the_cluster", |o| {
+        ("management-unreadable", "the_cluster", |o| {
             o.cluster = Reading::Failed(failure("Cluster/c1", "is not there"));
         }),
-        ("management-readable", "infrastructure", |o| {
+        ("management-unreadable", "infrastructure", |o| {
             o.unread = vec![failure("DockerMachine", "no answer within 2s")];
         }),
-        ("management-readable", "machines", |o| {
+        ("management-unreadable", "machines", |o| {
             o.unread = vec![failure("Machine", "no answer within 2s")];
             o.machines.clear();
         }),
-        ("workload-reachable", "nowhere", |o| {
+        ("workload-unreachable", "nowhere", |o| {
             let mut nowhere = failure("Secret/c1-kubeconfig", "cannot connect to 10.0.0.1:6443\nrefused");
             nowhere.hint = Some("can this machine reach it?".to_owned());
             o.workload = Reading::Failed(nowhere.clone());
             o.etcd = Reading::Failed(nowhere);
         }),
-        ("workload-reachable", "nowhere_and_etcd_is_not_asked_for", |o| {
+        ("workload-unreachable", "nowhere_and_etcd_is_not_asked_for", |o| {
             o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "is not there"));
             o.etcd = Reading::Excluded { flag: "--no-etcd" };
         }),
-        ("workload-reachable", "left_out", |o| {
+        ("workload-unreachable", "left_out", |o| {
             o.workload = Reading::Excluded {
                 flag: "--no-workload",
             };
@@ -211,32 +211,32 @@ pub(super) mod cases {
                 flag: "--no-workload",
             };
         }),
-        ("workload-reachable", "a_part", |o| {
+        ("workload-unreachable", "a_part", |o| {
             o.workload().nodes = Reading::Failed(failure("Node", "the server answered 500"));
         }),
-        ("workload-reachable", "static_pods", |o| {
+        ("workload-unreachable", "static_pods", |o| {
             o.workload().static_pods = Reading::Failed(failure("Pod", "the answer has more than 8 MiB"));
         }),
-        ("workload-reachable", "not_yet", |o| {
+        ("workload-unreachable", "not_yet", |o| {
             o.workload = Reading::NotYet;
             o.etcd = Reading::NotYet;
         }),
-        ("etcd-reachable", "wrong_ca", |o| {
+        ("etcd-unreachable", "wrong_ca", |o| {
             o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is no certificate"));
         }),
-        ("etcd-reachable", "elsewhere", |o| {
+        ("etcd-unreachable", "elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);
             o.etcd_members = EtcdMembers::External;
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));
         }),
-        ("etcd-reachable", "left_out", |o| {
+        ("etcd-unreachable", "left_out", |o| {
             o.etcd = Reading::Excluded { flag: "--no-etcd" };
         }),
-        ("permissions", "secrets", |o| {
+        ("permissions-missing", "secrets", |o| {
             o.secrets = Reading::Failed(forbidden("Secret/c1-ca", "get", "secrets", false));
         }),
-        ("permissions", "port_forward_of_every_member", |o| {
+        ("permissions-missing", "port_forward_of_every_member", |o| {
             for queried in &mut o.survey().queried {
                 queried.response = Err(forbidden(
                     &format!("Pod/etcd-{}", queried.name),
@@ -247,7 +247,7 @@ pub(super) mod cases {
             }
             o.survey().alarms = Alarms::FromStatus;
         }),
-        ("permissions", "cluster_wide", |o| {
+        ("permissions-missing", "cluster_wide", |o| {
             let mut nodes = forbidden("Node", "list", "nodes", true);
             if let Some(forbidden) = &mut nodes.forbidden {
                 forbidden.namespace = None;

@@ -28,16 +28,16 @@ pub const CHECKS: &[Check] = &[
         connection,
     ),
     Check::new(
-        "controller-leases",
+        "controller-leases-expired",
         "the controller manager and the scheduler have a leader",
         leases,
     ),
     Check::new(
-        "kube-proxy-ready",
+        "kube-proxy-not-ready",
         "kube-proxy is ready on every node",
         kube_proxy,
     ),
-    Check::new("coredns-ready", "CoreDNS is ready", core_dns),
+    Check::new("coredns-not-ready", "CoreDNS is ready", core_dns),
     Check::new(
         "kubelet-skew",
         "the API servers support the versions of all kubelets",
@@ -284,14 +284,14 @@ pub(super) mod cases {
             let risk = "insecure-skip-tls-verify is set: the API server's certificate is not verified";
             o.workload().connection_risks = vec![risk.to_owned()];
         }),
-        ("controller-leases", "over", |o| {
+        ("controller-leases-expired", "over", |o| {
             if let Reading::Read(leases) = &mut o.workload().leases {
                 leases[0].renewed = Some(minutes_ago(3));
                 leases[1].renewed = Some(minutes_ago(3));
                 leases[1].holder = Some(String::new());
             }
         }),
-        ("controller-leases", "released_by_one_that_stops", |o| {
+        ("controller-leases-expired", "released_by_one_that_stops", |o| {
             if let Reading::Read(leases) = &mut o.workload().leases {
                 leases[0].renewed = Some(minutes_ago(2));
                 leases[0].holder = Some(String::new());
@@ -299,53 +299,57 @@ pub(super) mod cases {
                 leases[1].holder = None;
             }
         }),
-        ("controller-leases", "none", |o| {
+        ("controller-leases-expired", "none", |o| {
             o.workload().leases = Reading::Read(vec![]);
         }),
-        ("kube-proxy-ready", "some", |o| lacks_kube_proxies(o, 1)),
-        ("kube-proxy-ready", "some_while_a_machine_starts", |o| {
+        ("kube-proxy-not-ready", "some", |o| lacks_kube_proxies(o, 1)),
+        ("kube-proxy-not-ready", "some_while_a_machine_starts", |o| {
             starts(o);
             lacks_kube_proxies(o, 1);
         }),
-        ("kube-proxy-ready", "but_on_a_worker_that_is_not_ready", |o| {
+        ("kube-proxy-not-ready", "but_on_a_worker_that_is_not_ready", |o| {
             o.nodes()[3].ready = Some(false);
             lacks_kube_proxies(o, 1);
         }),
-        ("kube-proxy-ready", "but_on_a_worker_that_has_just_joined", |o| {
-            o.nodes()[3].created = Some(minutes_ago(1));
-            lacks_kube_proxies(o, 1);
-        }),
-        ("kube-proxy-ready", "on_fewer_nodes_than_are_settled", |o| {
+        (
+            "kube-proxy-not-ready",
+            "but_on_a_worker_that_has_just_joined",
+            |o| {
+                o.nodes()[3].created = Some(minutes_ago(1));
+                lacks_kube_proxies(o, 1);
+            },
+        ),
+        ("kube-proxy-not-ready", "on_fewer_nodes_than_are_settled", |o| {
             o.nodes()[3].ready = Some(false);
             lacks_kube_proxies(o, 2);
         }),
-        ("kube-proxy-ready", "none_ready", |o| lacks_kube_proxies(o, 4)),
-        ("kube-proxy-ready", "another_image", |o| {
+        ("kube-proxy-not-ready", "none_ready", |o| lacks_kube_proxies(o, 4)),
+        ("kube-proxy-not-ready", "another_image", |o| {
             kube_proxy_image(o, "v1.33.0");
         }),
-        ("kube-proxy-ready", "another_image_during_a_rollout", |o| {
+        ("kube-proxy-not-ready", "another_image_during_a_rollout", |o| {
             kube_proxy_image(o, "v1.33.0");
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
-        ("kube-proxy-ready", "another_image_that_is_not_managed", |o| {
+        ("kube-proxy-not-ready", "another_image_that_is_not_managed", |o| {
             kube_proxy_image(o, "v1.33.0");
             crate::testing::objects::annotate(&mut o.control_plane().metadata, super::SKIP_KUBE_PROXY, "");
         }),
-        ("kube-proxy-ready", "none_there", |o| {
+        ("kube-proxy-not-ready", "none_there", |o| {
             o.workload().kube_proxy = Reading::Read(None);
         }),
-        ("coredns-ready", "none", |o| {
+        ("coredns-not-ready", "none", |o| {
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
                 add_on.ready = 0;
             }
         }),
-        ("coredns-ready", "some_during_a_deletion", |o| {
+        ("coredns-not-ready", "some_during_a_deletion", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(kcp_api::metadata::Time(minutes_ago(1)));
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
                 add_on.ready = 1;
             }
         }),
-        ("coredns-ready", "another_image", |o| {
+        ("coredns-not-ready", "another_image", |o| {
             o.control_plane().spec.kubeadm_config_spec.fields["clusterConfiguration"]["dns"] =
                 serde_json::json!({"imageTag": "v1.12.1"});
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {

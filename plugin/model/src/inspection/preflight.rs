@@ -27,14 +27,14 @@ use crate::{
 
 /// Checks that report unreadable sources.
 const SOURCE_CHECKS: [&str; 4] = [
-    "management-readable",
-    "workload-reachable",
-    "etcd-reachable",
-    "permissions",
+    "management-unreadable",
+    "workload-unreachable",
+    "etcd-unreachable",
+    "permissions-missing",
 ];
 
 /// Checks that fail if etcd members contradict each other.
-const DISPUTE_CHECKS: [&str; 2] = ["etcd-one-cluster", "etcd-member-lists"];
+const DISPUTE_CHECKS: [&str; 2] = ["etcd-clusters-differ", "etcd-member-lists-differ"];
 
 pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp) -> Preflight {
     let inputs = Inputs {
@@ -46,7 +46,7 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
     let mut rollout = inputs.rollout();
     let endless = blockers_from_checks(
         checks,
-        |check| check.id == "rollout-ends",
+        |check| check.id == "rollout-endless",
         CheckOutcome::Fail,
         |_| true,
     );

@@ -402,7 +402,7 @@ fn status_and_plan_agree_on_quorum() {
         assert_eq!(lost, *is_lost, "{name}: {:?}", plan.steps);
         let mut checks = inspection.checks.iter();
         let quorum = checks
-            .find(|checked| checked.id == "etcd-quorum")
+            .find(|checked| checked.id == "etcd-no-quorum")
             .map(|checked| checked.outcome);
         assert_eq!(quorum == Some(CheckOutcome::Fail), *is_lost, "{name}");
     }

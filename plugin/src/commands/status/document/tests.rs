@@ -49,7 +49,7 @@ fn scripts_find_what_they_found_before() {
         ("/items/0/verdict", "Degraded"),
         ("/items/0/findings/0/severity", "fail"),
         ("/items/0/findings/0/object", "EtcdMember/node-m2, Machine/m2"),
-        ("/items/0/findings/0/id", "etcd-members-answer"),
+        ("/items/0/findings/0/id", "etcd-members-unresponsive"),
     ] {
         assert_eq!(
             list.pointer(pointer).and_then(Value::as_str),

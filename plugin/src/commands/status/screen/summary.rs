@@ -190,7 +190,7 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
 /// Whether the check of etcd's quorum failed.
 fn quorum_check_failed(inspection: &Inspection) -> bool {
     let mut checks = inspection.checks.iter();
-    checks.any(|checked| checked.id == "etcd-quorum" && checked.outcome == CheckOutcome::Fail)
+    checks.any(|checked| checked.id == "etcd-no-quorum" && checked.outcome == CheckOutcome::Fail)
 }
 
 fn quorum(votes: Votes) -> (String, Style) {

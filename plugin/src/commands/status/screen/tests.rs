@@ -60,22 +60,22 @@ fn the_cause_is_told_first_and_nothing_twice() {
     for (example, first) in [
         (
             example::node_dead(),
-            "  fail    Machine/m2: the node is unreachable (nodes-ready)",
+            "  fail    Machine/m2: the node is unreachable (nodes-not-ready)",
         ),
         (
             example::member_dead(),
             "  fail    Machine/m2: etcd member does not respond: cannot connect: connection refused \
-             (etcd-members-answer)",
+             (etcd-members-unresponsive)",
         ),
         (
             example::quorum_lost(),
             "  fail    KubeadmControlPlane/c1-cp: quorum is lost: 1 of 3 voting members healthy, 2 needed for quorum (from \
-             pods and Machine conditions) (etcd-quorum)",
+             pods and Machine conditions) (etcd-no-quorum)",
         ),
         (
             example::mid_rollout(),
             "  info    KubeadmControlPlane/c1-cp: rollout in progress, 1 of 4 Machines up to date \
-             (machines-up-to-date)",
+             (machines-outdated)",
         ),
     ] {
         let text = plain(&screen(&example, None, false).text());
@@ -210,10 +210,10 @@ fn the_first_look_tells_where_things_stand() {
         [
             "Degraded: 3 problems",
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not respond: cannot connect: connection refused \
-             (etcd-members-answer)",
-            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
+             (etcd-members-unresponsive)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-not-ready)",
             "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed for quorum: cannot \
-             lose another member (etcd-tolerance)",
+             lose another member (etcd-voters-unhealthy)",
         ]
     );
 }
@@ -222,7 +222,7 @@ fn the_first_look_tells_where_things_stand() {
 fn what_changes_when_a_member_dies_and_comes_back() {
     let (healthy, dead) = (example::healthy(), example::member_dead());
     assert_eq!(changed(&healthy, &healthy), Vec::<String>::new());
-    let blocked = "is blocked by etcd-tolerance, etcd-members-answer, etcd-pods-ready";
+    let blocked = "is blocked by etcd-voters-unhealthy, etcd-members-unresponsive, etcd-pods-not-ready";
     assert_eq!(
         changed(&healthy, &dead),
         [
@@ -233,13 +233,13 @@ fn what_changes_when_a_member_dies_and_comes_back() {
             &format!("scale up {blocked}"),
             &format!("scale down {blocked}"),
             &format!("rollout {blocked}"),
-            "remediation of m1 is blocked by etcd-quorum",
-            "remediation of m3 is blocked by etcd-quorum",
+            "remediation of m1 is blocked by etcd-no-quorum",
+            "remediation of m3 is blocked by etcd-no-quorum",
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not respond: cannot connect: connection refused \
-             (etcd-members-answer)",
-            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
+             (etcd-members-unresponsive)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-not-ready)",
             "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed for quorum: cannot \
-             lose another member (etcd-tolerance)",
+             lose another member (etcd-voters-unhealthy)",
         ]
     );
     assert_eq!(
@@ -254,9 +254,9 @@ fn what_changes_when_a_member_dies_and_comes_back() {
             "rollout is allowed now",
             "remediation of m1 is allowed now",
             "remediation of m3 is allowed now",
-            "resolved: EtcdMember/node-m2, Machine/m2: etcd-members-answer",
-            "resolved: Machine/m2, Node/node-m2: etcd-pods-ready",
-            "resolved: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: etcd-tolerance",
+            "resolved: EtcdMember/node-m2, Machine/m2: etcd-members-unresponsive",
+            "resolved: Machine/m2, Node/node-m2: etcd-pods-not-ready",
+            "resolved: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: etcd-voters-unhealthy",
         ]
     );
 }

@@ -96,6 +96,27 @@ fn hint(unquoted_star: bool) -> &'static str {
     }
 }
 
+impl Problem {
+    /// Whether a controller manager exits at start. With the others it runs, but never holds a lock of its own.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, Self::LeaderName | Self::LeaderNameInUse(_))
+    }
+}
+
+/// What a controller manager does with a controller (`k8s.io/controller-manager`, `pkg/leadermigration/filter.go`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Starts it while it holds the migration lock.
+    Migrated,
+    /// Does not start it: another component runs it.
+    Unowned,
+    /// Starts it while it holds its main lock.
+    NonMigrated,
+}
+
+/// A configuration with problems that do not prevent the start.
+pub type Parsed = (LeaderMigrationConfiguration, Vec<Problem>);
+
 impl LeaderMigrationConfiguration {
     /// The configuration without `--leader-migration-config`, at a minor version. From 1.28 on, two of its names are no
     /// longer those of the controllers (`pkg/leadermigration/config/default.go`).
@@ -126,6 +147,17 @@ impl LeaderMigrationConfiguration {
     /// # Errors
     /// Every problem, unless the text is not YAML.
     pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<Problem>> {
+        match Self::parse_to_start(text, minor)? {
+            (configuration, problems) if problems.is_empty() => Ok(configuration),
+            (_, problems) => Err(problems),
+        }
+    }
+
+    /// Like [`parse`](Self::parse), but a configuration with which a controller manager starts is not an error.
+    ///
+    /// # Errors
+    /// Every problem, if one of them is fatal.
+    pub fn parse_to_start(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<Problem>> {
         let strict = minor.is_none_or(|minor| minor >= STRICT_SINCE);
         let Some(document) = first_document(text, strict) else {
             return Err(vec![Problem::NotYaml {
@@ -137,10 +169,24 @@ impl LeaderMigrationConfiguration {
             problems: Vec::new(),
         };
         let configuration = reader.configuration(&document);
-        if reader.problems.is_empty() {
-            Ok(configuration)
-        } else {
+        if reader.problems.iter().any(Problem::is_fatal) {
             Err(reader.problems)
+        } else {
+            Ok((configuration, reader.problems))
+        }
+    }
+
+    /// What a component does with a controller. Of two entries with the same name, the last one counts, and aliases do not
+    /// match (`pkg/leadermigration/migrator.go`).
+    pub fn filter(&self, component: &str, controller: &str) -> Filter {
+        let leaders = self.controller_leaders.iter().rev();
+        let Some(leader) = leaders.into_iter().find(|leader| leader.name == controller) else {
+            return Filter::NonMigrated;
+        };
+        if leader.component == component || leader.component == "*" {
+            Filter::Migrated
+        } else {
+            Filter::Unowned
         }
     }
 
@@ -314,6 +360,63 @@ controllerLeaders:
                 }],
             })
         );
+    }
+
+    /// The rows of `migrator_test.go`, and an entry that repeats.
+    #[test]
+    fn the_last_entry_with_exactly_the_name_decides() {
+        let configuration = |leaders: &[(&str, &str)]| LeaderMigrationConfiguration {
+            leader_name: "migration".to_owned(),
+            controller_leaders: leaders
+                .iter()
+                .map(|(name, component)| ControllerLeader {
+                    name: (*name).to_owned(),
+                    component: (*component).to_owned(),
+                })
+                .collect(),
+        };
+        for (leaders, expected) in [
+            (&[("route", "kube-controller-manager")][..], Filter::Migrated),
+            (&[("route", "cloud-controller-manager")], Filter::Unowned),
+            (&[("route", "*")], Filter::Migrated),
+            (&[("route", "other")], Filter::Unowned),
+            (&[("node-route-controller", "*")], Filter::NonMigrated),
+            (&[], Filter::NonMigrated),
+            (
+                &[("route", "*"), ("route", "cloud-controller-manager")],
+                Filter::Unowned,
+            ),
+            (
+                &[("route", "cloud-controller-manager"), ("route", "*")],
+                Filter::Migrated,
+            ),
+        ] {
+            assert_eq!(
+                configuration(leaders).filter("kube-controller-manager", "route"),
+                expected,
+                "{leaders:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_controller_manager_starts_with_a_lock_that_no_lease_can_have() {
+        for (name, problem) in [
+            ("Bad_Name", Problem::LeaderName),
+            (
+                "cloud-controller-manager",
+                Problem::LeaderNameInUse("cloud-controller-manager"),
+            ),
+        ] {
+            let text = VALID.replace("ipam-migration", name);
+            let (configuration, problems) =
+                LeaderMigrationConfiguration::parse_to_start(&text, Some(35)).unwrap();
+            assert_eq!(
+                (configuration.leader_name.as_str(), problems),
+                (name, vec![problem])
+            );
+        }
+        assert!(LeaderMigrationConfiguration::parse_to_start("{}", Some(35)).is_err());
     }
 
     /// One row for each statement of `k8s.io/controller-manager`, `pkg/leadermigration/config/config.go`, and for what a

@@ -2,6 +2,8 @@
 //!
 //! Minor versions are those of Kubernetes 1.
 
+use super::cloud_provider::LAST_IN_TREE;
+
 /// A controller that can migrate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
@@ -11,15 +13,11 @@ pub struct Controller {
     pub short: &'static str,
     /// The last minor version whose kube-controller-manager runs it; `None` if all do.
     pub last_in_kube_controller_manager: Option<u64>,
-    /// The last minor version whose kube-controller-manager accepts its name in `--controllers`; `None` if all do.
-    pub last_known_to_kube_controller_manager: Option<u64>,
 }
 
 /// The last minor version with the in-tree cloud loops: 1.31 has no in-tree cloud provider
 /// (`cmd/kube-controller-manager/app/cloudproviders.go`).
-const LAST_CLOUD_LOOPS: Option<u64> = Some(30);
-/// The last minor version that knows the names of the cloud loops (`cmd/kube-controller-manager/app/core.go`).
-const LAST_CLOUD_NAMES: Option<u64> = Some(36);
+const LAST_CLOUD_LOOPS: Option<u64> = Some(LAST_IN_TREE);
 
 /// Every controller that can migrate.
 pub const CONTROLLERS: [Controller; 4] = [
@@ -27,25 +25,21 @@ pub const CONTROLLERS: [Controller; 4] = [
         canonical: "node-route-controller",
         short: "route",
         last_in_kube_controller_manager: LAST_CLOUD_LOOPS,
-        last_known_to_kube_controller_manager: LAST_CLOUD_NAMES,
     },
     Controller {
         canonical: "service-lb-controller",
         short: "service",
         last_in_kube_controller_manager: LAST_CLOUD_LOOPS,
-        last_known_to_kube_controller_manager: LAST_CLOUD_NAMES,
     },
     Controller {
         canonical: "cloud-node-lifecycle-controller",
         short: "cloud-node-lifecycle",
         last_in_kube_controller_manager: LAST_CLOUD_LOOPS,
-        last_known_to_kube_controller_manager: LAST_CLOUD_NAMES,
     },
     Controller {
         canonical: "node-ipam-controller",
         short: "nodeipam",
         last_in_kube_controller_manager: None,
-        last_known_to_kube_controller_manager: None,
     },
 ];
 
@@ -68,12 +62,6 @@ impl Controller {
         self.last_in_kube_controller_manager
             .is_none_or(|last| minor <= last)
     }
-
-    /// Whether kube-controller-manager accepts its name in `--controllers` at a minor version.
-    pub fn is_known_to_kube_controller_manager(&self, minor: u64) -> bool {
-        self.last_known_to_kube_controller_manager
-            .is_none_or(|last| minor <= last)
-    }
 }
 
 #[cfg(test)]
@@ -92,23 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn cloud_loops_end_with_1_30_and_their_names_with_1_36() {
-        for (name, minor, runs, is_known) in [
-            ("service-lb-controller", 30, true, true),
-            ("service-lb-controller", 31, false, true),
-            ("service-lb-controller", 36, false, true),
-            ("service-lb-controller", 37, false, false),
-            ("node-ipam-controller", 37, true, true),
+    fn cloud_loops_end_with_1_30() {
+        for (name, minor, runs) in [
+            ("service-lb-controller", 30, true),
+            ("service-lb-controller", 31, false),
+            ("node-ipam-controller", 37, true),
         ] {
             let controller = Controller::named(name).unwrap();
             assert_eq!(
                 controller.is_in_kube_controller_manager(minor),
                 runs,
-                "{name} at 1.{minor}"
-            );
-            assert_eq!(
-                controller.is_known_to_kube_controller_manager(minor),
-                is_known,
                 "{name} at 1.{minor}"
             );
         }

@@ -3,11 +3,36 @@
 //! kube-controller-manager and cloud-controller-manager can both run some controllers. With leader migration, both run
 //! these only while they hold a second Lease, the migration lock, so that one of them runs each controller at a time.
 //!
-//! - [`controllers`]: the controllers that can migrate, with their names by minor version
+//! From the bottom up:
+//!
+//! - [`cloud_provider`], [`known_names`], [`controllers`]: what each minor version of Kubernetes has
 //! - [`configuration`]: the configuration file, its validation and its defaults
+//! - [`flags`], [`exit`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
+//! - [`election`]: every way in which controller managers can hold their locks
+//! - [`pair`]: an upgrade: who runs each controller before, during and after it
+//! - [`finding`]: settings that have another effect than their name suggests
+//! - [`workload`]: a cloud-controller-manager in a manifest
+//! - [`generate`]: a configuration that protects, and the patch that installs it
+//! - [`handover`]: how long no controller manager runs a controller
 
+pub mod cloud_provider;
 pub mod configuration;
 pub mod controllers;
+mod election;
+pub mod exit;
+pub mod finding;
+pub mod flags;
+pub mod generate;
+pub mod handover;
+pub mod known_names;
+pub mod manager;
+pub mod pair;
+pub mod workload;
 
-pub use configuration::{LeaderMigrationConfiguration, Problem};
+pub use configuration::{Filter, LeaderMigrationConfiguration, Problem};
 pub use controllers::{CONTROLLERS, Controller};
+pub use exit::Exit;
+pub use finding::Finding;
+pub use flags::Flags;
+pub use manager::{Assignment, Component, Lock, Manager};
+pub use pair::{Pair, Phase, Row, Side, Verdict};

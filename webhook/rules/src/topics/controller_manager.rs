@@ -8,7 +8,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    leader_migration::Controller,
+    leader_migration::{Controller, cloud_provider, known_names},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
@@ -115,7 +115,7 @@ const REMOVED: [Removed; 4] = [
 fn names_cloud_loop(controllers: &str) -> bool {
     controllers.split(',').any(|name| {
         let name = name.trim().trim_start_matches('-');
-        Controller::named(name).is_some_and(|controller| !controller.is_known_to_kube_controller_manager(37))
+        Controller::named(name).is_some() && known_names::is_known(name, 37) == Some(false)
     })
 }
 
@@ -143,47 +143,6 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
 
 const CLOUD_PROVIDER: &str = "cloud-provider";
 
-/// In-tree cloud providers, and the last minor version that has each (`pkg/cloudprovider/providers/providers.go`).
-const CLOUD_PROVIDERS: [(&str, u64); 5] = [
-    ("openstack", 25),
-    ("aws", 26),
-    ("azure", 29),
-    ("vsphere", 29),
-    ("gce", 30),
-];
-
-/// The last minor version with any in-tree cloud provider.
-const LAST_IN_TREE: u64 = 30;
-
-/// From this minor version on, the feature gate `DisableCloudProviders` is on by default. It is locked from 1.31 on.
-const DISABLED_SINCE: u64 = 29;
-
-/// Why a component of a minor version exits at start with a value of `cloud-provider`, if it does. A template has no
-/// version.
-fn no_cloud_provider(provider: &str, gates: &str, minor: Option<u64>) -> Option<String> {
-    if provider.is_empty() || provider == "external" {
-        return None;
-    }
-    let Some(minor) = minor.filter(|minor| *minor <= LAST_IN_TREE) else {
-        return Some("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned());
-    };
-    // Somebody can compile in a provider of another name.
-    let (_, last) = CLOUD_PROVIDERS.iter().find(|(name, _)| *name == provider)?;
-    let is_enabled = gates.split(',').any(|gate| gate == "DisableCloudProviders=false");
-    if minor > *last {
-        Some(format!(
-            "Kubernetes 1.{} and later does not have this cloud provider",
-            last + 1
-        ))
-    } else if minor >= DISABLED_SINCE && !is_enabled {
-        Some(format!(
-            "Kubernetes 1.{minor} disables in-tree cloud providers unless the feature gate DisableCloudProviders is false"
-        ))
-    } else {
-        None
-    }
-}
-
 fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let components = [("kube-controller-manager", controller_manager(spec))];
@@ -192,7 +151,8 @@ fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
         let Some(found) = flags.get(CLOUD_PROVIDER) else {
             continue;
         };
-        let Some(cause) = no_cloud_provider(found.value, flags.value("feature-gates"), spec.minor()) else {
+        let Some(cause) = cloud_provider::refusal(found.value, flags.value("feature-gates"), spec.minor())
+        else {
             continue;
         };
         let fault = Fault {
@@ -341,32 +301,6 @@ const CASES: &[Case] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// From the sources of 1.27 to 1.37, and from binaries of 1.30.
-    #[test]
-    fn in_tree_cloud_providers_end_one_by_one() {
-        for (provider, gates, minor, expected) in [
-            ("", "", 37, false),
-            ("external", "", 37, false),
-            ("aws", "", 26, false),
-            ("aws", "", 27, true),
-            ("aws", "DisableCloudProviders=false", 29, true),
-            ("azure", "", 28, false),
-            ("azure", "", 29, true),
-            ("azure", "DisableCloudProviders=false", 29, false),
-            ("azure", "DisableCloudProviders=false", 30, true),
-            ("gce", "A=true,DisableCloudProviders=false", 30, false),
-            ("gce", "DisableCloudProviders=false", 31, true),
-            ("demo", "", 30, false),
-            ("demo", "", 31, true),
-        ] {
-            assert_eq!(
-                no_cloud_provider(provider, gates, Some(minor)).is_some(),
-                expected,
-                "{provider} at 1.{minor} with {gates}"
-            );
-        }
-    }
 
     #[test]
     fn names_of_cloud_loops_are_found_in_either_spelling() {

@@ -1,0 +1,273 @@
+//! Why a controller manager exits at start.
+
+use std::fmt;
+
+use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN, known_names, manager};
+
+/// Why a controller manager exits at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// kube-controller-manager 1.36 and later exits after it has taken both locks.
+    MigrationUnsupported,
+    /// kube-controller-manager 1.35 and later ends with a segmentation violation if leader migration is on.
+    NoServiceAccountKey,
+    /// The value of a boolean flag is not a boolean.
+    NotABoolean(&'static str),
+    /// The feature gate of leader migration, which ended with 1.26.
+    FeatureGate,
+    /// A flag that the version no longer has.
+    UnknownFlag(&'static str),
+    /// `--controllers` names a controller that the version does not know.
+    UnknownController(String),
+    /// `--leader-elect-resource-lock` is not `leases`.
+    ResourceLock,
+    /// `--cloud-provider` is not available, with the cause.
+    CloudProvider(String),
+    /// The configuration file does not exist.
+    NoFile,
+    /// The configuration is invalid.
+    Configuration(Vec<Problem>),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MigrationUnsupported => f.write_str(
+                "1.36 and later exits with leader migration enabled: informer name \"kube-controller-manager\" is already \
+                 registered",
+            ),
+            Self::NoServiceAccountKey => f.write_str(
+                "1.35 and later ends with a segmentation violation: leader migration is enabled, and \
+                 --service-account-private-key-file is not set",
+            ),
+            Self::NotABoolean(flag) => write!(f, "the value of --{flag} is not a boolean"),
+            Self::FeatureGate => {
+                f.write_str("1.27 and later does not know the feature gate ControllerManagerLeaderMigration")
+            }
+            Self::UnknownFlag(flag) => write!(f, "the version does not know --{flag}"),
+            Self::UnknownController(name) => {
+                write!(f, "\"{name}\" in --controllers is not in the list of known controllers")
+            }
+            Self::ResourceLock => f.write_str("--leader-elect-resource-lock is not leases"),
+            Self::CloudProvider(cause) => f.write_str(cause),
+            Self::NoFile => f.write_str("the file that --leader-migration-config names does not exist"),
+            Self::Configuration(problems) => {
+                f.write_str("the leader migration configuration is invalid: ")?;
+                for (index, problem) in problems.iter().enumerate() {
+                    write!(f, "{}{problem}", if index > 0 { ", " } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Exit {
+    /// What to change.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::MigrationUnsupported => {
+                "remove --enable-leader-migration and --leader-migration-config of kube-controller-manager in the write that \
+                 sets the version"
+                    .to_owned()
+            }
+            Self::NoServiceAccountKey => "set --service-account-private-key-file".to_owned(),
+            Self::NotABoolean(flag) => format!("set --{flag} to true or false"),
+            Self::FeatureGate => "remove ControllerManagerLeaderMigration from --feature-gates".to_owned(),
+            Self::UnknownFlag(flag) => format!("remove --{flag}"),
+            Self::UnknownController(name) => format!("remove {name} from --controllers"),
+            Self::ResourceLock => "remove --leader-elect-resource-lock".to_owned(),
+            Self::CloudProvider(_) => {
+                "set --cloud-provider=external, or remove the flag".to_owned()
+            }
+            Self::NoFile => "add the file, and mount it into the Pod".to_owned(),
+            Self::Configuration(_) => "correct the configuration file".to_owned(),
+        }
+    }
+}
+
+/// Why the flags of a controller manager let it exit at start, apart from its configuration file.
+pub(super) fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<Exit> {
+    let mut exits: Vec<Exit> = BOOLEAN
+        .into_iter()
+        .filter(|flag| flags.boolean(flag, false).is_err())
+        .map(Exit::NotABoolean)
+        .collect();
+    let has_gate = flags
+        .list("feature-gates")
+        .any(|gate| gate.split('=').next() == Some("ControllerManagerLeaderMigration"));
+    if has_gate && minor >= 27 {
+        exits.push(Exit::FeatureGate);
+    }
+    let elects_leader = flags.boolean("leader-elect", true) == Ok(true);
+    let lock = flags.get("leader-elect-resource-lock").unwrap_or("leases");
+    if elects_leader && lock != "leases" {
+        exits.push(Exit::ResourceLock);
+    }
+    if component == Component::Kube {
+        kube(minor, flags, &mut exits);
+    }
+    exits
+}
+
+fn kube(minor: u64, flags: &Flags, exits: &mut Vec<Exit>) {
+    let is_migrating = manager::is_enabled(flags);
+    if is_migrating && minor >= 36 {
+        exits.push(Exit::MigrationUnsupported);
+    } else if is_migrating && minor == 35 && flags.text("service-account-private-key-file").is_none() {
+        exits.push(Exit::NoServiceAccountKey);
+    }
+    if minor >= 37 && flags.get("concurrent-service-syncs").is_some() {
+        exits.push(Exit::UnknownFlag("concurrent-service-syncs"));
+    }
+    let unknown = flags.list("controllers").filter_map(|item| {
+        let name = item.strip_prefix('-').unwrap_or(item);
+        let is_unknown = item != "*" && known_names::is_known(name, minor) == Some(false);
+        is_unknown.then(|| Exit::UnknownController(name.to_owned()))
+    });
+    exits.extend(unknown);
+    let gates: Vec<&str> = flags.list("feature-gates").collect();
+    let provider = flags.get("cloud-provider").unwrap_or_default();
+    if let Some(cause) = cloud_provider::refusal(provider, &gates.join(","), Some(minor)) {
+        exits.push(Exit::CloudProvider(cause));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Manager, *};
+
+    /// Each row was run on a real binary or is from its source: facts 1, 2, 3, 7 and 9, and table 1.4 of the notes on
+    /// KEP-2436.
+    #[test]
+    fn controller_managers_exit_at_start() {
+        use Component::{Cloud, Kube};
+        const MIGRATION: &str = "--enable-leader-migration --service-account-private-key-file=k";
+        let unknown = |name: &str| Exit::UnknownController(name.to_owned());
+        let no_clouds =
+            || Exit::CloudProvider("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned());
+        for (component, minor, command, expected) in [
+            (Kube, 35, MIGRATION, vec![]),
+            (Kube, 36, MIGRATION, vec![Exit::MigrationUnsupported]),
+            (Kube, 37, MIGRATION, vec![Exit::MigrationUnsupported]),
+            (Kube, 36, "--enable-leader-migration --leader-elect=false", vec![]),
+            (Cloud, 37, MIGRATION, vec![]),
+            (Kube, 34, "--enable-leader-migration", vec![]),
+            (
+                Kube,
+                35,
+                "--enable-leader-migration",
+                vec![Exit::NoServiceAccountKey],
+            ),
+            (Kube, 36, "--controllers=*,-route,-service-lb-controller", vec![]),
+            (
+                Kube,
+                37,
+                "--controllers=*,-route,-service-lb-controller,-nodeipam",
+                vec![unknown("route"), unknown("service-lb-controller")],
+            ),
+            (Kube, 35, "--controllers=*,-routes", vec![unknown("routes")]),
+            (Cloud, 37, "--controllers=*,-route", vec![]),
+            (
+                Kube,
+                27,
+                "--feature-gates=A=true,ControllerManagerLeaderMigration=true",
+                vec![Exit::FeatureGate],
+            ),
+            (
+                Kube,
+                26,
+                "--feature-gates=ControllerManagerLeaderMigration=true",
+                vec![],
+            ),
+            (
+                Cloud,
+                30,
+                "--feature-gates=ControllerManagerLeaderMigration=false",
+                vec![Exit::FeatureGate],
+            ),
+            (
+                Kube,
+                35,
+                "--leader-elect-resource-lock=endpoints",
+                vec![Exit::ResourceLock],
+            ),
+            (
+                Kube,
+                35,
+                "--leader-elect-resource-lock=endpoints --leader-elect=false",
+                vec![],
+            ),
+            (Kube, 32, "--cloud-provider=gce", vec![no_clouds()]),
+            (Kube, 32, "--cloud-provider=external", vec![]),
+            (Kube, 36, "--concurrent-service-syncs=2", vec![]),
+            (
+                Kube,
+                37,
+                "--concurrent-service-syncs=2",
+                vec![Exit::UnknownFlag("concurrent-service-syncs")],
+            ),
+            (
+                Kube,
+                35,
+                "--leader-elect=yes",
+                vec![Exit::NotABoolean("leader-elect")],
+            ),
+            (
+                Cloud,
+                36,
+                "--enable-leader-migration --leader-migration-config=/missing",
+                vec![Exit::NoFile],
+            ),
+            // Without enable, nothing reads the file.
+            (Cloud, 36, "--leader-migration-config=/missing", vec![]),
+        ] {
+            let flags = Flags::from_command(command.split(' '));
+            assert_eq!(
+                Manager::new(component, minor, flags, None).exits,
+                expected,
+                "{component} 1.{minor} {command}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_controller_manager_exits_with_an_invalid_configuration_and_without_leader_election_too() {
+        for (election, minor, text, expected) in [
+            ("true", 35, "{}", true),
+            ("false", 35, "{}", true),
+            (
+                "true",
+                31,
+                "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: a, b: c}",
+                false,
+            ),
+            (
+                "true",
+                32,
+                "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: a, b: c}",
+                true,
+            ),
+            (
+                "true",
+                35,
+                "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: Bad_Name}",
+                false,
+            ),
+        ] {
+            let flags = Flags::from_pairs([
+                ("enable-leader-migration", "true"),
+                ("leader-migration-config", "/f"),
+                ("leader-elect", election),
+                ("service-account-private-key-file", "/k"),
+            ]);
+            let exits = Manager::new(Component::Kube, minor, flags, Some(text)).exits;
+            assert_eq!(
+                matches!(exits.as_slice(), [Exit::Configuration(_)]),
+                expected,
+                "{text} at 1.{minor}: {exits:?}"
+            );
+            assert_eq!(exits.is_empty(), !expected, "{text} at 1.{minor}: {exits:?}");
+        }
+    }
+}

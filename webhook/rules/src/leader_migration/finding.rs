@@ -1,0 +1,242 @@
+//! Settings of controller managers that have another effect than their name suggests.
+
+use std::fmt;
+
+use super::{
+    Assignment, CONTROLLERS, Component, Controller, Lock, Manager, Problem, known_names,
+    manager::{CONFIGURATION_FLAG, configuration_path},
+};
+
+/// A setting that has another effect than its name suggests. Names come from the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// No controller manager has a controller of this name.
+    UnknownName(Component, String),
+    /// kube-controller-manager alone has this controller, so it stops while another component holds the migration lock.
+    NotShared(Component, String),
+    /// The name is another spelling of a controller's name, and aliases do not match.
+    Alias {
+        /// The component with the configuration.
+        component: Component,
+        /// Its minor version.
+        minor: u64,
+        /// The name in the configuration.
+        entry: String,
+        /// The name at this version.
+        name: &'static str,
+    },
+    /// More than one entry has this name. The last one counts.
+    Repeated(Component, String),
+    /// `--leader-migration-config` is set, and `--enable-leader-migration` is not.
+    ConfigurationIgnored(Component),
+    /// `--enable-leader-migration` is set, and `--leader-elect` is false.
+    EnableIgnored(Component),
+    /// Leader migration is on, and selects no controller that the controller manager runs.
+    SelectsNothing(Component, u64),
+    /// Two controller managers have different migration locks.
+    DifferentLocks(Lock, Lock),
+    /// No Lease can have this name.
+    LeaderNameInvalid(Component, String),
+    /// The migration lock is the main lock of a component, or the Lease of another one.
+    LeaderNameInUse(Component, String),
+}
+
+impl Finding {
+    /// Whether it harms the cluster, rather than has no effect.
+    pub fn is_problem(&self) -> bool {
+        !matches!(self, Self::UnknownName(..) | Self::Repeated(..))
+    }
+
+    /// What to change.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::UnknownName(_, name) => format!("remove the entry {name}"),
+            Self::NotShared(_, name) => {
+                format!("remove the entry {name}: it stays under the main lock of kube-controller-manager")
+            }
+            Self::Alias { name, .. } => format!("add an entry for {name}, and keep the other one"),
+            Self::Repeated(_, name) => format!("keep one entry for {name}"),
+            Self::ConfigurationIgnored(component) => {
+                format!("set --enable-leader-migration of {component}, or remove --{CONFIGURATION_FLAG}")
+            }
+            Self::EnableIgnored(component) => {
+                format!("remove --leader-elect=false of {component}, or --enable-leader-migration")
+            }
+            Self::SelectsNothing(component, _) => format!(
+                "name a controller that {component} runs, such as node-ipam-controller, or remove --enable-leader-migration"
+            ),
+            Self::DifferentLocks(..) => {
+                "set the same leaderName and the same --leader-elect-resource-namespace on both".to_owned()
+            }
+            Self::LeaderNameInvalid(..) => {
+                "set leaderName to a valid Lease name: lower-case letters, digits, - and .".to_owned()
+            }
+            Self::LeaderNameInUse(..) => "set leaderName to a name that no other Lease has".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownName(component, name) => write!(
+                f,
+                "the configuration of {component} names {name}, and no controller has this name"
+            ),
+            Self::NotShared(component, name) => write!(
+                f,
+                "the configuration of {component} names {name}, which only kube-controller-manager has, so it stops while \
+                 cloud-controller-manager holds the migration lock"
+            ),
+            Self::Alias {
+                component,
+                minor,
+                entry,
+                name,
+            } => write!(
+                f,
+                "the configuration of {component} names {entry}, whose name at 1.{minor} is {name}; leader migration does \
+                 not resolve aliases, so {name} runs under the main lock"
+            ),
+            Self::Repeated(component, name) => write!(
+                f,
+                "the configuration of {component} names {name} more than once, and only the last entry counts"
+            ),
+            Self::ConfigurationIgnored(component) => write!(
+                f,
+                "{component} ignores --{CONFIGURATION_FLAG}, because --enable-leader-migration is not set"
+            ),
+            Self::EnableIgnored(component) => write!(
+                f,
+                "{component} ignores --enable-leader-migration, because --leader-elect is false"
+            ),
+            Self::SelectsNothing(component, minor) => write!(
+                f,
+                "{component} 1.{minor} runs no controller that its leader migration configuration selects"
+            ),
+            Self::DifferentLocks(first, second) => write!(
+                f,
+                "the controller managers have different migration locks, {}/{} and {}/{}, so each of them runs the \
+                 controllers",
+                first.namespace, first.name, second.namespace, second.name
+            ),
+            Self::LeaderNameInvalid(component, name) => write!(
+                f,
+                "leaderName of {component} is \"{name}\", which no Lease can have, so its migrated controllers never run"
+            ),
+            Self::LeaderNameInUse(component, name) => write!(
+                f,
+                "leaderName of {component} is {name}, the Lease of another component or a main lock"
+            ),
+        }
+    }
+}
+
+/// Leases of other components in `kube-system`.
+const OTHER_LEASES: [&str; 1] = ["kube-scheduler"];
+
+/// The findings about controller managers, each once.
+pub(super) fn findings<'m>(managers: impl Iterator<Item = &'m Manager>) -> Vec<Finding> {
+    let mut managers: Vec<&Manager> = managers.collect();
+    managers.dedup_by(|later, earlier| later == earlier);
+    let mut findings = Vec::new();
+    for manager in &managers {
+        flags(manager, &mut findings);
+        names(manager, &mut findings);
+        leader_name(manager, &managers, &mut findings);
+    }
+    let locks: Vec<Lock> = managers
+        .iter()
+        .filter_map(|manager| manager.migration_lock())
+        .collect();
+    if let Some((first, other)) = locks
+        .first()
+        .and_then(|first| Some((first, locks.iter().find(|lock| *lock != first)?)))
+    {
+        findings.push(Finding::DifferentLocks(first.clone(), other.clone()));
+    }
+    let mut unique: Vec<Finding> = Vec::new();
+    for finding in findings {
+        if !unique.contains(&finding) {
+            unique.push(finding);
+        }
+    }
+    unique
+}
+
+fn flags(manager: &Manager, findings: &mut Vec<Finding>) {
+    let component = manager.component;
+    let enables = manager.flags.boolean("enable-leader-migration", false) == Ok(true);
+    if enables && !manager.elects_leader() {
+        findings.push(Finding::EnableIgnored(component));
+    }
+    if manager.flags.text(CONFIGURATION_FLAG).is_some() && configuration_path(&manager.flags).is_none() {
+        findings.push(Finding::ConfigurationIgnored(component));
+    }
+}
+
+fn names(manager: &Manager, findings: &mut Vec<Finding>) {
+    let Some(configuration) = &manager.configuration else {
+        return;
+    };
+    let component = manager.component;
+    let selects = |controller: &Controller| {
+        matches!(
+            manager.assignment(controller),
+            Assignment::Migrated | Assignment::Unowned
+        )
+    };
+    if !CONTROLLERS.iter().any(selects) {
+        findings.push(Finding::SelectsNothing(component, manager.minor));
+    }
+    // The default configuration is not of the user's making.
+    if configuration_path(&manager.flags).is_none() {
+        return;
+    }
+    for (index, leader) in configuration.controller_leaders.iter().enumerate() {
+        let name = leader.name.clone();
+        let earlier = configuration.controller_leaders.iter().take(index);
+        if earlier.into_iter().any(|earlier| earlier.name == leader.name) {
+            findings.push(Finding::Repeated(component, name));
+            continue;
+        }
+        match Controller::named(&name) {
+            Some(controller) => {
+                let right = controller.name_at(manager.minor);
+                let is_missed = name != right
+                    && !configuration.selects(right)
+                    && manager.assignment(controller) == Assignment::NonMigrated;
+                if is_missed {
+                    findings.push(Finding::Alias {
+                        component,
+                        minor: manager.minor,
+                        entry: name,
+                        name: right,
+                    });
+                }
+            }
+            None if known_names::is_a_controller(&name) => findings.push(Finding::NotShared(component, name)),
+            // A cloud-controller-manager can have controllers of its own.
+            None if component == Component::Kube => findings.push(Finding::UnknownName(component, name)),
+            None => {}
+        }
+    }
+}
+
+fn leader_name(manager: &Manager, managers: &[&Manager], findings: &mut Vec<Finding>) {
+    let Some(lock) = manager.migration_lock() else {
+        return;
+    };
+    let component = manager.component;
+    let is_in_use = manager
+        .problems
+        .iter()
+        .any(|problem| matches!(problem, Problem::LeaderNameInUse(_)))
+        || OTHER_LEASES.contains(&lock.name.as_str())
+        || managers.iter().any(|other| other.main_lock() == lock);
+    if !manager.can_hold_migration_lock() {
+        findings.push(Finding::LeaderNameInvalid(component, lock.name));
+    } else if is_in_use {
+        findings.push(Finding::LeaderNameInUse(component, lock.name));
+    }
+}

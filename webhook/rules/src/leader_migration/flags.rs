@@ -1,0 +1,163 @@
+//! The flags of a controller manager, as pflag and `k8s.io/component-base/cli/flag` parse them.
+
+use std::time::Duration;
+
+/// Flags that need no value: `--leader-elect` is `--leader-elect=true`.
+pub(super) const BOOLEAN: [&str; 4] = [
+    "enable-leader-migration",
+    "leader-elect",
+    "allocate-node-cidrs",
+    "configure-cloud-routes",
+];
+
+/// The flags of a component, in order. Underscores in names are dashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags(Vec<(String, String)>);
+
+impl Flags {
+    /// The flags in a list of names and values, as in kubeadm's `extraArgs`.
+    pub fn from_pairs<N: AsRef<str>, V: Into<String>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
+        let pairs = pairs.into_iter();
+        Self(
+            pairs
+                .map(|(name, value)| (name.as_ref().replace('_', "-"), value.into()))
+                .collect(),
+        )
+    }
+
+    /// The flags in the command of a container. Other words are ignored.
+    pub fn from_command<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut flags = Vec::new();
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next() {
+            let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
+                continue;
+            };
+            let (name, value) = if let Some((name, value)) = flag.split_once('=') {
+                (name.replace('_', "-"), value.to_owned())
+            } else {
+                let name = flag.replace('_', "-");
+                let is_boolean = BOOLEAN.contains(&name.as_str());
+                let value = words.next_if(|next| !is_boolean && !next.starts_with('-'));
+                (name, value.unwrap_or("true").to_owned())
+            };
+            flags.push((name, value));
+        }
+        Self(flags)
+    }
+
+    /// These flags, followed by others, which take precedence.
+    #[must_use]
+    pub fn followed_by(mut self, others: Self) -> Self {
+        self.0.retain(|(name, _)| others.get(name).is_none());
+        self.0.extend(others.0);
+        self
+    }
+
+    /// The value of the flag. If it repeats, the last one counts.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .rev()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a text flag that is set and not empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a boolean flag.
+    ///
+    /// # Errors
+    /// The value is not a boolean (Go, `strconv.ParseBool`), so the component does not start.
+    pub fn boolean(&self, name: &str, default: bool) -> Result<bool, NotABoolean> {
+        match self.get(name) {
+            None => Ok(default),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
+            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
+            Some(_) => Err(NotABoolean),
+        }
+    }
+
+    /// The items of a list flag. If it repeats, the lists are joined.
+    pub fn list<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f str> {
+        self.0
+            .iter()
+            .filter(move |(known, _)| known == name)
+            .flat_map(|(_, value)| value.split(','))
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+    }
+
+    /// The value of a flag with a duration in Go's format. `None` if it is not set or not a duration.
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        let mut rest = self.text(name)?;
+        let mut seconds = 0.0;
+        while !rest.is_empty() {
+            let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+            let end = after.find(|c: char| c.is_ascii_digit() || c == '.');
+            let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+            let unit = match unit {
+                "ms" => 0.001,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return None,
+            };
+            seconds += number.parse::<f64>().ok()? * unit;
+            rest = after;
+        }
+        let day = 86_400.0;
+        (seconds <= day).then(|| Duration::from_secs_f64(seconds))
+    }
+}
+
+/// The value of a boolean flag is not a boolean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotABoolean;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_parsed_as_by_pflag() {
+        let flags = Flags::from_command([
+            "kube-controller-manager",
+            "--leader_elect",
+            "false",
+            "--controllers=*,-nodeipam",
+            "-v",
+            "2",
+            "--controllers",
+            "tokencleaner",
+            "--leader-elect-lease-duration=1m30.5s",
+            "--profiling",
+            "--leader-elect-retry-period=soon",
+        ]);
+        assert_eq!(flags.boolean("leader-elect", false), Ok(true));
+        assert_eq!(
+            flags.list("controllers").collect::<Vec<_>>(),
+            ["*", "-nodeipam", "tokencleaner"]
+        );
+        assert_eq!(flags.get("profiling"), Some("true"));
+        assert_eq!(
+            flags.duration("leader-elect-lease-duration"),
+            Some(Duration::from_millis(90_500))
+        );
+        assert_eq!(flags.duration("leader-elect-retry-period"), None);
+        assert_eq!(flags.boolean("controllers", true), Err(NotABoolean));
+    }
+
+    #[test]
+    fn later_flags_replace_defaults() {
+        let defaults = Flags::from_pairs([("controllers", "*,bootstrapsigner"), ("leader-elect", "true")]);
+        let flags = defaults.followed_by(Flags::from_pairs([("controllers", "*"), ("v", "2")]));
+        assert_eq!(
+            flags,
+            Flags::from_pairs([("leader-elect", "true"), ("controllers", "*"), ("v", "2")])
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! A configuration that protects an upgrade, and the change of a control plane that installs it.
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::{CONTROLLERS, Controller};
+
+/// Where the file is, on the host and in the Pod.
+pub const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
+
+/// The first minor version whose kube-controller-manager exits with leader migration enabled.
+pub const UNSUPPORTED_SINCE: u64 = 36;
+
+/// An upgrade to protect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The minor version of kube-controller-manager before the upgrade, which enables leader migration.
+    pub from: u64,
+    /// The minor version of cloud-controller-manager after the upgrade.
+    pub to: u64,
+    /// Whether Node IPAM migrates.
+    pub node_ipam: bool,
+    /// The name of the migration lock.
+    pub leader_name: String,
+}
+
+/// Why there is nothing to generate.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// kube-controller-manager exits with leader migration enabled.
+    #[error(
+        "kube-controller-manager 1.{0} exits if leader migration is enabled, so it cannot hand a controller over: stop its \
+         controller with --controllers, then start cloud-controller-manager"
+    )]
+    Unsupported(u64),
+    /// The old version has no controller that can migrate.
+    #[error(
+        "nothing to migrate: kube-controller-manager 1.{0} runs no cloud controller; --node-ipam migrates Node IPAM"
+    )]
+    Nothing(u64),
+    /// The versions are in the wrong order.
+    #[error("the version after the upgrade, 1.{1}, is lower than the version before it, 1.{0}")]
+    Downgrade(u64, u64),
+}
+
+/// The YAML of a v1 configuration for both controller managers. Unknown names have no effect, so it lists each name that a
+/// controller has at either version. Cloud providers register Node IPAM under either name.
+///
+/// # Errors
+/// There is nothing to migrate, or no way to do it.
+pub fn configuration(request: &Request) -> Result<String, Refusal> {
+    let Request { from, to, .. } = *request;
+    if to < from {
+        return Err(Refusal::Downgrade(from, to));
+    }
+    if from >= UNSUPPORTED_SINCE {
+        return Err(Refusal::Unsupported(from));
+    }
+    let is_node_ipam = |controller: &Controller| controller.short == "nodeipam";
+    let mut names: Vec<&str> = Vec::new();
+    for controller in &CONTROLLERS {
+        let migrates = if is_node_ipam(controller) {
+            request.node_ipam
+        } else {
+            controller.is_in_kube_controller_manager(from)
+        };
+        let both = is_node_ipam(controller).then_some([controller.canonical, controller.short]);
+        let by_version = [controller.name_at(from), controller.name_at(to)];
+        for name in both.into_iter().flatten().chain(by_version).filter(|_| migrates) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    if names.is_empty() {
+        return Err(Refusal::Nothing(from));
+    }
+    let mut entries = String::new();
+    for name in &names {
+        entries.extend(["- name: ", name, "\n  component: \"*\"\n"]);
+    }
+    Ok(format!(
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: {}\n\
+         controllerLeaders:\n{entries}",
+        request.leader_name
+    ))
+}
+
+/// The merge patch of a v1beta2 `KubeadmControlPlane` that enables leader migration with this configuration. A merge patch
+/// replaces lists, so it contains the existing entries, too.
+pub fn patch(control_plane: &Value, configuration: &str) -> Value {
+    let list = |pointer: &str| {
+        let list = control_plane.pointer(pointer).and_then(Value::as_array);
+        list.cloned().unwrap_or_default()
+    };
+    let base = "/spec/kubeadmConfigSpec";
+    let component = format!("{base}/clusterConfiguration/controllerManager");
+    let mut flags = list(&format!("{component}/extraArgs"));
+    set(
+        &mut flags,
+        "name",
+        json!({"name": "enable-leader-migration", "value": "true"}),
+    );
+    set(
+        &mut flags,
+        "name",
+        json!({"name": "leader-migration-config", "value": PATH}),
+    );
+    let mut volumes = list(&format!("{component}/extraVolumes"));
+    let volume = json!({"name": "leader-migration", "hostPath": PATH, "mountPath": PATH, "readOnly": true, "pathType": "File"});
+    set(&mut volumes, "name", volume);
+    let mut files = list(&format!("{base}/files"));
+    let file = json!({"path": PATH, "owner": "root:root", "permissions": "0644", "content": configuration});
+    set(&mut files, "path", file);
+    json!({"spec": {"kubeadmConfigSpec": {
+        "clusterConfiguration": {"controllerManager": {"extraArgs": flags, "extraVolumes": volumes}},
+        "files": files,
+    }}})
+}
+
+/// Replaces the entry with the same key, or appends it.
+fn set(list: &mut Vec<Value>, key: &str, entry: Value) {
+    let key_of = |entry: &Value| {
+        entry
+            .as_object()
+            .and_then(|fields: &Map<String, Value>| fields.get(key).cloned())
+    };
+    match list.iter_mut().find(|known| key_of(known) == key_of(&entry)) {
+        Some(known) => *known = entry,
+        None => list.push(entry),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Component, Flags, Manager, Pair, Side, Verdict},
+        *,
+    };
+    use crate::{
+        Change, Configuration,
+        api::{KubeadmControlPlane, decode},
+        judge,
+    };
+
+    fn request(from: u64, to: u64, node_ipam: bool) -> Request {
+        Request {
+            from,
+            to,
+            node_ipam,
+            leader_name: "cloud-provider-extraction-migration".to_owned(),
+        }
+    }
+
+    /// The versions, whether Node IPAM migrates, and the verdicts in the order of `CONTROLLERS`.
+    #[test]
+    fn the_model_finds_generated_configurations_to_protect() {
+        use Verdict::{NothingToMigrate, Protected, RunsTwice};
+        let cloud_only = [
+            Protected,
+            Protected,
+            Protected,
+            RunsTwice(super::super::Phase::Rollout),
+        ];
+        for (from, to, node_ipam, expected) in [
+            (27, 28, true, [Protected; 4]),
+            (27, 27, true, [Protected; 4]),
+            (30, 31, true, [Protected; 4]),
+            (30, 31, false, cloud_only),
+            (
+                35,
+                36,
+                true,
+                [NothingToMigrate, NothingToMigrate, NothingToMigrate, Protected],
+            ),
+        ] {
+            let text = configuration(&request(from, to, node_ipam)).unwrap();
+            let flags = |more: &str| {
+                let command = format!("--allocate-node-cidrs --service-account-private-key-file=k {more}");
+                Flags::from_command(command.split(' '))
+            };
+            let migrating = "--enable-leader-migration --leader-migration-config=f";
+            let old = format!("{migrating} --cloud-provider=demo");
+            // A cloud provider that is not in-tree any more lets the old version exit.
+            let old = if from <= 30 { old.as_str() } else { migrating };
+            let pair = Pair {
+                now: Side {
+                    kube: Manager::new(Component::Kube, from, flags(old), Some(&text)),
+                    cloud: None,
+                },
+                then: Side {
+                    kube: Manager::new(Component::Kube, to, flags("--controllers=*,-nodeipam"), None),
+                    cloud: Some(Manager::new(Component::Cloud, to, flags(migrating), Some(&text))),
+                },
+            };
+            let verdicts: Vec<Verdict> = pair.rows().iter().map(|row| row.verdict).collect();
+            assert_eq!(verdicts, expected, "1.{from} to 1.{to}");
+            assert_eq!(pair.exits(), [], "1.{from} to 1.{to}");
+            assert_eq!(pair.findings(), [], "1.{from} to 1.{to}");
+        }
+    }
+
+    #[test]
+    fn versions_without_anything_to_migrate_are_refused() {
+        for (from, to, node_ipam, expected) in [
+            (31, 32, false, Refusal::Nothing(31)),
+            (36, 37, true, Refusal::Unsupported(36)),
+            (35, 34, true, Refusal::Downgrade(35, 34)),
+        ] {
+            assert_eq!(configuration(&request(from, to, node_ipam)), Err(expected));
+        }
+    }
+
+    #[test]
+    fn our_rules_accept_a_generated_patch_that_keeps_what_is_there() {
+        let mut object = json!({
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+            "kind": "KubeadmControlPlane",
+            "metadata": {"name": "edge", "namespace": "default"},
+            "spec": {"replicas": 3, "version": "v1.35.4",
+                "machineTemplate": {"spec": {"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io",
+                    "kind": "DockerMachineTemplate", "name": "edge"}}},
+                "kubeadmConfigSpec": {
+                    "clusterConfiguration": {"controllerManager": {"extraArgs": [
+                        {"name": "profiling", "value": "false"}, {"name": "enable-leader-migration", "value": "false"}]}},
+                    "initConfiguration": {}, "joinConfiguration": {},
+                    "files": [{"path": "/etc/other", "content": "x"}]}},
+        });
+        let text = configuration(&request(35, 36, true)).unwrap();
+        let patch = patch(&object, &text);
+        let at = |pointer: &str| patch.pointer(pointer).cloned();
+        assert_eq!(
+            at("/spec/kubeadmConfigSpec/clusterConfiguration/controllerManager/extraArgs"),
+            Some(json!([
+                {"name": "profiling", "value": "false"},
+                {"name": "enable-leader-migration", "value": "true"},
+                {"name": "leader-migration-config", "value": PATH},
+            ]))
+        );
+        assert_eq!(
+            at("/spec/kubeadmConfigSpec/files/0/path"),
+            Some(json!("/etc/other"))
+        );
+        json_patch::merge(&mut object, &patch);
+        let object = object.to_string();
+        let new: KubeadmControlPlane<'_> = decode(&object).unwrap();
+        let judgement = judge(&Change::create(&new), &Configuration::default());
+        let findings: Vec<(&str, String)> = judgement
+            .findings
+            .iter()
+            .map(|finding| (finding.rule.id, finding.message().to_string()))
+            .collect();
+        assert_eq!(findings, Vec::new());
+    }
+}

@@ -1,0 +1,366 @@
+//! A controller manager: its version, flags and configuration, and what follows from them.
+
+use std::fmt;
+
+use super::{
+    Controller, Filter, Flags, LeaderMigrationConfiguration, Problem,
+    cloud_provider::{LAST_IN_TREE, is_in_tree},
+    exit::{self, Exit},
+};
+
+/// A component that can take part in leader migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Component {
+    /// kube-controller-manager.
+    Kube,
+    /// cloud-controller-manager.
+    Cloud,
+}
+
+impl Component {
+    /// The name of the component, of its main lock, and in `controllerLeaders[].component`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kube => "kube-controller-manager",
+            Self::Cloud => "cloud-controller-manager",
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A Lease for leader election.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lock {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// The name of the Lease.
+    pub name: String,
+}
+
+/// What a controller manager does with a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assignment {
+    /// Does not have it, or its flags disable it.
+    Absent,
+    /// Its configuration assigns the controller to another component, so it does not start it.
+    Unowned,
+    /// Runs it while it holds the main lock and the migration lock.
+    Migrated,
+    /// Runs it while it holds the main lock.
+    NonMigrated,
+}
+
+/// A controller manager of one version, with its flags. Replicas with the same flags are one manager, because the main
+/// lock lets only one of them run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// Which of the two it is.
+    pub component: Component,
+    /// Its minor version. For a cloud-controller-manager, that of its Kubernetes libraries.
+    pub minor: u64,
+    /// Its flags, with the defaults of whoever starts it.
+    pub flags: Flags,
+    /// The effective configuration. `None` if leader migration is off, or if it exits because of the configuration.
+    pub configuration: Option<LeaderMigrationConfiguration>,
+    /// Problems of the configuration with which it runs.
+    pub problems: Vec<Problem>,
+    /// Why it exits at start. Empty if it runs.
+    pub exits: Vec<Exit>,
+}
+
+/// The flag with the path of the configuration.
+pub const CONFIGURATION_FLAG: &str = "leader-migration-config";
+
+/// Whether leader migration is on: `--enable-leader-migration` has no effect without leader election.
+pub fn is_enabled(flags: &Flags) -> bool {
+    flags.boolean("enable-leader-migration", false) == Ok(true)
+        && flags.boolean("leader-elect", true) == Ok(true)
+}
+
+/// The path of the configuration that a controller manager reads. It reads none unless leader migration is enabled.
+pub fn configuration_path(flags: &Flags) -> Option<&str> {
+    if flags.boolean("enable-leader-migration", false) == Ok(true) {
+        flags.text(CONFIGURATION_FLAG)
+    } else {
+        None
+    }
+}
+
+impl Manager {
+    /// A controller manager with the text of the file at [`configuration_path`]. `None` means that the file does not exist.
+    pub fn new(component: Component, minor: u64, flags: Flags, file: Option<&str>) -> Self {
+        let mut exits = exit::by_flags(component, minor, &flags);
+        let (configuration, problems) = match (configuration_path(&flags), file) {
+            (Some(_), None) => {
+                exits.push(Exit::NoFile);
+                (None, Vec::new())
+            }
+            (Some(_), Some(text)) => match LeaderMigrationConfiguration::parse_to_start(text, Some(minor)) {
+                Ok((configuration, problems)) => (Some(configuration), problems),
+                Err(problems) => {
+                    exits.push(Exit::Configuration(problems));
+                    (None, Vec::new())
+                }
+            },
+            (None, _) => (Some(LeaderMigrationConfiguration::default_at(minor)), Vec::new()),
+        };
+        let is_enabled = is_enabled(&flags);
+        Self {
+            component,
+            minor,
+            configuration: configuration.filter(|_| is_enabled),
+            problems,
+            exits,
+            flags,
+        }
+    }
+
+    /// Whether it runs, rather than exit at start.
+    pub fn starts(&self) -> bool {
+        self.exits.is_empty()
+    }
+
+    /// Whether it runs controllers only while it holds a Lease.
+    pub fn elects_leader(&self) -> bool {
+        self.flags.boolean("leader-elect", true) != Ok(false)
+    }
+
+    /// The main lock.
+    pub fn main_lock(&self) -> Lock {
+        let name = self.flags.text("leader-elect-resource-name");
+        self.lock(name.unwrap_or(self.component.name()))
+    }
+
+    /// The migration lock, if leader migration is on. It is in the namespace of the main lock.
+    pub fn migration_lock(&self) -> Option<Lock> {
+        Some(self.lock(&self.configuration.as_ref()?.leader_name))
+    }
+
+    /// Whether any Lease can have the name of the migration lock. If not, no controller manager ever holds it.
+    pub fn can_hold_migration_lock(&self) -> bool {
+        !self.problems.contains(&Problem::LeaderName)
+    }
+
+    fn lock(&self, name: &str) -> Lock {
+        let namespace = self.flags.text("leader-elect-resource-namespace");
+        Lock {
+            namespace: namespace.unwrap_or("kube-system").to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// What it does with a controller while it runs.
+    pub fn assignment(&self, controller: &Controller) -> Assignment {
+        if !self.has(controller) {
+            return Assignment::Absent;
+        }
+        let Some(configuration) = &self.configuration else {
+            return Assignment::NonMigrated;
+        };
+        match configuration.filter(self.component.name(), controller.name_at(self.minor)) {
+            Filter::Migrated => Assignment::Migrated,
+            Filter::Unowned => Assignment::Unowned,
+            Filter::NonMigrated => Assignment::NonMigrated,
+        }
+    }
+
+    /// Whether it has the controller, and its flags enable it.
+    fn has(&self, controller: &Controller) -> bool {
+        let is_set = |flag, default| self.flags.boolean(flag, default) == Ok(true);
+        let has_cloud = match self.component {
+            Component::Kube => {
+                self.minor <= LAST_IN_TREE && is_in_tree(self.flags.get("cloud-provider").unwrap_or_default())
+            }
+            Component::Cloud => true,
+        };
+        let can_run = match controller.short {
+            "nodeipam" => is_set("allocate-node-cidrs", false),
+            // Only kube-controller-manager needs --allocate-node-cidrs for routes (`startNodeRouteController`).
+            "route" => {
+                let allocates = self.component == Component::Cloud || is_set("allocate-node-cidrs", false);
+                has_cloud && allocates && is_set("configure-cloud-routes", true)
+            }
+            _ => has_cloud,
+        };
+        can_run && self.enables(controller)
+    }
+
+    /// Whether `--controllers` enables a controller: the first item that names it decides
+    /// (`k8s.io/controller-manager`, `app/helper.go`). Aliases count from 1.28 on.
+    fn enables(&self, controller: &Controller) -> bool {
+        let is_named = |name: &str| {
+            name == controller.name_at(self.minor) || (self.minor >= 28 && name == controller.short)
+        };
+        if self.flags.get("controllers").is_none() {
+            return true;
+        }
+        let mut has_star = false;
+        for item in self.flags.list("controllers") {
+            match item.strip_prefix('-') {
+                _ if item == "*" => has_star = true,
+                Some(name) if is_named(name) => return false,
+                None if is_named(item) => return true,
+                _ => {}
+            }
+        }
+        has_star
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::CONTROLLERS, Assignment::*, *};
+
+    const CONFIGURATION: &str = "apiVersion: controllermanager.config.k8s.io/v1
+kind: LeaderMigrationConfiguration
+leaderName: m
+controllerLeaders:
+- {name: nodeipam, component: \"*\"}
+- {name: node-ipam-controller, component: cloud-controller-manager}
+";
+
+    fn assignments(component: Component, minor: u64, command: &str) -> [Assignment; 4] {
+        let flags = Flags::from_command(command.split(' '));
+        let manager = Manager::new(component, minor, flags, Some(CONFIGURATION));
+        CONTROLLERS
+            .each_ref()
+            .map(|controller| manager.assignment(controller))
+    }
+
+    /// In the order of `CONTROLLERS`: route, service, cloud-node-lifecycle, Node IPAM.
+    #[test]
+    fn flags_and_version_decide_which_controllers_run() {
+        use Component::{Cloud, Kube};
+        for (component, minor, command, expected) in [
+            (Kube, 37, "", [Absent; 4]),
+            (
+                Kube,
+                30,
+                "--allocate-node-cidrs --cloud-provider=gce",
+                [NonMigrated; 4],
+            ),
+            (
+                Kube,
+                30,
+                "--allocate-node-cidrs --cloud-provider=external",
+                [Absent, Absent, Absent, NonMigrated],
+            ),
+            (
+                Kube,
+                31,
+                "--allocate-node-cidrs --cloud-provider=gce",
+                [Absent, Absent, Absent, NonMigrated],
+            ),
+            (
+                Kube,
+                30,
+                "--cloud-provider=gce",
+                [Absent, NonMigrated, NonMigrated, Absent],
+            ),
+            (
+                Kube,
+                30,
+                "--cloud-provider=gce --allocate-node-cidrs --configure-cloud-routes=false --controllers=*,-service,service",
+                [Absent, Absent, NonMigrated, NonMigrated],
+            ),
+            (
+                Kube,
+                30,
+                "--cloud-provider=gce --allocate-node-cidrs --controllers=node-ipam-controller,route",
+                [NonMigrated, Absent, Absent, NonMigrated],
+            ),
+            (
+                Kube,
+                27,
+                "--cloud-provider=gce --allocate-node-cidrs --controllers=nodeipam --enable-leader-migration",
+                [Absent, Absent, Absent, NonMigrated],
+            ),
+            // By default, 1.27 migrates the cloud loops.
+            (
+                Kube,
+                27,
+                "--cloud-provider=gce --allocate-node-cidrs --enable-leader-migration",
+                [Migrated, Migrated, Migrated, NonMigrated],
+            ),
+            // By default, 1.28 and later migrate one of them (fact 8).
+            (
+                Kube,
+                30,
+                "--cloud-provider=gce --allocate-node-cidrs --enable-leader-migration",
+                [NonMigrated, NonMigrated, Migrated, NonMigrated],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --enable-leader-migration",
+                [NonMigrated, NonMigrated, Migrated, NonMigrated],
+            ),
+            (
+                Kube,
+                35,
+                "--allocate-node-cidrs --enable-leader-migration --leader-migration-config=f",
+                [Absent, Absent, Absent, Unowned],
+            ),
+            (
+                Kube,
+                27,
+                "--allocate-node-cidrs --enable-leader-migration --leader-migration-config=f",
+                [Absent, Absent, Absent, Migrated],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --enable-leader-migration --leader-migration-config=f",
+                [NonMigrated, NonMigrated, NonMigrated, Migrated],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --enable-leader-migration --leader-elect=false",
+                [NonMigrated; 4],
+            ),
+            (
+                Cloud,
+                36,
+                "--controllers=*,-node-route-controller,-cloud-node-lifecycle",
+                [Absent, NonMigrated, Absent, Absent],
+            ),
+        ] {
+            assert_eq!(
+                assignments(component, minor, command),
+                expected,
+                "{component} 1.{minor} {command}"
+            );
+        }
+    }
+
+    #[test]
+    fn flags_name_the_locks() {
+        let manager = |command: &str| {
+            Manager::new(
+                Component::Cloud,
+                36,
+                Flags::from_command(command.split(' ')),
+                Some(CONFIGURATION),
+            )
+        };
+        let lock = |namespace: &str, name: &str| Lock {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let plain = manager("");
+        assert_eq!(plain.main_lock(), lock("kube-system", "cloud-controller-manager"));
+        assert_eq!(plain.migration_lock(), None);
+        let named = manager(
+            "--leader-elect-resource-name=x --leader-elect-resource-namespace=y --enable-leader-migration \
+             --leader-migration-config=f",
+        );
+        assert_eq!(named.main_lock(), lock("y", "x"));
+        assert_eq!(named.migration_lock(), Some(lock("y", "m")));
+    }
+}

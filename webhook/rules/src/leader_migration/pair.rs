@@ -1,0 +1,261 @@
+//! An upgrade from one pair of controller managers to the next: who runs each controller before, during and after it.
+
+use super::{
+    Assignment, CONTROLLERS, Component, Controller, Exit, Lock, Manager,
+    election::{Runners, runners},
+    finding::{self, Finding},
+    handover::{Gap, Timing, gap},
+};
+
+/// The controller managers of a control plane, one version of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// kube-controller-manager.
+    pub kube: Manager,
+    /// cloud-controller-manager, if there is one.
+    pub cloud: Option<Manager>,
+}
+
+impl Side {
+    fn managers(&self) -> impl Iterator<Item = &Manager> {
+        std::iter::once(&self.kube).chain(&self.cloud)
+    }
+
+    /// Who runs a controller.
+    fn owners(&self, controller: &Controller) -> Vec<Owner> {
+        self.managers()
+            .filter(|manager| manager.starts())
+            .filter_map(|manager| {
+                let (lock, is_migration_lock) = match manager.assignment(controller) {
+                    Assignment::Migrated => (manager.migration_lock()?, true),
+                    Assignment::NonMigrated => (manager.main_lock(), false),
+                    Assignment::Absent | Assignment::Unowned => return None,
+                };
+                Some(Owner {
+                    component: manager.component,
+                    lock,
+                    is_migration_lock,
+                })
+            })
+            .collect()
+    }
+}
+
+/// A control plane before and after an upgrade, or another change of its Machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Before.
+    pub now: Side,
+    /// After.
+    pub then: Side,
+}
+
+/// A part of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before the upgrade.
+    Now,
+    /// While Machines of both versions run.
+    Rollout,
+    /// After the upgrade.
+    Then,
+}
+
+/// A controller manager that runs a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The component.
+    pub component: Component,
+    /// The lock that it must hold.
+    pub lock: Lock,
+    /// Whether that is the migration lock.
+    pub is_migration_lock: bool,
+}
+
+/// What happens to a controller in an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The migration lock lets one controller manager run it at a time.
+    Protected,
+    /// Leader migration is on, but the controller runs under a main lock.
+    Unprotected,
+    /// No controller manager runs it, or it stops while the wrong one holds the migration lock.
+    Orphaned(Phase),
+    /// Two controller managers run it at the same time.
+    RunsTwice(Phase),
+    /// The only controller manager that would run it exits at start.
+    CannotStart(Component, Phase),
+    /// It stays where it is, or no controller manager has run it.
+    NothingToMigrate,
+}
+
+impl Verdict {
+    /// Whether the upgrade would harm the cluster.
+    pub fn is_problem(self) -> bool {
+        matches!(
+            self,
+            Self::Orphaned(_) | Self::RunsTwice(_) | Self::CannotStart(..)
+        )
+    }
+}
+
+/// A controller in an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The controller.
+    pub controller: &'static Controller,
+    /// Who runs it before the upgrade. More than one with the migration lock, or if it runs twice.
+    pub now: Vec<Owner>,
+    /// Who runs it after the upgrade.
+    pub then: Vec<Owner>,
+    /// What happens to it.
+    pub verdict: Verdict,
+}
+
+/// The times without a runner that an upgrade leads to, although nothing is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gaps {
+    /// From a kube-controller-manager to the next one, for controllers under the main lock.
+    pub main: Gap,
+    /// From a kube-controller-manager to the next one, for controllers under the migration lock.
+    pub migration: Option<Gap>,
+    /// From a kube-controller-manager to a cloud-controller-manager that waits for the migration lock.
+    pub to_cloud: Option<Gap>,
+}
+
+impl Pair {
+    /// Each controller that can migrate, with the verdict on it.
+    pub fn rows(&self) -> Vec<Row> {
+        CONTROLLERS
+            .iter()
+            .map(|controller| Row {
+                controller,
+                now: self.now.owners(controller),
+                then: self.then.owners(controller),
+                verdict: self.verdict(controller),
+            })
+            .collect()
+    }
+
+    /// Why controller managers exit at start. One that does not change is listed once.
+    pub fn exits(&self) -> Vec<(Phase, Component, &Exit)> {
+        let now = self.now.managers().map(|manager| (Phase::Now, manager));
+        let then = self
+            .then
+            .managers()
+            .filter(|manager| !self.now.managers().any(|known| known == *manager))
+            .map(|manager| (Phase::Then, manager));
+        now.chain(then)
+            .flat_map(|(phase, manager)| {
+                let exits = manager.exits.iter();
+                exits.map(move |exit| (phase, manager.component, exit))
+            })
+            .collect()
+    }
+
+    /// Settings that have another effect than their name suggests.
+    pub fn findings(&self) -> Vec<Finding> {
+        finding::findings(self.now.managers().chain(self.then.managers()))
+    }
+
+    /// Whether the upgrade would harm the cluster, or a setting has no effect.
+    pub fn has_problem(&self) -> bool {
+        !self.exits().is_empty()
+            || self.rows().iter().any(|row| row.verdict.is_problem())
+            || self.findings().iter().any(Finding::is_problem)
+    }
+
+    /// The expected gaps.
+    pub fn gaps(&self) -> Gaps {
+        let [now, then] = [&self.now.kube, &self.then.kube].map(|manager| Timing::of(&manager.flags));
+        let is_migrating = |manager: &Manager| manager.configuration.is_some();
+        let cloud = self.then.cloud.as_ref().filter(|cloud| is_migrating(cloud));
+        let cloud = cloud.filter(|_| is_migrating(&self.now.kube));
+        Gaps {
+            main: gap(now, then, 1),
+            migration: is_migrating(&self.now.kube).then(|| gap(now, then, 2)),
+            to_cloud: cloud.map(|cloud| gap(now, Timing::of(&cloud.flags), 1)),
+        }
+    }
+
+    /// The controller managers that run in a phase.
+    fn running(&self, phase: Phase) -> Vec<&Manager> {
+        let now = (phase != Phase::Then).then_some(&self.now);
+        let then = (phase != Phase::Now).then_some(&self.then);
+        now.into_iter().chain(then).flat_map(Side::managers).collect()
+    }
+
+    fn verdict(&self, controller: &Controller) -> Verdict {
+        const PHASES: [Phase; 3] = [Phase::Now, Phase::Rollout, Phase::Then];
+        let counts = PHASES.map(|phase| (phase, runners(&self.running(phase), controller)));
+        let ran_before = |phase: Phase| {
+            counts
+                .iter()
+                .any(|(earlier, count)| *earlier < phase && count.max > 0)
+        };
+        let is_stopped = |(phase, count): &(Phase, Runners)| {
+            count.min == 0 && (self.must_run(*phase, controller) || ran_before(*phase))
+        };
+        if let Some((phase, _)) = counts.iter().find(|(_, count)| count.max > 1) {
+            return Verdict::RunsTwice(*phase);
+        }
+        // A controller that stops during the rollout and does not start again is reported as stopped after it.
+        let [now, rollout, then] = &counts;
+        if let Some((phase, _)) = [now, then, rollout]
+            .into_iter()
+            .find(|stopped| is_stopped(stopped))
+        {
+            return match self.exited_owner(*phase, controller) {
+                Some(component) => Verdict::CannotStart(component, *phase),
+                None => Verdict::Orphaned(*phase),
+            };
+        }
+        self.safe_verdict(controller)
+    }
+
+    /// Whether a controller manager of this phase is configured so that the controller should run. During the rollout, only
+    /// controllers that ran before count: the others start when the rollout ends.
+    fn must_run(&self, phase: Phase, controller: &Controller) -> bool {
+        phase != Phase::Rollout
+            && self
+                .running(phase)
+                .iter()
+                .any(|manager| manager.assignment(controller) != Assignment::Absent)
+    }
+
+    /// The component that would run the controller, if it did not exit at start.
+    fn exited_owner(&self, phase: Phase, controller: &Controller) -> Option<Component> {
+        let running = self.running(phase);
+        let exited = running.iter().find(|manager| {
+            let assignment = manager.assignment(controller);
+            !manager.starts() && matches!(assignment, Assignment::Migrated | Assignment::NonMigrated)
+        });
+        exited.map(|manager| manager.component)
+    }
+
+    /// The verdict on a controller that never stops and never runs twice.
+    fn safe_verdict(&self, controller: &Controller) -> Verdict {
+        let managers = || {
+            let all = self.now.managers().chain(self.then.managers());
+            all.filter(|manager| manager.starts())
+        };
+        let has = |assignment| managers().any(|manager| manager.assignment(controller) == assignment);
+        let is_under_main_lock = |manager: &Manager| {
+            manager.configuration.is_some() && manager.assignment(controller) == Assignment::NonMigrated
+        };
+        let is_in_kube = [&self.now.kube, &self.then.kube]
+            .into_iter()
+            .any(|kube| kube.assignment(controller) != Assignment::Absent);
+        if has(Assignment::Migrated) {
+            Verdict::Protected
+        } else if is_in_kube && managers().any(is_under_main_lock) {
+            Verdict::Unprotected
+        } else {
+            Verdict::NothingToMigrate
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pair_tests.rs"]
+mod tests;

@@ -27,6 +27,7 @@ mod output;
 mod plugin;
 mod policy_types;
 mod pool;
+mod pool_claims;
 mod pool_creation;
 mod pool_plan;
 mod pool_recreation;

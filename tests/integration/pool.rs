@@ -23,21 +23,21 @@ use crate::shared::with_management_cluster;
 
 impl Hosts {
     /// Runs `kubectl kcp pool VERB hosts …`.
-    async fn pool(&self, verb: &str, arguments: &[&str]) -> CommandOutput {
+    pub(crate) async fn pool(&self, verb: &str, arguments: &[&str]) -> CommandOutput {
         self.run(&[&[verb, "hosts"], arguments].concat()).await
     }
 
-    async fn lease(&self, name: &str, arguments: &[&str]) -> CommandOutput {
+    pub(crate) async fn lease(&self, name: &str, arguments: &[&str]) -> CommandOutput {
         let named = [&["--cluster-deployment", name], arguments].concat();
         self.pool("lease", &named).await
     }
 
-    async fn release(&self, name: &str, arguments: &[&str]) -> CommandOutput {
+    pub(crate) async fn release(&self, name: &str, arguments: &[&str]) -> CommandOutput {
         let named = [&["--cluster-deployment", name], arguments].concat();
         self.pool("release", &named).await
     }
 
-    async fn own(&self, kind: &str, name: &str) -> Option<Value> {
+    pub(crate) async fn own(&self, kind: &str, name: &str) -> Option<Value> {
         self.object(kind, name, self.namespace).await
     }
 
@@ -58,7 +58,7 @@ impl Hosts {
     }
 }
 
-fn document(ended: &CommandOutput) -> Value {
+pub(crate) fn document(ended: &CommandOutput) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"))
 }
 
@@ -652,103 +652,5 @@ fn leases_work_after_hive_was_uninstalled() {
             (1, &json!("blocked")),
             "{refused}"
         );
-    });
-}
-
-/// The test writes what Hive would write to a claim.
-#[test]
-fn a_claim_waits_for_its_cluster_and_is_deleted() {
-    with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "pool-claim", 1).await;
-        let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
-        assert_eq!(
-            (refused.code, &document(&refused)["reason"]),
-            (1, &json!("blocked")),
-            "{refused}"
-        );
-        let late = hosts
-            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
-            .await;
-        assert_eq!(
-            (late.code, &document(&late)["reason"]),
-            (1, &json!("timeout")),
-            "{late}"
-        );
-        assert_eq!(hosts.own("clusterclaim", "paris").await, None);
-        let kept = hosts
-            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "--keep"])
-            .await;
-        assert_eq!(kept.code, 1, "{kept}");
-        assert!(hosts.own("clusterclaim", "paris").await.is_some());
-
-        let cluster = json!({
-            "apiVersion": "hive.openshift.io/v1",
-            "kind": "ClusterDeployment",
-            "metadata": {"name": "pool-claim-x", "namespace": "pool-claim-x"},
-            "spec": {
-                "baseDomain": "example.com", "clusterName": "pool-claim-x", "platform": {"none": {}},
-                "clusterPoolRef": {
-                    "namespace": "pool-claim", "poolName": "hosts",
-                    "clusterDeploymentCustomization": {"name": "host-0"},
-                },
-            },
-        });
-        management.create_namespace("pool-claim-x").await.unwrap();
-        let file = hosts.kubectl.scratch_file("claimed-cluster.json");
-        fs::write(&file, cluster.to_string()).unwrap();
-        hosts
-            .kubectl
-            .succeed(["create", "-f", &file.display().to_string()])
-            .await
-            .unwrap();
-        let answer = json!({"spec": {"namespace": "pool-claim-x"}});
-        hosts.patch("clusterclaim/paris", "pool-claim", &answer).await;
-        let others = hosts
-            .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
-            .await;
-        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, but the ClusterDeployment does not name the claim; the claim \
-                   existed before this command and is kept";
-        assert_eq!(others.code, 1, "{others}");
-        let message = document(&others)["message"].to_string();
-        assert!(message.contains(why), "{message}");
-
-        let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}});
-        let (claimed, ()) = tokio::join!(
-            hosts.lease("paris", &["--claim", "--hive=yes", "--wait=2m", "-o", "json"]),
-            hosts.patch("clusterdeployment/pool-claim-x", "pool-claim-x", &claimed_by)
-        );
-        assert_eq!(claimed.code, 0, "{claimed}");
-        let claimed = document(&claimed);
-        assert_eq!(claimed["claim"]["name"], "paris");
-        assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
-        assert_eq!(claimed["customization"]["name"], "host-0");
-
-        let environment = hosts
-            .lease("paris", &["--claim", "--hive=yes", "-o", "env"])
-            .await;
-        assert_eq!(
-            environment.stdout,
-            "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
-             KCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_CLAIM=paris\n",
-            "{environment}"
-        );
-
-        let kept = hosts.release("pool-claim-x", &["--hive=yes", "-o", "json"]).await;
-        assert_eq!(
-            (kept.code, &document(&kept)["reason"]),
-            (1, &json!("blocked")),
-            "{kept}"
-        );
-        let message = "releasing ClusterClaim paris destroys ClusterDeployment pool-claim-x with customization host-0; to \
-                       do so, add --delete-cluster";
-        assert_eq!(document(&kept)["message"], message);
-        let released = hosts
-            .release("pool-claim-x", &["--hive=yes", "--delete-cluster"])
-            .await;
-        assert_eq!(
-            released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
-            "{released}"
-        );
-        assert_eq!(hosts.own("clusterclaim", "paris").await, None);
     });
 }

@@ -1,9 +1,12 @@
 //! The shipped samples, applied with kubectl.
 
+use std::fs;
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{manifests, products};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::shared::with_management_cluster;
 
@@ -49,6 +52,47 @@ async fn rejected(management: &ManagementCluster, file: &str) -> Result<()> {
         ensure!(applied.stderr.contains(&told), "expected: {told}\n{applied}");
     }
     Ok(())
+}
+
+/// Of `certs`, only the patches are left out: cert-manager's kinds are not served.
+#[test]
+fn accepts_the_installation_for_several_nodes_and_for_one() {
+    with_management_cluster(async |management| {
+        const NAMESPACE: &str = "kcp-webhook-system";
+        management.create_namespace(NAMESPACE).await.unwrap();
+        let kubectl = management.kubectl();
+        let base = products::workspace().join("manifests/base");
+        let deployment = async |folder: &Path| {
+            let folder = folder.display().to_string();
+            let apply = ["apply", "-k", &folder, "--dry-run=server", "-o", "json"];
+            let applied = kubectl.succeed(apply).await.unwrap();
+            let list: Value = serde_json::from_str(&applied.stdout).unwrap();
+            let items = list["items"].as_array().unwrap();
+            let item = items.iter().find(|item| item["kind"] == "Deployment");
+            item.unwrap()
+                .pointer("/spec/template/spec/affinity/podAntiAffinity")
+                .cloned()
+                .unwrap()
+        };
+        let term = json!({
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "kcp-webhook"}},
+            "matchLabelKeys": ["pod-template-hash"],
+        });
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        assert_eq!(deployment(&base).await, required);
+
+        // Kustomize accepts relative paths only.
+        let manifests = products::workspace().join("manifests");
+        let folder = kubectl.scratch_file("single-node");
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(&manifests, folder.join("manifests")).unwrap();
+        let kustomization = "resources: [manifests/base]\ncomponents: [manifests/single-node]\n";
+        fs::write(folder.join("kustomization.yaml"), kustomization).unwrap();
+        let preferred = json!([{"weight": 100, "podAffinityTerm": term}]);
+        let preferred = json!({"preferredDuringSchedulingIgnoredDuringExecution": preferred});
+        assert_eq!(deployment(&folder).await, preferred);
+    });
 }
 
 #[test]

@@ -210,6 +210,11 @@ impl ApiServer {
         self.audit.status_writes(namespace, resource)
     }
 
+    /// The User-Agent of each write of a resource in a namespace, including refused ones, according to the audit log.
+    pub fn user_agents(&self, namespace: &str, resource: &str) -> Result<Vec<String>> {
+        self.audit.user_agents(namespace, resource)
+    }
+
     pub fn write_token_kubeconfig(&self, path: &Path, token: &str) -> Result<()> {
         self.write_kubeconfig(path, &User::Token(token))
     }

@@ -30,6 +30,8 @@ pub(crate) struct AuditLog {
 #[serde(rename_all = "camelCase")]
 struct Event {
     verb: String,
+    #[serde(default)]
+    user_agent: String,
     object_ref: ObjectRef,
     #[serde(default)]
     annotations: Map<String, Value>,
@@ -100,6 +102,18 @@ impl AuditLog {
             ) == (namespace, resource, "status")
         };
         Ok(self.events()?.iter().filter(|event| is_counted(event)).count())
+    }
+
+    /// The User-Agent of each write of a resource, including refused ones.
+    pub(crate) fn user_agents(&self, namespace: &str, resource: &str) -> Result<Vec<String>> {
+        let is_of_resource = |event: &Event| {
+            (
+                event.object_ref.namespace.as_str(),
+                event.object_ref.resource.as_str(),
+            ) == (namespace, resource)
+        };
+        let events = self.events()?.into_iter().filter(is_of_resource);
+        Ok(events.map(|event| event.user_agent).collect())
     }
 
     fn events(&self) -> Result<Vec<Event>> {

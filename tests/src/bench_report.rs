@@ -1,4 +1,4 @@
-//! `target/bench.json`: the results of each benchmark, by name.
+//! `bench.json` in the target folder: the results of each benchmark, by name.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ pub fn rounded(value: f64) -> Value {
 
 /// Writes an entry to the workspace's report. It replaces an earlier entry of the same name.
 pub fn add(entry: Value) -> Result<()> {
-    add_to(&products::workspace().join("target/bench.json"), entry)
+    add_to(&products::target()?.join("bench.json"), entry)
 }
 
 fn add_to(file: &Path, entry: Value) -> Result<()> {

@@ -24,6 +24,13 @@ pub fn folder() -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
+/// Cargo's target folder.
+pub fn target() -> Result<PathBuf> {
+    let folder = folder()?;
+    let target = folder.parent().context("the programs are in no target folder")?;
+    Ok(target.to_owned())
+}
+
 /// The path of a program under test. Fails if the program is missing or older than one of its sources, because tests
 /// must not run an outdated program.
 pub fn under_test(name: &str) -> Result<PathBuf> {

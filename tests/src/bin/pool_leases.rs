@@ -1,6 +1,6 @@
 //! `pool-leases` measures concurrent `kubectl kcp pool lease` commands, as many as the pool has entries (16, 64, 256 and
 //! 1,024), and 64 naive clients that list the entries and write to the first free one. It adds the result to
-//! `target/bench.json`. Exit code 1: two lessees hold one entry, or a limit is exceeded.
+//! `bench.json` in the target folder. Exit code 1: two lessees hold one entry, or a limit is exceeded.
 //!
 //! The CPU time of a lease is that of its process, as the kernel counts it. Every lease lists the whole inventory once,
 //! and that list grows with the inventory whatever the client does with it. It is therefore left out: a process of this

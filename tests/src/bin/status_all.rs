@@ -1,5 +1,5 @@
 //! `status-all` creates 1,000 control planes with 3,000 Machines, reads them alternately with `kubectl kcp status -A`
-//! and `kubectl get`, and adds the result to `target/bench.json`. Exit code 1: `status -A` exceeded a limit.
+//! and `kubectl get`, and adds the result to `bench.json` in the target folder. Exit code 1: `status -A` exceeded a limit.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 

@@ -76,7 +76,12 @@ fn main() -> Result<()> {
     results.push(memory(&certificates)?);
     let report = json!({"machine": machine(), "results": results});
     let text = serde_json::to_string_pretty(&report)?;
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench.json");
+    let program = Path::new(env!("CARGO_BIN_EXE_kcp-webhook"));
+    let target = program
+        .ancestors()
+        .nth(2)
+        .context("the program is in no target folder")?;
+    let file = target.join("bench.json");
     fs::write(&file, &text).with_context(|| format!("writing {}", file.display()))?;
     show(&limits::table(&report));
     Ok(())

@@ -1,6 +1,6 @@
 //! `soak RUNS [SEED]` runs randomized runs of lessees with faults, with consecutive seeds, and restarts the API server
-//! in the middle of every fifty. It saves its progress in `target/soak.json`, from which the same command resumes after
-//! an interrupt or after an hour. Exit code 1: a run failed. 2: not all runs are done.
+//! in the middle of every fifty. It saves its progress in `soak.json` in the target folder. From there, the same command
+//! resumes after an interrupt or after an hour. Exit code 1: a run failed. 2: not all runs are done.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -66,7 +66,7 @@ fn run() -> Result<Verdict> {
     let mut arguments = env::args().skip(1).map(|number| number.parse().context(USAGE));
     let runs = arguments.next().context(USAGE)??;
     let seed = arguments.next().transpose()?;
-    let file = products::workspace().join("target/soak.json");
+    let file = products::target()?.join("soak.json");
     let state = State::load(&file)?.filter(|state| state.is_unfinished(runs, seed));
     let mut state = state.unwrap_or_else(|| State::new(seed.unwrap_or_else(|| random() >> 32)));
     println!(

@@ -19,7 +19,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: assets
-assets: ## build the programs that the tests and the demo run against, once: about five minutes on two cores
+assets: ## build the programs that the tests and the demo run against, once: about seven minutes on two cores
 	@tests/envtest/assets
 
 .PHONY: build

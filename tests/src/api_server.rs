@@ -125,6 +125,12 @@ impl ApiServer {
             format!("--tls-cert-file={}", serving.certificate.display()),
             format!("--tls-private-key-file={}", serving.key.display()),
             format!("--client-ca-file={}", ca.certificate.display()),
+            // Controller managers read the settings of the front proxy from the API server, and complain without end if they
+            // are missing.
+            format!("--requestheader-client-ca-file={}", ca.certificate.display()),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
             // It needs default service accounts, which only kube-controller-manager creates.
             "--disable-admission-plugins=ServiceAccount".to_owned(),

@@ -18,6 +18,7 @@ pub mod bench_report;
 pub mod cluster;
 pub mod cluster_api;
 pub mod cluster_api_alone;
+pub mod controller_manager;
 pub mod etcd;
 pub mod fault_socket;
 pub mod fleet;

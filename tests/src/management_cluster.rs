@@ -10,6 +10,7 @@ use crate::api_server::{ApiServer, Etcd, NO_ENVIRONMENT};
 use crate::assets::Assets;
 use crate::cluster_api::{self, Controllers, Scope};
 use crate::cluster_api_alone::ClusterApiAlone;
+use crate::controller_manager::ControllerManagers;
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
 use crate::process::Process;
@@ -135,6 +136,11 @@ impl ManagementCluster {
     /// The same with managers of its own, which read from this API server and get `flags`.
     pub async fn another_with_managers(&self, name: &str, flags: &[&str]) -> Result<ClusterApiAlone> {
         ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name, flags).await
+    }
+
+    /// Controller managers for an API server. `name` names their files and logs.
+    pub fn controller_managers(&self, api: &ApiServer, name: &str) -> Result<ControllerManagers> {
+        ControllerManagers::new(&self.run, &self.assets, api, name)
     }
 
     /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes the result to their status, until the

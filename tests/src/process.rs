@@ -121,6 +121,17 @@ impl Process {
         )
     }
 
+    /// Waits until the program ends, and returns its exit code: 128 plus the signal if a signal ended it.
+    pub async fn exit_code(&mut self) -> Result<i32> {
+        let supervisor = self.supervisor.as_mut();
+        let supervisor = supervisor.with_context(|| format!("{} has ended", self.name))?;
+        let status = supervisor
+            .wait()
+            .await
+            .with_context(|| format!("waiting for {}", self.name))?;
+        status.code().with_context(|| format!("{}: {status}", self.name))
+    }
+
     /// Kills the program with SIGKILL.
     pub async fn kill(&mut self) -> Result<()> {
         self.signal("KILL").await;

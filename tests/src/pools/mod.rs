@@ -20,7 +20,7 @@ pub mod invariant;
 mod lessee;
 pub mod naive;
 pub mod pool;
-mod random;
+pub mod random;
 pub mod random_run;
 pub mod server;
 mod shifted_clock;

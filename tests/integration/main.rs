@@ -17,6 +17,7 @@ mod faults;
 mod fleet;
 mod flows;
 mod hosts;
+mod leader_migration;
 mod leftovers;
 mod lint;
 mod load;

@@ -1,4 +1,4 @@
-//! Shared parts of all JSON documents.
+//! Parts that all JSON documents share.
 
 use kcp_api::{Kind, KubeadmControlPlane, Object as _};
 use serde::Serialize;

@@ -9,7 +9,7 @@ use std::{
 /// The file name that means stdin.
 pub const STDIN: &str = "-";
 
-/// Maximum file size. A thousand large manifests are smaller.
+/// The maximum file size. It is enough for a thousand large manifests.
 pub const MAX_BYTES: u64 = 16 << 20;
 
 /// A file could not be read.
@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     content.ok_or_else(|| FileError::TooLarge { path: path() })
 }
 
-/// None if the content exceeds [`MAX_BYTES`].
+/// Reads the content; none if it exceeds [`MAX_BYTES`].
 fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;

@@ -5,7 +5,7 @@
 //!
 //! - [`command`]: the command line
 //! - [`arguments`]: arguments that commands share
-//! - [`session`]: global flags and terminal, which every command gets
+//! - [`session`]: the global flags and the terminal, which every command receives
 //! - [`file`], [`configuration`]: files that the user names, and the webhook's configuration
 //! - [`change`]: changes a control plane or a Machine
 //! - [`wait`]: waits until a change is complete; [`watch`]: polls for `-w`
@@ -17,7 +17,8 @@
 
 #![allow(
     missing_docs,
-    reason = "fields and variants are documented only where the name is not enough: units, absence, sources"
+    reason = "fields and variants are documented only where the name does not say enough, such as the unit, \
+        what an absent value means, or the source"
 )]
 
 use std::{ffi::OsString, process::ExitCode};
@@ -75,7 +76,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let terminal = Terminal::new(global.color);
-    // This fails only if a provider is already installed, which then works, too.
+    // Ignore the error: it means that a provider is already installed, which works too.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -86,12 +87,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let session = Session { global, terminal };
     let verdict = runtime.block_on(run(command, &session));
-    // Do not drop the runtime, which would wait for DNS lookups that hang.
+    // Do not drop the runtime: the drop would wait for DNS lookups that hang.
     runtime.shutdown_background();
     verdict.into()
 }
 
-/// Whether arguments with a usage error contain `pool exec`, among any flags.
+/// Whether arguments with a usage error contain `pool exec`, with any flags between the words.
 fn is_exec(command: clap::Command, arguments: &[OsString]) -> bool {
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
     let subcommand = |matches: &clap::ArgMatches, name: &str| match matches.subcommand() {

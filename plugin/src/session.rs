@@ -1,4 +1,4 @@
-//! Global flags and terminal, which every command gets.
+//! The global flags and the terminal, which every command receives.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,14 +7,14 @@ use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 use crate::{arguments::Global, terminal::Terminal};
 use kcp_client::{Connection, Error, RequestLog};
 
-/// Requests are logged from this `-v` level on.
+/// The lowest `-v` level at which requests are logged.
 const LOG_REQUESTS: u8 = 6;
 
 /// The global flags and the terminal of one run.
 #[derive(Debug)]
 pub struct Session {
     pub global: Global,
-    /// Where results and errors go.
+    /// The terminal for results and errors.
     pub terminal: Terminal,
 }
 
@@ -22,8 +22,7 @@ impl Session {
     /// Connects to the management cluster. Called only by commands that need a cluster.
     ///
     /// # Errors
-    /// No cluster is configured, or the configuration is invalid. An unreachable server is reported by the first
-    /// request.
+    /// No cluster is configured, or the configuration is invalid. If the server is unreachable, only the first request fails.
     pub async fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.global.connection(), self.request_log()).await
     }

@@ -6,11 +6,12 @@ use kcp_control_plane::inspection::Health;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The condition is met, or the change was made.
+    /// The command's condition is met, or the change was made.
     Met,
-    /// Unhealthy, denied, blocked, exhausted or timed out. The output shows the reason.
+    /// The result is negative: unhealthy, denied, blocked, exhausted or timed out. The output shows the
+    /// reason.
     Negative,
-    /// Nothing could be decided, because of a usage, I/O, API or permission error.
+    /// There is no result, because of a usage, I/O, API or permission error.
     Undecided,
     Interrupted,
     /// The exit code of the command that `pool exec` ran.

@@ -12,12 +12,13 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Time between polls, which limits the load: a poll queries every etcd member, or makes five list requests.
+/// The time between polls. It limits the load, because a poll queries every etcd member or makes five list requests.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of one poll.
 pub trait Observation {
-    /// Changes since the previous poll, one line each; for the first poll, the current state. Not escaped.
+    /// The changes since the previous poll, one line each, or the current state for the first poll. The text is not
+    /// escaped.
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String>;
 
     fn verdict(&self) -> Verdict;

@@ -69,7 +69,7 @@ async fn shared_inventory(management: &ManagementCluster) -> Result<()> {
     ensure!(
         mended
             .stderr
-            .contains("added the slash with which a JSON pointer starts"),
+            .contains("added the leading slash that a JSON pointer must have"),
         "{mended}"
     );
     let denied = write(kubectl, "apply", &[pool("second")], &here).await?;

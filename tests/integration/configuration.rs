@@ -153,7 +153,7 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     let passed = patch(json!({"metadata": {"annotations": annotations}, "spec": both})).await?;
     let warning = format!(
         "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 and starts \
-         a rollout by changing version, and both move etcd members; change version first, wait for the rollout, \
+         a rollout by changing version, and both add and remove etcd members; change version first, wait for the rollout, \
          then scale (replicas-with-upgrade)\n"
     );
     ensure!(

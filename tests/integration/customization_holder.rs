@@ -70,7 +70,7 @@ fn a_customization_serves_its_holder_only() {
 
         // The lease denies a cluster of another name, and admits its holder's.
         let denied = hosts.apply_cluster(LIMA).await;
-        let leased = format!("it is leased by \"{PARIS}\" until ");
+        let leased = format!("the customization is leased by \"{PARIS}\" until ");
         assert!(
             denied.code == 1
                 && denied.stderr.contains(&leased)
@@ -83,7 +83,7 @@ fn a_customization_serves_its_holder_only() {
 
         // The cluster that exists denies another, and the deletion of the customization.
         let denied = hosts.apply_cluster(LIMA).await;
-        let used = format!("ClusterDeployment {PARIS} uses it");
+        let used = format!("ClusterDeployment {PARIS} uses this customization");
         assert!(denied.code == 1 && denied.stderr.contains(&used), "{denied}");
         let delete = [
             "delete",

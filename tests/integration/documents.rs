@@ -93,7 +93,7 @@ fn a_scale_together_with_an_upgrade() {
         let both = patch("both", r#"{"spec":{"replicas":5,"version":"v1.35.0"}}"#);
         let words = "\
             The KubeadmControlPlane \"both\" is invalid: spec.replicas: Forbidden: 5: this write scales \
-            from 3 and starts a rollout by changing version, and both move etcd members; change version \
+            from 3 and starts a rollout by changing version, and both add and remove etcd members; change version \
             first, wait for the rollout, then scale (replicas-with-upgrade)\n";
         refused(management, &both, words).await.unwrap();
     });
@@ -165,8 +165,7 @@ fn a_deletion_while_there_are_workers() {
         let delete = ["delete", "kubeadmcontrolplane", "needed", "--wait=false"];
         let words = "\
             The KubeadmControlPlane \"needed\" is invalid: spec: Forbidden: Cluster needed still has \
-            workers, such as needed-worker, which would lose their API server; delete the Cluster \
-            instead, which removes workers first: kubectl delete cluster needed -n documents \
+            workers, such as needed-worker, which would lose their API server; delete the Cluster instead, which deletes the workers first: kubectl delete cluster needed -n documents \
             (control-plane-in-use)\n";
         refused(management, &delete, words).await.unwrap();
         // It can be deleted once its worker is deleted.

@@ -111,7 +111,10 @@ fn a_lease_is_one_record_with_an_end() {
         assert_eq!((never.get("ends"), &never["leaseId"]), (None, &answer["leaseId"]));
         let usage = hosts.lease("paris", &["--ttl", "24"]).await;
         assert_eq!(usage.code, 2, "{usage}");
-        assert!(usage.stderr.contains("write a unit, as in 24h or 24s"), "{usage}");
+        assert!(
+            usage.stderr.contains("the unit is missing: write 24h or 24s"),
+            "{usage}"
+        );
 
         let released = hosts.release("paris", &[]).await;
         assert_eq!(released.code, 0, "{released}");
@@ -138,7 +141,7 @@ fn a_late_trap_of_an_old_run_cannot_release_the_lease_of_a_new_one() {
         let lost = hosts
             .pool("renew", &["--cluster-deployment", "paris", "--id", old])
             .await;
-        let why = format!("not-holder: paris no longer holds an entry of pool hosts by lease {old}\n");
+        let why = format!("not-holder: paris no longer holds an entry of pool hosts with lease {old}\n");
         assert_eq!((lost.code, lost.stderr), (1, why));
         let hint = hosts
             .run(&["release", "host-0", "--cluster-deployment", "paris"])
@@ -253,7 +256,7 @@ fn a_cordoned_entry_keeps_its_holder_and_gets_no_other() {
         assert!(
             cordoned
                 .stderr
-                .contains("paris holds host-0; the cordon does not end its lease"),
+                .contains("paris holds host-0; the cordon does not end this lease"),
             "{cordoned}"
         );
         assert_eq!(hosts.lease("paris", &[]).await.code, 0);
@@ -410,7 +413,7 @@ fn a_path_longer_than_a_message_does_not_block_other_entries() {
         assert_eq!(refused.code, 1, "{refused}");
         let message = document(&refused)["message"].as_str().unwrap().to_owned();
         let why = format!(
-            "spec.installConfigPatches[0] (remove \"/{}...\"): its path does not exist",
+            "spec.installConfigPatches[0] (remove \"/{}...\"): the field that `path` names does not exist",
             "a".repeat(119)
         );
         assert!(

@@ -145,7 +145,7 @@ fn two_clusters_never_install_with_one_customization() {
         patch(json!({"metadata": {"labels": {"kubectl-kcp.dev/pool-lease": null}}, "spec": changed})).await;
         let blocked = hosts.make_cluster(lima, CONFIG).await;
         assert_eq!(blocked.code, 1, "{blocked}");
-        let why = format!("ClusterDeploymentCustomization {other} exists, and was not created for a lease");
+        let why = format!("ClusterDeploymentCustomization {other} exists, but was not created for a lease");
         assert!(blocked.stderr.contains(&why), "{blocked}");
         assert_eq!(hosts.object("clusterdeployment", lima, lima).await, None);
     });

@@ -240,7 +240,7 @@ fn an_entry_whose_holder_nobody_can_know_needs_force() {
         assert!(
             refused
                 .stderr
-                .contains("has version v2, which this version of kubectl-kcp cannot read; use a newer one"),
+                .contains("has version v2; upgrade kubectl-kcp to read it"),
             "{refused}"
         );
         assert_eq!(hosts.repair(&["--force", "host-0"]).await, (1, told("free -")));

@@ -126,7 +126,7 @@ async fn an_abandoned_replacement_is_withdrawn(
     let (abandoned_name, other_name) = name(abandoned).zip(name(other)).context("no names")?;
     announce(management, abandoned, 30).await?;
     let refused = kcp(management, &["machine", "replace", &other_name]).await?;
-    let why = format!("Machine {abandoned_name} is being replaced: it is about to be deleted\n");
+    let why = format!("Machine {abandoned_name} is being replaced: the Machine is about to be deleted\n");
     ensure!(refused.code == 1 && refused.stdout.contains(&why), "{refused}");
 
     announce(management, abandoned, 180).await?;

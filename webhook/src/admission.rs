@@ -82,8 +82,8 @@ impl Admission {
 
     /// Decides on one review.
     ///
-    /// Refuses a resource that the webhook does not review, because its registration promises a review. Allows every status
-    /// write: no rule checks a status, and a controller must always be able to write one.
+    /// Refuses a write to a resource that the webhook does not review, because the webhook configuration says that it does.
+    /// Allows every write of a status, because no rule checks a status, and a controller must always be able to write one.
     pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
         let Some(target) = Target::from_request(request) else {
             return not_reviewed(request);
@@ -149,8 +149,8 @@ fn not_reviewed(request: &Request<'_>) -> Decision {
     )
 }
 
-/// Refuses a new object with too many values to check. If the stored object has too many, the write is allowed with a
-/// warning, so that the object can be made smaller or deleted.
+/// Refuses a new object that has too many values to check. If only the stored object has too many, allows the write with a
+/// warning, so that users can make the object smaller or delete it.
 fn too_large(request: &Request<'_>) -> Option<Decision> {
     if request.values <= VALUES {
         return None;

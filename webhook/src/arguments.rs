@@ -23,8 +23,8 @@ pub struct Arguments {
 pub enum Command {
     /// Serve the admission webhooks over TLS.
     Serve(ServeArguments),
-    /// Check a configuration file. Exit code 0: nothing is wrong; 1: it cannot be used, names unknown rules, or has exemptions
-    /// that ended; 2: it cannot be read.
+    /// Check a configuration file. Exit code 0: the file has no problem; 1: it cannot be used, names unknown rules, or has
+    /// exemptions that have ended; 2: it cannot be read.
     CheckConfiguration(CheckConfigurationArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
@@ -55,8 +55,8 @@ pub struct ServeArguments {
     pub tls_private_key_file: PathBuf,
 
     /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it changes. A client
-    /// without a certificate of these authorities still gets a response, but the webhook reads no other objects for it. Without
-    /// this flag, it reads them for every client that reaches the port.
+    /// without a certificate from these authorities still gets a response, but the webhook reads no other objects for its
+    /// reviews. Without this flag, the webhook reads other objects for every client that reaches the port.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
@@ -70,8 +70,9 @@ pub struct ServeArguments {
     pub kubeconfig: Option<PathBuf>,
 
     /// YAML file with an AdmissionConfiguration, which sets the action of each rule and exempts writes. Reloaded when it
-    /// changes. A file that cannot be used is logged; the previous configuration stays in use, or at start the default action
-    /// of every rule. `kcp-webhook check-configuration` checks it, and `kubectl kcp lint --configuration` reads it too.
+    /// changes. If the file cannot be used, kcp-webhook logs an error and keeps the previous configuration; at startup, every
+    /// rule uses its default action. `kcp-webhook check-configuration` checks the file, and `kubectl kcp lint
+    /// --configuration` also reads it.
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 

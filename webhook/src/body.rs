@@ -18,7 +18,7 @@ pub(crate) struct BufferedBody {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
     TooLarge,
-    /// All bodies in memory together would exceed their limit.
+    /// With this body, the bodies in memory would exceed their limit.
     NoMemory,
     /// The body did not arrive before the deadline.
     TooSlow,
@@ -37,17 +37,17 @@ impl From<NoMemory> for BodyError {
 /// How slowly a body may arrive.
 pub(crate) struct Pace {
     deadline: Instant,
-    /// When the rate begins to apply, and the bytes per second from then on.
+    /// The time from which a minimum rate applies, and the rate in bytes per second; `None` for any rate.
     rate: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// At any rate until a deadline.
+    /// The body must arrive until `deadline`, at any rate.
     pub(crate) const fn until(deadline: Instant) -> Self {
         Self { deadline, rate: None }
     }
 
-    /// Within `limit` from now on, and after `grace` at a rate of bytes per second.
+    /// The body must arrive within `limit` and, once `grace` has passed, at no less than `rate` bytes per second.
     pub(crate) fn at_least(rate: usize, grace: Duration, limit: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -56,7 +56,7 @@ impl Pace {
         }
     }
 
-    /// When the next bytes must have arrived, and the error otherwise.
+    /// The time at which the next bytes must have arrived, and the error if they have not.
     fn next(&self, received: usize) -> (Instant, BodyError) {
         let due = self.rate.map(|(from, rate)| {
             let seconds = u32::try_from(received).map_or(f64::MAX, f64::from)
@@ -80,8 +80,8 @@ impl BufferedBody {
     }
 }
 
-/// Reads a body of at most `limit` bytes. Counts the bytes in `buffer` as they arrive, not as the client announces them:
-/// announcing costs a client nothing.
+/// Reads a body of at most `limit` bytes. Counts the bytes in `buffer` when they arrive. The announced length is not
+/// counted, because a client can announce any length at no cost.
 pub(crate) async fn read<B>(
     body: B,
     limit: usize,
@@ -106,7 +106,7 @@ where
             () = buffer.evicted() => return Err(BodyError::NoMemory),
         };
         let Some(frame) = frame else { break };
-        // Ignores trailers.
+        // Ignore trailers.
         let Ok(data) = frame
             .map_err(|error| BodyError::Broken(error.to_string()))?
             .into_data()
@@ -118,7 +118,7 @@ where
             return Err(BodyError::TooLarge);
         }
         buffer.grow(data.len())?;
-        // Most bodies arrive in one frame, which is used without a copy.
+        // Do not copy the frame: most bodies arrive in only one.
         if rest.is_empty() && first.is_none() {
             first = Some(data);
         } else {

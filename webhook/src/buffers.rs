@@ -1,5 +1,5 @@
-//! The memory for bodies. When it is short, an incomplete body is evicted: the one that has held the most bytes for the
-//! longest time. So a client that sends slowly cannot take the memory of a client that sends at once.
+//! The memory for bodies. If it is not enough, the incomplete body that has held the most bytes for the longest time is
+//! evicted. So clients that send slowly cannot use the memory that clients that send fast need.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use crate::limits::Limits;
 /// The bodies in memory, and the limits on them.
 pub(crate) struct Buffers {
     limit: usize,
-    per_peer: Option<PerPeer>,
+    per_peer: Option<PeerLimits>,
     held: Mutex<Held>,
-    /// Bodies that gave way.
+    /// Counts evicted bodies.
     evicted: Counter,
 }
 
 /// The limits on the bodies of one peer.
-struct PerPeer {
+struct PeerLimits {
     bytes: usize,
     bytes_if_proven: usize,
     grace: Duration,
@@ -49,7 +49,7 @@ struct Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) peer: IpAddr,
-    /// Whether the connection has carried a complete review, or the API server's certificate was verified.
+    /// Whether the client has sent a complete review on this connection, or its certificate was verified.
     pub(crate) proven: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Sender {
 pub(crate) struct NoMemory;
 
 impl Buffers {
-    /// Memory for bodies that are never evicted, such as responses of the API server.
+    /// Memory for bodies that are never evicted, such as the API server's responses.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -72,7 +72,7 @@ impl Buffers {
     pub(crate) fn for_clients(limits: &Limits, evicted: Counter) -> Arc<Self> {
         Arc::new(Self {
             limit: limits.buffered_bytes,
-            per_peer: Some(PerPeer {
+            per_peer: Some(PeerLimits {
                 bytes: limits.buffered_bytes_per_peer,
                 bytes_if_proven: limits.buffered_bytes_per_proven_peer,
                 grace: limits.peer_grace,
@@ -82,7 +82,7 @@ impl Buffers {
         })
     }
 
-    /// An empty buffer. A body without a sender is never evicted.
+    /// Returns an empty buffer. A body without a sender is never evicted.
     pub(crate) fn open(self: &Arc<Self>, sender: Option<Sender>) -> Buffer {
         let evicted = Arc::new(Notify::new());
         let mut held = self.held();
@@ -142,8 +142,8 @@ impl Buffers {
         }
     }
 
-    /// The limits of the sender, if its bodies exceed them.
-    fn exceeded(&self, held: &Held, sender: Option<Sender>) -> Option<(&PerPeer, Sender)> {
+    /// The limits that apply to the sender, if its bodies exceed them.
+    fn exceeded(&self, held: &Held, sender: Option<Sender>) -> Option<(&PeerLimits, Sender)> {
         let (per_peer, sender) = (self.per_peer.as_ref()?, sender?);
         let limit = if sender.proven {
             per_peer.bytes_if_proven
@@ -155,7 +155,7 @@ impl Buffers {
     }
 }
 
-/// Whether a body counts against the same limit as the sender's.
+/// Whether a body counts against the same limit as the bodies of the sender.
 fn is_of(body: &Body, sender: Sender) -> bool {
     body.sender
         .is_some_and(|other| other.peer == sender.peer && (sender.proven || !other.proven))
@@ -193,12 +193,12 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Counts further bytes.
+    /// Counts more bytes. Evicts other bodies if necessary.
     pub(crate) fn grow(&self, bytes: usize) -> Result<(), NoMemory> {
         self.buffers.grow(self.id, bytes)
     }
 
-    /// A complete body is no longer evicted.
+    /// Marks the body as complete, so that it is no longer evicted.
     pub(crate) fn complete(&self) {
         if let Some(body) = self.buffers.held().bodies.get_mut(&self.id) {
             body.complete = true;

@@ -18,7 +18,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::arguments::IssueArguments;
 
-/// Certificates are valid from this long before now, because clocks differ.
+/// Certificates become valid this long before the current time, because clocks differ.
 const SKEW: Duration = Duration::hours(1);
 
 /// Why certificates could not be issued.
@@ -48,9 +48,9 @@ pub enum IssueError {
     },
 }
 
-/// The files to write, in this order. A server that reloads in between finds a pair that does not match, keeps the previous
-/// one, and tries again.
-struct Issued {
+/// The files to write, in this order. If a server reloads them in between, it finds a certificate and a key that do not
+/// match, keeps the previous pair, and tries again.
+struct IssuedFiles {
     authority: String,
     certificate: String,
     key: String,
@@ -61,7 +61,7 @@ pub fn issue(arguments: &IssueArguments, out: &mut impl Write) -> Result<(), Iss
     let [authority, certificate, key] = ["ca.crt", "tls.crt", "tls.key"].map(|name| arguments.dir.join(name));
     if !arguments.force {
         for path in [&authority, &certificate, &key] {
-            // Unlike `exists`, this finds a dangling link too.
+            // Unlike `exists`, this also finds a dangling link.
             if fs::symlink_metadata(path).is_ok() {
                 return Err(IssueError::Exists(path.clone()));
             }
@@ -87,7 +87,7 @@ pub fn issue(arguments: &IssueArguments, out: &mut impl Write) -> Result<(), Iss
     Ok(())
 }
 
-fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<Issued, IssueError> {
+fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<IssuedFiles, IssueError> {
     let now = OffsetDateTime::now_utc();
     let dated = |mut params: CertificateParams, common_name: &str| {
         params.not_before = now - SKEW;
@@ -121,7 +121,7 @@ fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<Issued, Iss
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, &issuer)?;
-    Ok(Issued {
+    Ok(IssuedFiles {
         authority: authority_certificate.pem(),
         certificate: certificate.pem(),
         key: key.serialize_pem(),
@@ -145,7 +145,7 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // Returns the first error, not one of the cleanup.
+        // Return the first error, not an error of the cleanup.
         _ = fs::remove_file(&temporary);
     }
     written

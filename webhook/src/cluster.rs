@@ -1,20 +1,20 @@
-//! Objects that a review does not carry: cached kinds, which are watched, and live reads of all others.
+//! Objects that a review does not contain: kinds that are watched and cached, and live reads of all other kinds.
 //!
 //! - `watch`: lists and watches a kind, and updates its cache
 //! - `view`: reads the objects that rules need
 //! - `subject`: the names of the object under review
-//! - `authorization`: reads from the API server what a user may do, and the labels of a namespace
+//! - `authorization`: checks what a user may do, and reads the labels of a namespace
 //! - `discovery`: reads the versions of a group from the API server
 //! - `cluster_deployments`: finds the `ClusterDeployment`s that belong to a pool or use a customization
 //! - `pool_entries`: counts the entries of pools by the leases on them
 //! - `list`: live reads of lists
 //! - `live_reads`: reads from the API server until a deadline
 //! - `shared_reads`: shares one response between the reviews that read the same path
-//! - `versions`: remembers the version in which to read a group
-//! - `kinds`: the watched kinds, and the part of each object that is cached
+//! - `versions`: remembers the API version in which to read each group
+//! - `kinds`: the watched kinds, and the cached part of each object
 //! - `cache`: the cached objects of one kind
-//! - `events`: the lists and watch events that an API server sends
-//! - `read_error`: why a read failed
+//! - `events`: decodes the lists and watch events that an API server sends
+//! - `read_error`: the reasons why a read fails
 
 mod authorization;
 mod cache;
@@ -42,7 +42,7 @@ use kube::{
 };
 use thiserror::Error;
 
-use self::{kinds::Caches, live_reads::ApiServer, view::Filled};
+use self::{kinds::Caches, live_reads::ApiServer, view::FilledView};
 use crate::{
     limits::LIVE_READ_TIMEOUT,
     metrics::{Metrics, PoolEntries, PoolName},
@@ -78,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// Reads nothing, because the client is unverified.
+    /// For clients without a verified certificate: reads no objects.
     pub(crate) fn for_unverified(metrics: Arc<Metrics>) -> Self {
         Self {
             server: ApiServer::new(Err(ReadError::Unverified), metrics),
@@ -86,8 +86,8 @@ impl Cluster {
         }
     }
 
-    /// Configures access to the API server: with `kubeconfig`, else with the pod's service account, else none. Sends no
-    /// request.
+    /// Configures access to the API server with `kubeconfig`, or else with the pod's service account. Without either,
+    /// there is no access. Sends no request.
     pub(crate) async fn connect(
         kubeconfig: Option<&Path>,
         metrics: Arc<Metrics>,
@@ -115,24 +115,24 @@ impl Cluster {
         self.server.has_access()
     }
 
-    /// Starts the reads of one review: its deadline runs from now on.
+    /// Starts the reads of one review, which share a deadline.
     pub(crate) fn reads(&self) -> LiveReads<'_> {
         self.server.reads_within(LIVE_READ_TIMEOUT)
     }
 
-    /// Reads the missing parts of a view, all at once. A part that cannot be read stays unknown.
+    /// Reads the missing parts of a view, all at the same time. A part that cannot be read stays unknown.
     pub(crate) async fn view(
         &self,
         reads: &LiveReads<'_>,
         missing: MissingParts,
         subject: &Subject,
         source: Source,
-    ) -> Filled {
-        // Boxed: the future is large, and most reviews never get here.
+    ) -> FilledView {
+        // Box the future, which is large and which most reviews do not need.
         Box::pin(reads.view(missing, subject, &self.caches, source)).await
     }
 
-    /// Watches all cached kinds. Without API access there is nothing to watch.
+    /// Watches all cached kinds, if there is access to the API server.
     pub(crate) fn watch(&self, tasks: &mut Tasks) {
         if self.has_access() {
             watch::spawn_all(&self.server, &self.caches, tasks);
@@ -144,7 +144,7 @@ impl Cluster {
         self.caches.states()
     }
 
-    /// The entries of each pool, as their lease records say.
+    /// The entries of each pool, according to their lease records.
     pub(crate) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
         self.caches.pool_entries(now)
     }
@@ -174,7 +174,7 @@ impl Cluster {
 }
 
 fn client(mut config: Config) -> kube::Result<Client> {
-    // The default is up to 15 retries, which would exceed every deadline of ours.
+    // By default, the client retries up to 15 times, which would exceed every deadline of this program.
     config.default_retry = false;
     Client::try_from(config)
 }

@@ -1,6 +1,7 @@
 //! The configuration file, in which an operator sets the action of each rule and exempts writes.
 //!
-//! No content of the file stops the server: with `failurePolicy: Fail`, a server that does not start blocks every write.
+//! The server runs whatever the file contains: with `failurePolicy: Fail`, a server that does not start blocks every
+//! write.
 
 use std::{
     collections::BTreeSet,
@@ -18,8 +19,8 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
-/// How often the file is read. A replaced file takes effect within the documented five seconds, plus the kubelet's delay
-/// for a `ConfigMap`.
+/// How often the file is read. It is often enough that a replaced file takes effect within the documented five seconds,
+/// plus the kubelet's delay for a `ConfigMap`.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why a configuration file cannot be used.
@@ -41,7 +42,7 @@ pub enum ConfigurationFileError {
         /// The error and its position.
         error: String,
     },
-    /// The file is not an `AdmissionConfiguration`, or has an exemption for every write.
+    /// The file is not an `AdmissionConfiguration`, or it has an exemption for every write.
     #[error("{}: {error}", path.display())]
     Invalid {
         /// The file.
@@ -63,14 +64,14 @@ pub struct Parsed {
 /// Whether the current content of the file is in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileStatus {
-    /// The file cannot be used.
+    /// Whether the file cannot be used.
     unusable: bool,
-    /// A previous content of the file is in use.
+    /// Whether a previous content of the file is in use.
     has_previous: bool,
     unknown_rules: BTreeSet<String>,
 }
 
-/// Without text from the file: anyone who reaches the port for probes can read it.
+/// The status does not contain text from the file, because everyone who reaches the port for probes can read it.
 impl fmt::Display for FileStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.unusable, self.has_previous, self.unknown_rules.len()) {
@@ -86,7 +87,7 @@ impl fmt::Display for FileStatus {
 pub(crate) struct CurrentConfiguration {
     file: Option<PathBuf>,
     current: ArcSwap<Configuration>,
-    /// The result of the last read. A reload with the same result does nothing.
+    /// The result of the last read. If a reload has the same result, the configuration does not change.
     last_read: Mutex<FileState>,
     status: ArcSwap<FileStatus>,
     metrics: Arc<Metrics>,
@@ -98,13 +99,13 @@ enum FileState {
     Missing,
     /// The content, valid or not.
     Content(Vec<u8>),
-    /// The error.
+    /// The file cannot be read. Contains the error.
     Unreadable(String),
 }
 
 impl CurrentConfiguration {
-    /// Reads the file. Without one, every rule uses its default action, and with one that cannot be used too. A configured
-    /// file may not exist yet: someone may create its `ConfigMap` later.
+    /// Reads the file. Without a usable file, every rule uses its default action. A configured file may not exist yet,
+    /// because its `ConfigMap` may be created later.
     pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Self {
         let configuration = Self::without_file(metrics);
         let Some(path) = file else {
@@ -125,7 +126,7 @@ impl CurrentConfiguration {
         configuration
     }
 
-    /// Every rule uses its default action.
+    /// A configuration without a file: every rule uses its default action.
     pub(crate) fn without_file(metrics: Arc<Metrics>) -> Self {
         Self {
             file: None,
@@ -175,7 +176,7 @@ impl CurrentConfiguration {
                 if !unknown_rules.is_empty() {
                     warn!(
                         ?unknown_rules,
-                        "no rule has these ids; `kubectl kcp rules` lists them"
+                        "no rule has these ids; list the ids with: kubectl kcp rules"
                     );
                 }
                 self.current.store(Arc::new(configuration));
@@ -237,7 +238,7 @@ pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileErr
         })
 }
 
-/// `kcp-webhook check-configuration`: prints what is wrong with a file. Returns whether nothing is.
+/// `kcp-webhook check-configuration`: prints the problems of a file. Returns whether it has none.
 pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bool, CheckError> {
     let content = fs::read(path).map_err(|error| unreadable(path, error))?;
     let path_shown = path.display();
@@ -265,7 +266,7 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
             ended += 1;
             writeln!(
                 out,
-                "{path_shown}: exemptions[{index}]: ended at {}; remove it",
+                "{path_shown}: exemptions[{index}]: the exemption ended at {}; remove it",
                 exemption.until
             )?;
         }
@@ -274,7 +275,7 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
     if is_good {
         writeln!(
             out,
-            "{path_shown}: ok: sets {} rules, exempts {} kinds of writes",
+            "{path_shown}: ok: rules with an action: {}; exemptions: {}",
             configuration.rules.len(),
             configuration.exemptions.len()
         )?;
@@ -430,12 +431,12 @@ mod tests {
             (
                 exempts("2026-12-01T00:00:01Z"),
                 true,
-                format!("{shown}: ok: sets 1 rules, exempts 1 kinds of writes\n"),
+                format!("{shown}: ok: rules with an action: 1; exemptions: 1\n"),
             ),
             (
                 exempts("2026-12-01T00:00:00Z"),
                 false,
-                format!("{shown}: exemptions[0]: ended at 2026-12-01T00:00:00Z; remove it\n"),
+                format!("{shown}: exemptions[0]: the exemption ended at 2026-12-01T00:00:00Z; remove it\n"),
             ),
             (
                 WARN.replace("even", "evn"),

@@ -25,7 +25,7 @@ use crate::{
     shutdown::{self, Phase},
 };
 
-/// How long a closing server waits for the first request on a new connection.
+/// How long a server that shuts down waits for the first request on a new connection.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Serves a connection until it ends, a timeout passes, it is evicted, or the server closes.
@@ -52,9 +52,9 @@ where
     let timed = Timed::new(stream, &stage, limits);
     let mut connection = pin!(
         http1::Builder::new()
-            // hyper has one timeout for a slow head and an idle connection. `Timed` has one for each.
+            // Turn off hyper's timeout, which is the same for a slow head and for an idle connection. `Timed` has one for each.
             .header_read_timeout(None)
-            // A client that has closed its sending side still gets its response.
+            // Send the response even if the client has closed its sending side.
             .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
             .serve_connection(TokioIo::new(timed), service)
@@ -64,14 +64,13 @@ where
         () = client.evicted() => return Ok(()),
         () = shutdown::closing(&mut phase) => {}
     }
-    // A client that has just connected is about to send a request. The response tells it to close the connection.
+    // A client that has just connected is about to send a request. Wait for it; the response tells the client to close the connection.
     if stage.is_new()
         && let Ok(ended) = time::timeout(FIRST_REQUEST, connection.as_mut()).await
     {
         return ended;
     }
-    // Closing an idle connection would lose a review that is on its way. So first read what the kernel has received, and
-    // wait for the rest of a head that has begun.
+    // If the server closed an idle connection now, a review that has just been sent would be lost. So first read the data that the kernel has received, and wait for the rest of a head that has begun.
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
@@ -89,8 +88,8 @@ where
     connection.await
 }
 
-/// The stage of a connection between two requests. The counter only grows, so that a timeout notices when a whole request
-/// was served between two of its polls.
+/// The stage of a connection. The counter only grows, so that a timeout notices if a whole request was served between two of
+/// its polls.
 #[derive(Default)]
 struct Stage(AtomicU32);
 
@@ -99,7 +98,7 @@ impl Stage {
     const IDLE: u32 = 0;
     /// Part of a request's head has arrived.
     const READING_HEAD: u32 = 1;
-    /// The response is being computed, or the body of the request is being read. The router has its own timeouts for both.
+    /// The body of the request is being read, or the response is being computed. The router has its own timeouts for both.
     const RESPONDING: u32 = 2;
     const COUNT: u32 = 3;
 
@@ -117,7 +116,7 @@ impl Stage {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The load and the store cannot race, because one task drives a connection.
+    /// Advances to a stage. The load and the store cannot race, because only one task polls a connection.
     fn advance_to(&self, stage: u32) {
         let now = self.now();
         let steps = (stage + Self::COUNT - now % Self::COUNT) % Self::COUNT;
@@ -130,7 +129,7 @@ impl Stage {
 struct Timed<'s, S> {
     stream: S,
     stage: &'s Stage,
-    /// The stage that `deadline` applies to.
+    /// The stage to which `deadline` applies.
     deadline_stage: u32,
     deadline: Pin<Box<Sleep>>,
     head: Duration,
@@ -152,7 +151,7 @@ impl<'s, S> Timed<'s, S> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let stage = self.stage.now();
         let limit = match stage % Stage::COUNT {
-            // A new client should send its first request soon. Only a client that got a response may stay idle for long.
+            // A new client must send its first request soon. Only a client that has received a response may be idle for long.
             Stage::IDLE if self.stage.is_new() => self.head,
             Stage::IDLE => self.idle,
             Stage::READING_HEAD => self.head,

@@ -17,11 +17,11 @@ pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
     /// Findings that only warn. Findings of rules that normally deny come first.
     pub(crate) warned: Vec<Cause>,
-    /// Findings that are only written to the audit log.
+    /// Findings that are only recorded in the audit log.
     pub(crate) audited: Vec<Cause>,
     /// Warnings that do not come from a rule.
     pub(crate) notes: Vec<String>,
-    /// Changes to the object. Empty unless the mutating webhook allows the write.
+    /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Cause {
     pub(crate) reason: &'static str,
     pub(crate) field: Cow<'static, str>,
     pub(crate) message: String,
-    /// If an annotation on the object overrides the denial: when the override ends.
+    /// When the override ends; `None` if no annotation on the object overrides the denial.
     pub(crate) overridden_until: Option<Timestamp>,
 }
 
@@ -61,19 +61,20 @@ pub(crate) struct Cause {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
-    /// What is wrong and what to do.
+    /// A message that says what is wrong and what to do.
     pub(crate) message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
-    /// The webhook does not handle this review: its registration is wrong, or the client is not an API server.
+    /// The webhook does not handle this review: the webhook configuration is wrong, or the client is not an
+    /// API server.
     BadRequest,
     /// The object under review does not exist.
     NotFound,
     /// The object has more values than the webhook checks.
     TooLarge,
-    /// The API server does not return what the review needs.
+    /// The API server does not return the objects that the review needs.
     ServiceUnavailable,
 }
 
@@ -103,7 +104,7 @@ impl Decision {
         Self::default()
     }
 
-    /// Allows the write and fills in defaults.
+    /// Allows the write, and sets defaults.
     pub(crate) fn defaulted(defaulted: Defaulted) -> Self {
         Self {
             patch: defaulted.operations,
@@ -201,7 +202,7 @@ impl Decision {
         }
     }
 
-    /// The whole decision, warnings included, if it denies the write.
+    /// This decision, including its warnings, if it denies the write.
     pub(crate) fn denial(self) -> Option<Self> {
         matches!(self.verdict, Verdict::Invalid(_)).then_some(self)
     }

@@ -10,13 +10,13 @@ use crate::{buffers::Sender, places::Place};
 
 /// The client at the other end of a connection.
 pub(crate) enum Client {
-    /// The connection has a place.
+    /// The connection is within the limits and is served.
     Served {
         place: Place,
-        /// Whether its certificate was verified. Never, if clients need no certificate.
+        /// Whether the client's certificate was verified. Always false if clients need no certificate.
         verified: bool,
     },
-    /// The connection exceeds the limit: every request on it must be rejected.
+    /// The connection exceeds the limit. Every request on it must be rejected.
     Refused,
 }
 
@@ -30,14 +30,14 @@ impl Client {
         matches!(self, Self::Served { verified: true, .. })
     }
 
-    /// The connection keeps its place.
+    /// Marks the connection as proven, so that it is not evicted.
     pub(crate) fn prove(&self) {
         if let Self::Served { place, .. } = self {
             place.prove();
         }
     }
 
-    /// Whose bodies are counted together.
+    /// The sender, under which the client's bodies are counted.
     pub(crate) fn sender(&self) -> Option<Sender> {
         match self {
             Self::Served { place, .. } => Some(Sender {
@@ -58,7 +58,7 @@ impl Client {
 }
 
 pub(crate) trait Handle: Send + Sync + 'static {
-    /// Answers one request.
+    /// Responds to one request.
     fn handle(
         &self,
         request: Request<Incoming>,

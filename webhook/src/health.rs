@@ -1,6 +1,5 @@
 //! Serves `/livez`, `/readyz` and `/metrics` on a separate port without TLS.
-//!
-//! The server is ready once the TLS key pair is loaded and the listener is up, until it shuts down. Readiness must not
+//! The server is ready from the time when the TLS key pair is loaded and the listener is up until it shuts down. Readiness must not
 //! depend on anything else, such as the caches: with `failurePolicy: Fail`, an unready webhook blocks every write that it
 //! is registered for.
 
@@ -23,7 +22,7 @@ use crate::{
     shutdown::Phase,
 };
 
-/// Answers probes and scrapes.
+/// Responds to probes and scrapes.
 pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) cluster: Cluster,
@@ -51,7 +50,7 @@ impl Health {
             "/livez" => self.probe("livez", verbose, &[]),
             "/readyz" => {
                 let serving = *self.phase.borrow() == Phase::Serving;
-                // The first two are always true once this port responds. They are listed to show what ready means.
+                // The first two checks always pass, because this port is opened last. They are listed to show what ready means.
                 self.probe(
                     "readyz",
                     verbose,
@@ -74,7 +73,7 @@ impl Health {
         }
     }
 
-    /// Adds information that does not affect readiness: without a cache, reviews read live.
+    /// Adds information that does not affect readiness. For example, if a cache is not synced, reviews read live.
     fn write_state(&self, text: &mut String) {
         if let Some(status) = self.configuration.status() {
             // Writing to a string cannot fail.
@@ -92,8 +91,8 @@ impl Health {
         for version in self.cluster.unregistered_versions() {
             _ = writeln!(
                 text,
-                "[i]unregistered-version/{version} KubeadmControlPlanes of it are reviewed after a conversion; add it to the \
-                 webhook configurations"
+                "[i]unregistered-version/{version} the API server converts KubeadmControlPlanes of this version before \
+                 review; add the version to the webhook configurations"
             );
         }
         for (kind, state, objects) in self.cluster.caches() {
@@ -104,7 +103,7 @@ impl Health {
         }
     }
 
-    /// Answers in the format of the API server's own probes.
+    /// Responds in the format of the API server's own probes.
     fn probe(&self, name: &str, verbose: bool, checks: &[(&str, bool)]) -> Response<Full<Bytes>> {
         let passed = checks.iter().all(|(_, passed)| *passed);
         let code = if passed {

@@ -2,7 +2,7 @@
 //!
 //! listener -> connection -> router -> body -> review -> admission -> decision -> response
 //!
-//! All modules, in layers: each uses only modules further down this list. A test checks the order.
+//! All modules, in layers. Each module uses only modules below it in this list, which a test checks.
 //!
 //! - [`serve`]: starts the server, runs it, and shuts it down
 //! - [`offline`]: responds to reviews without sockets and without API access
@@ -15,14 +15,14 @@
 //! - `router`: routes requests to the webhooks by path, method and content type
 //! - `health`: serves `/livez`, `/readyz` and `/metrics`
 //! - `handle`: the interface between a connection and the code that responds to its requests
-//! - `places`: the open connections, and which of them is evicted for a new one
+//! - `places`: the open connections, and the choice of the one to evict for a new one
 //! - `panics`: catches panics
 //! - `admission`: decides on reviews
 //! - `response`: writes the response to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
-//! - `cluster`: objects that a review does not carry: caches and live reads
+//! - `cluster`: objects that a review does not contain: caches and live reads
 //! - `body`: reads an HTTP body up to a size limit
-//! - `buffers`: the memory for bodies, and which of them is evicted when memory is short
+//! - `buffers`: the memory for bodies, and the choice of the one to evict when memory is short
 //! - [`configuration`]: the action of each rule, reloaded when the file changes
 //! - `tls`: TLS with a key pair that is reloaded when its files change
 //! - `tasks`: background tasks that run as long as the server does

@@ -1,65 +1,67 @@
 //! Limits on what one client, and all clients together, may use.
 //!
-//! They bound the server's memory below the limit in the manifests; a test measures it. The largest parts are 64 MiB for
-//! request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`ANSWERS_BYTES`]), about 40 MiB for
-//! the caches of four kinds ([`CACHED_OBJECTS`] and [`CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full
-//! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time ([`VALUES`]).
+//! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64
+//! MiB for request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`RESPONSES_BYTES`]), about 40
+//! MiB for the caches of four kinds ([`CACHED_OBJECTS`] and [`CACHED_BYTES`] each), 100 KiB for each of 512 connections (a
+//! full [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time
+//! ([`VALUES`]).
 
 use std::time::Duration;
 
 /// The largest head of a request, and the largest chunk of a body, in bytes. A larger head gets the response 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The most values in an object: fields, list entries, and the lists and objects themselves. Real objects rarely have
-/// thousands. The largest object that the API server accepts could have 1.5 million, and take gigabytes to check.
+/// The maximum number of values in an object: fields, list entries, and the lists and objects themselves. Real objects rarely
+/// have thousands. The largest object that the API server accepts could have 1.5 million, and its check would need gigabytes.
 pub(crate) const VALUES: usize = 50_000;
 
-/// The longest decoder error in a message, in characters: such errors quote what the client sent.
+/// The maximum length of a decoder's error in a message, in characters, because such errors quote text from the client.
 pub(crate) const QUOTED_CHARS: usize = 300;
 
 /// The longest name of a Kubernetes object, in characters (RFC 1123).
 pub(crate) const NAME_CHARS: usize = 253;
 
-/// The most causes listed in a denial. Further causes are only counted.
+/// The maximum number of causes that a denial lists. More causes are only counted.
 pub(crate) const CAUSES: usize = 50;
 
 /// The longest message of one cause, in characters.
 pub(crate) const CAUSE_CHARS: usize = 1024;
 
-/// The longest warning, in characters. Rules that warn need at most 120, which fits on one or two lines of a terminal. A
-/// denial that became a warning, because it is overridden or the stored object has the same problem, is longer. The API
-/// server cuts warnings at 256 if all warnings of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
+/// The maximum length of a warning, in characters. Rules that warn need at most 120, which fits on one or two lines of a
+/// terminal. A denial that became a warning, because it is overridden or because the stored object has the same problem, may
+/// be longer. The API server cuts warnings at 256 if all warnings of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
 /// `pkg/endpoints/filters/warning.go`).
 pub(crate) const WARNING_CHARS: usize = 256;
 
-/// All warnings of one review together, in bytes. The API server drops warnings beyond the same number of characters.
+/// The maximum length of all warnings of one review together, in bytes. The API server drops warnings beyond the same number
+/// of characters.
 pub(crate) const WARNINGS_BYTES: usize = 4096;
 
-/// The time for all live reads of one review. A scale reads the control plane, and then the objects that rules need. The
+/// The time limit for all live reads of one review. A scale reads the control plane, and then the objects that rules need. The
 /// manifests give a review at least three seconds, so that the webhook can still respond and explain the failure.
 pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest response of the API server to a live read, in bytes.
-pub(crate) const ANSWER_BYTES: usize = 16 * MIB;
+pub(crate) const RESPONSE_BYTES: usize = 16 * MIB;
 
-/// All responses to live reads in memory at one time, in bytes.
-pub(crate) const ANSWERS_BYTES: usize = 32 * MIB;
+/// The maximum size of all responses to live reads in memory at one time, in bytes.
+pub(crate) const RESPONSES_BYTES: usize = 32 * MIB;
 
 /// The page size of lists.
 pub(crate) const PAGE_OBJECTS: usize = 500;
 
-/// The most cached objects of a kind, at 100 to 250 bytes each. A kind with more is not cached, and each review reads it
-/// live.
+/// The maximum number of cached objects of a kind, which need 100 to 250 bytes each. A kind with more objects is not cached,
+/// and each review reads it live.
 pub(crate) const CACHED_OBJECTS: usize = 50_000;
 
-/// The most cached text of a kind, in bytes, such as specs of control planes and inventories of pools. Beyond it, only
-/// the names of objects are cached, and the rest is read live.
+/// The maximum size of cached text of a kind, in bytes, such as specs of control planes and inventories of pools. Beyond this
+/// limit, only the names of objects are cached, and the rest is read live.
 pub(crate) const CACHED_BYTES: usize = 4 * MIB;
 
-/// Live reads in progress at one time. Further ones wait until the deadline of their review.
+/// The maximum number of live reads in progress at one time. Other reads wait, at most until the deadline of their review.
 pub(crate) const CONCURRENT_READS: usize = 32;
 
-/// The most objects of a list that is read live: what can be read within [`LIVE_READ_TIMEOUT`].
+/// The maximum number of objects in a list that is read live. That many can be read within [`LIVE_READ_TIMEOUT`].
 pub(crate) const LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;
@@ -69,39 +71,45 @@ const MIB: usize = 1024 * 1024;
 pub struct Limits {
     /// The largest body, in bytes. The API server accepts objects of 3 MB, and the review of an update has two.
     pub body_bytes: usize,
-    /// All bodies in memory at one time, in bytes.
+    /// The maximum size of all bodies in memory at one time, in bytes.
     pub buffered_bytes: usize,
-    /// Reviews in progress at one time, from the end of their bodies. Further ones get the response 503.
+    /// The maximum number of reviews in progress at one time, counted from the end of their bodies. Others get the response
+    /// 503.
     pub reviews: usize,
-    /// Connections served at one time.
+    /// The maximum number of connections served at one time.
     pub connections: usize,
-    /// Connections from one IP address. The API server has one for each review in progress, and keeps 25 idle ones.
+    /// The maximum number of connections from one IP address. The API server has one for each review in progress, and keeps 25
+    /// idle ones.
     pub connections_per_peer: usize,
-    /// Connections from one IP address that have not carried a complete review. For each further one, the connection that has
-    /// waited longest is evicted. The API server's connections leave this state with their first response.
+    /// The maximum number of connections from one IP address on which no complete review was sent yet. For each additional
+    /// one, the connection that has waited longest is evicted. The API server's connections are no longer counted after their
+    /// first response.
     pub waiting_connections_per_peer: usize,
-    /// Connections beyond [`Limits::connections`] that get the response 503. Further ones are closed without a response.
+    /// The maximum number of connections beyond [`Limits::connections`] that get the response 503. Others are closed without a
+    /// response.
     pub refused_connections: usize,
-    /// All bodies in memory of one IP address, on connections that have not carried a complete review, in bytes.
+    /// The maximum size of all bodies in memory from one IP address, in bytes, on connections on which no complete review was
+    /// sent yet.
     pub buffered_bytes_per_peer: usize,
-    /// All bodies in memory of one IP address, in bytes. Only the API server needs that many.
+    /// The maximum size of all bodies in memory from one IP address, in bytes. Only the API server needs that many.
     pub buffered_bytes_per_proven_peer: usize,
-    /// The limits on waiting connections and bodies of one IP address apply to those of at least this age: an API server that
-    /// starts opens many at once. It waits no longer than this for a review.
+    /// The limits on waiting connections and bodies of one IP address apply only to connections and bodies of at least this
+    /// age, because an API server that starts opens many at the same time. It waits no longer than this for a review.
     pub peer_grace: Duration,
-    /// The slowest transfer of a body, in bytes per second after [`Limits::body_grace`].
+    /// The minimum rate at which a body must arrive after [`Limits::body_grace`], in bytes per second.
     pub body_rate: usize,
-    /// The time before [`Limits::body_rate`] applies.
+    /// The time after which [`Limits::body_rate`] applies.
     pub body_grace: Duration,
-    /// The time for a TLS handshake.
+    /// The time limit for a TLS handshake.
     pub handshake: Duration,
-    /// The time for the head of a request, from its first byte, or from the end of the handshake for the first request of a
-    /// connection.
+    /// The time limit for the head of a request. It begins with the first byte of the head, or for the first request of a
+    /// connection with the end of the handshake.
     pub head: Duration,
-    /// The time for the body of a request, from the end of its head.
+    /// The time limit for the body of a request. It begins with the end of the head.
     pub body: Duration,
-    /// The time between two requests on a connection. Longer than the 90 s of Go's HTTP client (`IdleConnTimeout`), so that
-    /// the API server closes first: Go does not send a POST again, so a review on a closing connection would be lost.
+    /// The time limit between two requests on a connection. It is longer than the 90 s of Go's HTTP client
+    /// (`IdleConnTimeout`), so that the API server closes connections first. If the webhook closed first, a review that the
+    /// API server sends at the same time would be lost, because Go does not send a POST again.
     pub idle: Duration,
 }
 

@@ -31,8 +31,8 @@ pub(crate) enum Transport {
     Plain,
 }
 
-/// Binds a port. As in the API server, an unspecified address of either family means all addresses of both families, or
-/// of IPv4 if the kernel has no IPv6.
+/// Binds a port. As in the API server, an unspecified address of either family means all IPv4 and IPv6 addresses, or all
+/// IPv4 addresses if the kernel has no IPv6.
 pub(crate) async fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
     if !address.is_unspecified() {
         return TcpListener::bind((address, port)).await;
@@ -54,20 +54,20 @@ pub(crate) struct Listener<H> {
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
-/// The connections that may still be opened.
-struct Admittance {
+/// The number of connections that may still be opened.
+struct ConnectionLimits {
     places: Arc<Places>,
     /// Connections beyond the limit, which get the response 503.
     refused: Arc<Semaphore>,
-    /// Each served connection has a clone.
+    /// Each served connection has a clone of this sender. The receiver notices when all clones are dropped.
     serving: mpsc::Sender<()>,
 }
 
 impl<H: Handle> Listener<H> {
-    /// Accepts connections until [`Phase::Closing`], then waits for the open ones to end.
+    /// Accepts connections until [`Phase::Closing`], and then waits until the open connections have ended.
     pub(crate) async fn run(self, socket: TcpListener) {
         let (serving, mut served) = mpsc::channel(1);
-        let admittance = Admittance {
+        let connection_limits = ConnectionLimits {
             places: Places::new(&self.limits, self.counters.evicted.clone()),
             refused: Arc::new(Semaphore::new(self.limits.refused_connections)),
             serving,
@@ -79,59 +79,62 @@ impl<H: Handle> Listener<H> {
                 accepted = socket.accept() => accepted,
                 () = shutdown::closing(&mut phase) => break,
             };
-            listener.admit(accepted, &admittance).await;
+            listener.admit(accepted, &connection_limits).await;
         }
-        // Serve the connections that the kernel has accepted already: closing the socket would reset them and lose their
-        // reviews.
+        // Serve the connections that the kernel has already accepted. If the socket were closed now, they would be reset and their reviews lost.
         loop {
             let accepted = tokio::select! {
                 biased;
                 accepted = socket.accept() => accepted,
                 () = std::future::ready(()) => break,
             };
-            listener.admit(accepted, &admittance).await;
+            listener.admit(accepted, &connection_limits).await;
         }
         // New connections now fail immediately, so that clients connect to another replica.
         drop(socket);
-        drop(admittance);
-        // Ends when every served connection has dropped its clone. Nothing is sent.
+        drop(connection_limits);
+        // Wait until every served connection has dropped its clone. No message is ever sent.
         _ = served.recv().await;
     }
 
-    async fn admit(self: &Arc<Self>, accepted: io::Result<(TcpStream, SocketAddr)>, admittance: &Admittance) {
+    async fn admit(
+        self: &Arc<Self>,
+        accepted: io::Result<(TcpStream, SocketAddr)>,
+        connection_limits: &ConnectionLimits,
+    ) {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Without a delay, the loop would spin when file descriptors run out.
+                // Pause, because the loop would spin if there are no file descriptors left.
                 warn!(%error, "cannot accept a connection");
                 time::sleep(Duration::from_millis(100)).await;
                 return;
             }
         };
         let listener = self.clone();
-        if let Some(place) = admittance.places.take(peer.ip()) {
-            let serving = admittance.serving.clone();
+        if let Some(place) = connection_limits.places.take(peer.ip()) {
+            let serving = connection_limits.serving.clone();
             tokio::spawn(async move {
-                let _open = Open::count(&listener.counters.open);
+                let _open = OpenConnectionGuard::count(&listener.counters.open);
                 listener.serve(stream, peer, Some(place)).await;
                 drop(serving);
             });
             return;
         }
         self.counters.refused.inc();
-        let Ok(permit) = admittance.refused.clone().try_acquire_owned() else {
+        let Ok(permit) = connection_limits.refused.clone().try_acquire_owned() else {
             return;
         };
         tokio::spawn(async move {
-            let _open = Open::count(&listener.counters.open);
+            let _open = OpenConnectionGuard::count(&listener.counters.open);
             listener.serve(stream, peer, None).await;
             drop(permit);
         });
     }
 
-    /// Serves a connection, or refuses its requests if it has no place.
+    /// Serves a connection. Without a place, refuses its requests.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<Place>) {
-        // Nagle's algorithm would only delay responses: each is written in one piece.
+        // Turn off Nagle's algorithm, which would only delay responses, because each is written in one piece.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "the client disconnected before it was served");
             return;
@@ -153,7 +156,7 @@ impl<H: Handle> Listener<H> {
                 };
                 match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                     Ok(stream) => {
-                        // Only a certificate that the acceptor has verified is there.
+                        // A client certificate is present only if the acceptor has verified it.
                         let verified = stream.get_ref().1.peer_certificates().is_some();
                         let client = client(place, verified);
                         if verified {
@@ -185,17 +188,17 @@ fn client(place: Option<Place>, verified: bool) -> Client {
     }
 }
 
-/// Counts an open connection until it is dropped, in a panic too.
-struct Open<'c>(&'c Gauge);
+/// Counts an open connection until this guard is dropped, even by a panic.
+struct OpenConnectionGuard<'c>(&'c Gauge);
 
-impl<'c> Open<'c> {
+impl<'c> OpenConnectionGuard<'c> {
     fn count(open: &'c Gauge) -> Self {
         open.inc();
         Self(open)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnectionGuard<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -13,7 +13,7 @@ use kcp_webhook::{
 };
 
 /// The exit code for invalid arguments, files or addresses.
-const FAILED: u8 = 2;
+const EXIT_FAILED: u8 = 2;
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
@@ -34,8 +34,8 @@ fn main() -> ExitCode {
             .map_err(|error| error.to_string()),
     };
     result.unwrap_or_else(|message| {
-        // If this write fails too, there is nowhere left to report the error.
+        // If this write fails too, there is no other place to report the error.
         _ = writeln!(io::stderr(), "error: {message}");
-        ExitCode::from(FAILED)
+        ExitCode::from(EXIT_FAILED)
     })
 }

@@ -1,4 +1,5 @@
-//! Prometheus metrics. Where controller-runtime has the same metric, we use its name, so that its dashboards work.
+//! Prometheus metrics. If controller-runtime has the same metric, it has the same name here, so that dashboards for
+//! controller-runtime work.
 
 mod pool_entries;
 mod requests;
@@ -12,7 +13,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub(crate) use self::pool_entries::{FURTHER_POOLS, PoolEntries, PoolName};
+pub(crate) use self::pool_entries::{OTHER_POOLS, PoolEntries, PoolName};
 use self::{
     pool_entries::PoolGauges,
     requests::{InFlight, Requests},
@@ -22,7 +23,7 @@ use crate::{
     hook::Hook,
 };
 
-/// The content type of what [`Metrics::encode`] writes.
+/// The content type of the text that [`Metrics::encode`] writes.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -123,7 +124,8 @@ impl Metrics {
         self.requests.register(registry);
         registry.register(
             "kcp_webhook_unregistered_version",
-            "1 for each version of KubeadmControlPlanes that is served and that the webhook configurations do not list",
+            "1 for each version of KubeadmControlPlanes that the API server serves but the webhook configurations do \
+             not list",
             self.unregistered_versions.clone(),
         );
         registry.register(
@@ -148,7 +150,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_configuration_unknown_rules",
-            "Rule ids in the configuration file that no rule has",
+            "Unknown rule ids in the configuration file",
             self.configuration_unknown_rules.clone(),
         );
         registry.register(
@@ -183,7 +185,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_cache_watch_restarts",
-            "Restarts of a list and watch that failed or whose kind is not served",
+            "Restarts of a watch, because it failed or the API server does not serve the kind",
             self.watch_restarts.clone(),
         );
         self.pool_entries.register(registry);
@@ -199,12 +201,12 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_connections_evicted",
-            "Connections without a complete review that were closed in favour of new ones",
+            "Connections without a complete review that were closed to make room for new connections",
             self.connections.evicted.clone(),
         );
         registry.register(
             "kcp_webhook_bodies_evicted",
-            "Incomplete bodies that were dropped in favour of others because memory was short",
+            "Incomplete bodies that were dropped to make room for others, because memory was short",
             self.evicted_bodies.clone(),
         );
         registry.register(
@@ -219,7 +221,7 @@ impl Metrics {
         );
     }
 
-    /// Creates all series with a fixed set of labels, so that each starts at 0.
+    /// Creates all series whose labels are known in advance, so that they exist with the value 0.
     fn create_series(&self) {
         for hook in Hook::ALL {
             let webhook = hook.path();
@@ -275,7 +277,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a reload of the configuration. After a failed one, the previous configuration stays in use.
+    /// Counts a reload of the configuration. After a failed reload, the previous configuration stays in use.
     pub(crate) fn configuration_reloaded(&self, success: bool) {
         let result = if success { "success" } else { "error" };
         self.configuration_success.set(success.into());
@@ -293,7 +295,7 @@ impl Metrics {
         self.live_reads.get_or_create(&ReadLabels { result }).inc();
     }
 
-    /// Sets the state of a cache. Without API access there are no such series.
+    /// Sets the state of a cache. Without API access, these series do not exist.
     pub(crate) fn cache_state(&self, kind: &'static str, synced: bool, objects: usize) {
         let of = CacheLabels { kind };
         self.caches_synced.get_or_create(&of).set(synced.into());
@@ -335,7 +337,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The decision where an annotation on the object overrides a denial.
+/// The label of a decision in which an annotation on the object overrides a denial.
 const OVERRIDDEN: &str = "overridden";
 
 const fn decision_of(action: Action) -> &'static str {

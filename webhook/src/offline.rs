@@ -1,4 +1,4 @@
-//! Answers reviews without sockets and without API access, for fuzzing and integration tests.
+//! Responds to reviews without sockets and without API access, for fuzzing and integration tests.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -38,7 +38,7 @@ impl Default for Offline {
             Arc::new(configuration),
             Overrides::ByWriters,
         );
-        // Without its sender, the phase never changes.
+        // The phase never changes, because its sender is dropped.
         let (_, phase) = watch::channel(Phase::Serving);
         Self {
             router: Router::new(Admissions::for_all(admission), metrics, Limits::default(), phase),

@@ -1,4 +1,4 @@
-//! Catches panics, so that one review does not take its connection with it.
+//! Catches panics, so that a panic in one review does not end its connection.
 
 use std::{
     future::poll_fn,
@@ -14,7 +14,7 @@ use tracing::error;
 pub(crate) struct Panicked;
 
 /// Runs a future until it ends or panics.
-pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
+pub(crate) async fn catch_panics<F: Future>(future: F) -> Result<F::Output, Panicked> {
     let mut future = pin!(future);
     poll_fn(
         |cx| match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
@@ -26,7 +26,7 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> 
     .await
 }
 
-/// Logs where a panic happens, and not its message, which can quote what a client sent.
+/// Makes panics log their location, but not their message, which can quote text from a client.
 pub(crate) fn log_without_message() {
     panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -40,11 +40,11 @@ mod tests {
 
     #[tokio::test]
     async fn returns_the_output_or_the_panic() {
-        assert_eq!(caught(async { 7 }).await, Ok(7));
+        assert_eq!(catch_panics(async { 7 }).await, Ok(7));
         let panics = async {
             tokio::task::yield_now().await;
             panic!("a panic for the test");
         };
-        assert_eq!(caught(panics).await, Err::<(), _>(Panicked));
+        assert_eq!(catch_panics(panics).await, Err::<(), _>(Panicked));
     }
 }

@@ -1,7 +1,8 @@
-//! The open connections, and which of them is evicted for a new one.
+//! The open connections, and the choice of the one to evict for a new one.
 //!
-//! A connection is proven once it has carried a complete review, or once the API server's certificate was verified. A client can
-//! open connections and then send nothing, or slowly. Such connections stay unproven, so they are evicted, and proven ones stay.
+//! A connection is proven once the client has sent a complete review on it, or once the API server's certificate was verified.
+//! A client can open connections and then send nothing, or send slowly. Its connections stay unproven and are evicted first,
+//! while proven connections stay.
 
 use std::{
     cmp::Reverse,
@@ -22,15 +23,15 @@ use crate::limits::Limits;
 /// The open connections of a listener.
 pub(crate) struct Places {
     limits: Limits,
-    open: Mutex<Open>,
-    /// Connections that gave way.
+    open: Mutex<OpenConnections>,
+    /// Counts evicted connections.
     evicted: Counter,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
-    /// The oldest connection first.
+    /// The connections, oldest first.
     connections: BTreeMap<u64, Connection>,
 }
 
@@ -41,7 +42,8 @@ struct Connection {
 
 #[derive(Default)]
 struct State {
-    /// Since when the server waits for a request. Before that, the client may be waiting for the server's handshake.
+    /// When the server began to wait for a request. Until it is set, the client may be waiting for the server's part of the
+    /// handshake.
     waits_since: OnceLock<Instant>,
     proven: AtomicBool,
     evicted: Notify,
@@ -56,9 +58,9 @@ impl Places {
         })
     }
 
-    /// Takes a place for a new connection. Returns `None` if all are taken, and no connection can be evicted.
+    /// Takes a place for a new connection. Returns `None` if all places are taken and no connection can be evicted.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        // An IPv4 client of a socket for both families is the same peer as on a socket for IPv4.
+        // An IPv4 client is the same peer on a socket for both IPv4 and IPv6 as on a socket for IPv4.
         let peer = peer.to_canonical();
         let mut open = self.open();
         let now = Instant::now();
@@ -102,7 +104,7 @@ impl Places {
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,13 +114,13 @@ impl Connection {
         !self.state.proven.load(Relaxed)
     }
 
-    /// For how long the server has waited for a request.
+    /// How long the server has waited for a request.
     fn waits_for(&self, now: Instant) -> Option<Duration> {
         Some(now.duration_since(*self.state.waits_since.get()?))
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn connections_from(&self, peer: IpAddr) -> impl Iterator<Item = &Connection> {
         let connections = self.connections.values();
         connections.filter(move |connection| connection.peer == peer)
@@ -136,7 +138,7 @@ impl Open {
             .map(|(peer, _)| peer)
     }
 
-    /// The connection that the server has waited for longest, or else the oldest one in its handshake.
+    /// The connection on which the server has waited longest for a request, or else the oldest connection in its handshake.
     fn longest_waiting(&self, peer: IpAddr, now: Instant) -> Option<u64> {
         let connections = self.connections.iter();
         connections
@@ -163,12 +165,12 @@ impl Place {
         self.state.proven.load(Relaxed)
     }
 
-    /// From now on, the server waits for a request.
+    /// Records that the server now waits for a request.
     pub(crate) fn ready(&self) {
         self.state.waits_since.get_or_init(Instant::now);
     }
 
-    /// The connection is no longer evicted.
+    /// Marks the connection as proven, so that it is no longer evicted.
     pub(crate) fn prove(&self) {
         self.state.proven.store(true, Relaxed);
     }

@@ -1,5 +1,4 @@
-//! Serves the health port on a thread of its own: a probe needs a response even while every thread for reviews is busy, or the
-//! kubelet restarts the server.
+//! Serves the health port on a separate thread. Probes must get a response even while every thread for reviews is busy, because otherwise the kubelet restarts the server.
 
 use std::{io, thread};
 
@@ -7,7 +6,7 @@ use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 use crate::{handle::Handle, listener::Listener, tasks::Tasks};
 
-/// Starts the thread, and a task that ends when the thread does. The thread ends when the task is aborted.
+/// Starts the thread, and a task that ends when the thread ends. If the task is aborted, the thread ends.
 pub(crate) fn spawn<H: Handle>(
     tasks: &mut Tasks,
     socket: TcpListener,
@@ -18,7 +17,7 @@ pub(crate) fn spawn<H: Handle>(
     let (stop, stopped) = oneshot::channel::<()>();
     let (running, ended) = oneshot::channel::<()>();
     thread::Builder::new().name("probes".to_owned()).spawn(move || {
-        // Dropped when the thread ends, by a panic too.
+        // This is dropped when the thread ends, even by a panic.
         let _running = running;
         runtime.block_on(async {
             let Ok(socket) = TcpListener::from_std(socket) else {
@@ -32,7 +31,7 @@ pub(crate) fn spawn<H: Handle>(
     })?;
     tasks.spawn("probes", async move {
         let _stop = stop;
-        // Nothing is sent.
+        // Wait until the other side is dropped. No message is ever sent.
         _ = ended.await;
     });
     Ok(())

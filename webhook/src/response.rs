@@ -1,6 +1,5 @@
 //! Writes the response to a review: an `AdmissionReview` with only a `response`.
-//!
-//! Our own types: kube's write a patch as an array of numbers instead of base64.
+//! This does not use kube's types, which write a patch as an array of numbers instead of base64.
 
 use std::{
     borrow::Cow,
@@ -36,7 +35,7 @@ struct AdmissionResponse<'a> {
     status: Option<Status<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
-    /// Base64.
+    /// The JSON patch in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -91,7 +90,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
             uid,
             allowed: status.is_none(),
             status,
-            // An API server rejects one without the other.
+            // Set the type only with a patch, because an API server rejects one without the other.
             patch_type: patch.as_ref().map(|_| "JSONPatch"),
             patch,
             audit_annotations: audit_annotations(decision),
@@ -100,7 +99,8 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
     })
 }
 
-/// The same as `NewInvalid` of k8s.io/apimachinery, `pkg/api/errors`, writes. kubectl prints the causes, not the message.
+/// The same status that `NewInvalid` (k8s.io/apimachinery, `pkg/api/errors`) creates. kubectl prints the causes, not the
+/// message.
 fn invalid_status(invalid: &Invalid) -> Status<'_> {
     let Invalid {
         group,
@@ -160,13 +160,13 @@ impl<'a> From<&'a Cause> for StatusCause<'a> {
     }
 }
 
-/// The end of a cause's message, which stays when the message is shortened.
+/// The end of a cause's message, which is not removed when the message is shortened.
 fn tail(cause: &Cause) -> String {
     format!(" ({})", cause.rule)
 }
 
-/// The ids of the rules that denied, warned or recorded, and of those that an annotation on the object overrides. The API server writes them to its audit log, under the webhook's
-/// name.
+/// The ids of the rules that denied or warned or whose findings are only recorded, and of the rules that an annotation on the
+/// object overrides. The API server writes them to its audit log, under the webhook's name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     let rules = |by: Action| {
         let ids: BTreeSet<&str> = decision
@@ -188,7 +188,7 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     .collect()
 }
 
-/// All warnings that fit, which are about thirty: first the notes, then the findings of rules.
+/// The warnings that fit within the limit (about thirty): first the notes, then the findings of rules.
 fn warnings(decision: &Decision) -> Vec<String> {
     let by_rules = decision.warned.iter().map(|cause| {
         let text = format!("{}: {}", cause.field, cause.message);
@@ -203,7 +203,7 @@ fn warnings(decision: &Decision) -> Vec<String> {
     let mut warnings: Vec<String> = notes
         .chain(by_rules)
         .filter(|warning| {
-            // Leaves room for the line with the number of omitted warnings.
+            // Leave room for the line with the number of omitted warnings.
             match room.checked_sub(warning.len()) {
                 Some(rest) if omitted == 0 && rest >= WARNING_CHARS => {
                     room = rest;
@@ -224,7 +224,7 @@ fn warnings(decision: &Decision) -> Vec<String> {
     warnings
 }
 
-/// The API server sends a warning as an HTTP header, and drops one with a control character.
+/// Replaces control characters: the API server sends a warning as an HTTP header, and drops a warning that has one.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

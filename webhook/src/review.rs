@@ -1,4 +1,5 @@
-//! Decodes an `AdmissionReview`, borrowing from the body. Its objects stay text: only admission knows their types.
+//! Decodes an `AdmissionReview`, borrowing from the body. The objects in it stay text, because only admission knows their
+//! types.
 
 mod uid;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json as object, value::RawValue};
 
 use crate::{limits::QUOTED_CHARS, shorten::shorten};
 
-/// The only version that the webhook is registered for.
+/// The only review version that the webhook configurations list.
 pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";
 pub(crate) const KIND: &str = "AdmissionReview";
 
@@ -21,19 +22,20 @@ struct Document<'a> {
     request: Option<Request<'a>>,
 }
 
-/// The fields that we read of an `AdmissionReview`'s `request` (k8s.io/api, `admission/v1/types.go`).
+/// The fields of an `AdmissionReview`'s `request` that this program reads (k8s.io/api, `admission/v1/types.go`).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request<'a> {
-    /// The response must repeat it.
+    /// The uid of the review, which the response must repeat.
     #[serde(borrow)]
     pub(crate) uid: Text<'a>,
-    /// In the API version that the webhook is registered for, which can differ from the version that the client wrote.
+    /// The resource in the API version that the webhook configurations list, which can differ from the version that the
+    /// client wrote.
     pub(crate) resource: Resource<'a>,
-    /// Empty for a write to the object itself.
+    /// The subresource; empty for a write to the object itself.
     #[serde(default)]
     pub(crate) sub_resource: Text<'a>,
-    /// Empty if the API server generates the name of a new object.
+    /// The name; empty if the API server generates the name of a new object.
     #[serde(default)]
     pub(crate) name: Text<'a>,
     #[serde(default)]
@@ -57,7 +59,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct UserInfo<'a> {
     #[serde(borrow)]
     pub(crate) username: Option<Text<'a>>,
-    /// A list of names. Decoded only where it is needed.
+    /// A list of names, which is decoded only if it is needed.
     pub(crate) groups: Option<&'a RawValue>,
     uid: Option<&'a RawValue>,
     extra: Option<&'a RawValue>,
@@ -68,7 +70,7 @@ impl UserInfo<'_> {
         self.username.as_deref().unwrap_or_default()
     }
 
-    /// The groups; none if they are no list of names.
+    /// The groups; empty if they are not a list of names.
     pub(crate) fn groups(&self) -> Vec<String> {
         let groups = self.groups.map(|groups| serde_json::from_str(groups.get()));
         groups.and_then(Result::ok).unwrap_or_default()
@@ -87,7 +89,7 @@ impl UserInfo<'_> {
     }
 }
 
-/// The fields that we read of `CreateOptions`, `UpdateOptions` and `PatchOptions`.
+/// The fields of `CreateOptions`, `UpdateOptions` and `PatchOptions` that this program reads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WriteOptions<'a> {
@@ -116,9 +118,9 @@ pub(crate) enum Operation {
 /// A body that is not a review, or not one of a version that this webhook supports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidReview {
-    /// The review's uid, if that much can be read.
+    /// The review's uid, if it can be read.
     pub(crate) uid: Option<String>,
-    /// What is wrong, in one sentence.
+    /// A sentence that says what is wrong.
     pub(crate) sentence: String,
 }
 
@@ -133,7 +135,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
 }
 
 fn decode(body: &[u8]) -> Result<Request<'_>, String> {
-    // Checks UTF-8 once for the whole body instead of for each string.
+    // Check UTF-8 once for the whole body, instead of for each string.
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
     let (document, values): (Document<'_>, _) = match json::read(text) {
         Some(document) => (document.root, document.values),

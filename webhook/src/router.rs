@@ -1,7 +1,7 @@
 //! Routes requests to the webhooks by path, method and content type.
 //!
 //! A request without a readable uid gets an HTTP error with one sentence. The API server would not accept an
-//! `AdmissionReview` for it, and applies the failure policy.
+//! `AdmissionReview` without the uid, and applies the failure policy.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
@@ -30,17 +30,17 @@ use crate::{
     shutdown::Phase,
 };
 
-/// Decides on reviews, by client.
+/// Decides on reviews, depending on the client.
 pub(crate) struct Admissions {
-    /// For verified clients, or for all if clients need no certificate.
+    /// Decides for verified clients, or for all clients if they need no certificate.
     admission: Admission,
-    /// For clients without a verified certificate, if the API server must have one. Reads nothing: a message can name
-    /// objects of any namespace.
+    /// Decides for clients without a verified certificate; `None` if clients need no certificate. Reads no other
+    /// objects, because a message could reveal the names of objects in any namespace.
     for_unverified: Option<Admission>,
 }
 
 impl Admissions {
-    /// Every client gets the same decision.
+    /// Decides in the same way for every client.
     pub(crate) const fn for_all(admission: Admission) -> Self {
         Self {
             admission,
@@ -63,7 +63,7 @@ impl Admissions {
     }
 }
 
-/// Answers admission reviews.
+/// Responds to admission reviews.
 pub(crate) struct Router {
     admissions: Admissions,
     metrics: Arc<Metrics>,
@@ -123,13 +123,13 @@ impl Router {
                 "too many connections are open; try again",
             ))
         } else {
-            panics::caught(self.review(hook, request, client))
+            panics::catch_panics(self.review(hook, request, client))
                 .await
                 .unwrap_or_else(|Panicked| Err(self.panicked(hook)))
         };
         let mut response = match response {
             Ok(answer) => {
-                // Where clients need certificates, only a certificate proves a connection.
+                // If clients need certificates, only a certificate proves a connection.
                 if self.admissions.for_unverified.is_none() {
                     client.prove();
                 }
@@ -162,7 +162,7 @@ impl Router {
         let body = body::read(request.into_body(), body_bytes, pace, buffer)
             .await
             .map_err(|error| self.body_error(error))?;
-        // Only now, so that clients that send slowly do not keep others from a review.
+        // Take the permit only after the body has arrived, so that clients that send slowly do not block other reviews.
         let Ok(_permit) = self.free_reviews.try_acquire() else {
             return Err(HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -173,12 +173,12 @@ impl Router {
             .await
     }
 
-    /// Answers a complete body of a client that needs no certificate.
+    /// Responds to a complete body of a client that needs no certificate.
     pub(crate) async fn respond_to_any(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         self.respond(hook, &self.admissions.admission, body).await
     }
 
-    /// Answers a complete body.
+    /// Responds to a complete body.
     async fn respond(&self, hook: Hook, admission: &Admission, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let written = match review::read(body) {
             Ok(request) => {
@@ -247,7 +247,7 @@ impl Router {
 
 impl Handle for Router {
     async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
-        // Boxed: a connection without a request should not hold room for a review.
+        // Box the future, so that a connection without a request does not need the memory for a review.
         Box::pin(self.answer(request, client)).await
     }
 }
@@ -268,7 +268,7 @@ fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
         StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        // Otherwise the rest of the body would be read as the next request.
+        // Close the connection, because the rest of the body would be read as the next request.
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::INTERNAL_SERVER_ERROR => {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -277,7 +277,7 @@ fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
     response
 }
 
-/// Rejects everything but a POST of plain JSON.
+/// Rejects every request that is not a POST of uncompressed JSON.
 fn accept<B>(request: &Request<B>) -> Result<(), HttpError> {
     if request.method() != Method::POST {
         return Err(HttpError::new(
@@ -357,7 +357,7 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
     }
 }
 
-/// Limits the length of text in a log: any client that reaches the port can send anything.
+/// Limits the length of text in a log, because any client that reaches the port can send any text.
 fn shortened(text: &str) -> Cow<'_, str> {
     shorten(text, NAME_CHARS, "")
 }

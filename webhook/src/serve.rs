@@ -30,7 +30,7 @@ use crate::{
     tls::{self, ClientCa, ClientCaError, KeyPair, KeyPairError},
 };
 
-/// The connection limit of the health port: enough for a kubelet and a few scrapers.
+/// The connection limit of the health port, which is enough for a kubelet and a few scrapers.
 const HEALTH_CONNECTIONS: usize = 32;
 
 /// Why the server cannot start.
@@ -66,24 +66,25 @@ pub enum StartError {
 /// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It responded to every review in progress.
+    /// The server responded to every review in progress.
     Drained,
     /// Some reviews took longer than the drain timeout.
     TimedOut,
-    /// It received a second stop request.
+    /// The server received a second stop request.
     Aborted,
     /// A background task or the review listener ended unexpectedly. Reviews in progress got a response if possible.
     Failed,
 }
 
-/// The threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of writes,
-/// and every further thread would cost memory. With two, a costly review leaves one thread for the others.
+/// The number of threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of
+/// writes, and every additional thread would need memory. While one thread handles a costly review, the other handles the
+/// rest.
 const REVIEW_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     log::init(arguments.log_format, &arguments.log_level);
-    // The Kubernetes client uses the default provider of the process.
+    // Install the default provider of the process, which the Kubernetes client uses.
     _ = rustls::crypto::ring::default_provider().install_default();
     panics::log_without_message();
     let runtime = runtime::Builder::new_multi_thread()
@@ -96,7 +97,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
         let server = Server::bind(arguments, Limits::default()).await?;
         Ok::<_, StartError>(server.run(stop).await)
     })?;
-    // Does not wait for threads with DNS lookups, whose results are no longer needed.
+    // Do not wait for threads with DNS lookups, whose results are no longer needed.
     runtime.shutdown_background();
     Ok(match ended {
         Ended::Drained => ExitCode::SUCCESS,
@@ -115,7 +116,7 @@ pub struct Server {
 
 struct Parts {
     acceptor: Arc<tls::Acceptor>,
-    /// Whether only clients with a verified certificate get reads.
+    /// Whether the webhook reads other objects only for clients with a verified certificate.
     needs_certificates: bool,
     overrides: Overrides,
     cluster: Cluster,
@@ -210,8 +211,8 @@ impl Server {
         self.health.local_addr()
     }
 
-    /// Serves until it receives a stop request or a background task ends. In the second case the kubelet restarts the server,
-    /// which is better than to keep serving with an expired certificate or an old configuration.
+    /// Serves until it receives a stop request or a background task ends. If a background task ends, the kubelet restarts the
+    /// server, which is better than serving with an expired certificate or an old configuration.
     pub async fn run(self, mut stop: Stop) -> Ended {
         if let (Ok(secure), Ok(health)) = (self.secure_address(), self.health_address()) {
             info!(%secure, %health, "serving");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Shortens `text` to at most `limit` characters. A shortened text ends in `…` and `tail`.
+/// Shortens `text` to at most `limit` characters. Shortened text ends in `…` and `tail`.
 pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
     if text.chars().nth(limit).is_none() {
         return Cow::Borrowed(text);

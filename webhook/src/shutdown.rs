@@ -10,11 +10,12 @@ use tokio::{
 /// The phases of a server, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Ready.
+    /// The server is ready.
     Serving,
-    /// No longer ready. Still accepts connections, and tells each client to disconnect with `Connection: close`.
+    /// The server is no longer ready. It still accepts connections, and tells each client to disconnect with
+    /// `Connection: close`.
     Draining,
-    /// Accepts no connections. Ends after the last response.
+    /// The server accepts no connections, and ends after the last response.
     Closing,
 }
 
@@ -25,7 +26,7 @@ pub(crate) async fn closing(phase: &mut watch::Receiver<Phase>) {
     }
 }
 
-/// Requests to stop a server. The first one drains it, the second one aborts it.
+/// Requests to stop a server. The first request drains the server, and the second one aborts it.
 #[derive(Debug)]
 pub struct Stop(mpsc::UnboundedReceiver<&'static str>);
 

@@ -1,4 +1,5 @@
-//! Background tasks that run as long as the server does. If one ends, the server notices: its data would become stale.
+//! Background tasks that run as long as the server does. If a task ends, the server shuts down, because the data of the
+//! task would become stale.
 
 use std::{collections::HashMap, future, time::Duration};
 
@@ -7,7 +8,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 
-/// Background tasks by name. Aborted when dropped.
+/// Background tasks by name. They are aborted when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     running: JoinSet<()>,
@@ -24,9 +25,9 @@ pub(crate) struct EndedTask {
 impl Tasks {
     /// Calls `reload` every `interval`, forever.
     ///
-    /// It compares the content of its files: a mount of a Secret or a `ConfigMap` replaces a symlink two levels up, which a
-    /// watch on the files does not notice. The files are small and in memory, so reading them blocks for less time than
-    /// handing the work to another thread.
+    /// `reload` compares the content of files: to update a mounted Secret or `ConfigMap`, the kubelet replaces a symlink
+    /// two levels up, which a watch on the files does not notice. The files are small and in memory, so reading them blocks
+    /// for less time than starting another thread for it.
     pub(crate) fn repeat(
         &mut self,
         name: &'static str,
@@ -34,7 +35,7 @@ impl Tasks {
         reload: impl Fn() + Send + 'static,
     ) {
         self.spawn(name, async move {
-            // An interval of zero panics.
+            // An interval of zero would panic.
             let mut ticks = time::interval(interval.max(Duration::from_millis(1)));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {

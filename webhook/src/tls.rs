@@ -16,8 +16,8 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 pub(crate) use client_ca::{ClientCa, ClientCaError};
 pub(crate) use key_pair::{KeyPair, KeyPairError};
 
-/// Key exchanges that are computed at one time. Each occupies a thread for longer than a review. With two threads for
-/// reviews, one stays free while many clients connect at once.
+/// The number of key exchanges that are computed at one time. A key exchange takes longer than a review. Of the two threads
+/// for reviews, one stays free while many clients connect at the same time.
 const KEY_EXCHANGES: usize = 1;
 
 /// Accepts TLS connections.
@@ -27,14 +27,14 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Performs a handshake. The caller limits its time.
+    /// Performs a handshake. The caller must set a time limit.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        // A client that sends its hello slowly must not keep others from a key exchange.
+        // Read the client's hello first, so that a client that sends it slowly does not block the key exchanges of others.
         let hello = LazyConfigAcceptor::new(server::Acceptor::default(), stream).await?;
-        // Nothing closes the semaphore.
+        // The semaphore is never closed, so this does not fail.
         let turn = self.key_exchanges.acquire().await;
         let handshake = hello.into_stream(self.config.clone());
-        // Reviews that arrived during this key exchange run before the next one.
+        // Let reviews that have arrived run before the next key exchange.
         task::yield_now().await;
         drop(turn);
         handshake.await
@@ -56,7 +56,7 @@ pub(crate) fn acceptor(
     let mut config = config.with_cert_resolver(key_pair);
     // The server supports only HTTP/1.1. For a webhook on 127.0.0.1 the API server would negotiate h2 if offered.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // No session resumption: the API server does not use it, and a resumed session would keep using a replaced certificate.
+    // Turn off session resumption: the API server does not use it, and a resumed session would still use a replaced certificate.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Acceptor {

@@ -32,7 +32,7 @@ pub struct ClusterSpec {
     pub paused: bool,
     pub control_plane_ref: Option<Reference>,
     pub control_plane_endpoint: Option<Endpoint>,
-    /// None for a Cluster without a managed topology.
+    /// The managed topology; none if the Cluster has none.
     pub topology: Option<Topology>,
 }
 
@@ -60,7 +60,7 @@ pub struct ClusterStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FailureDomain {
-    /// In v1beta1 the name is the key of a map.
+    /// The name of the failure domain. In v1beta1, it is the key of a map.
     pub name: String,
     /// Whether control plane Machines may be created in it.
     pub control_plane: bool,

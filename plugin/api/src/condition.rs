@@ -8,7 +8,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-/// A condition of v1beta2, or of v1beta1 without its severity.
+/// A condition as v1beta2 has it; the severity of a v1beta1 condition is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -33,7 +33,7 @@ pub struct Condition {
 pub enum ConditionStatus {
     True,
     False,
-    /// The controller does not know.
+    /// The controller cannot tell whether the condition holds.
     Unknown,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct V1Beta2Status {
     conditions: Option<Vec<Condition>>,
 }
 
-/// Returns the v1beta2 conditions if the object has any, else the v1beta1 conditions.
+/// The v1beta2 conditions if the object has any, otherwise the v1beta1 conditions.
 pub(crate) fn from_status(
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,

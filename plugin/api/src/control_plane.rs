@@ -12,7 +12,7 @@ use crate::{
     names::{annotation, label},
 };
 
-/// kubeadm's default.
+/// kubeadm's default validity of a certificate.
 const DEFAULT_CERTIFICATE_VALIDITY_DAYS: i64 = 365;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -26,7 +26,7 @@ pub struct KubeadmControlPlane {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubeadmControlPlaneSpec {
-    /// None only in a manifest, or if Cluster API's webhook did not set the default.
+    /// The desired number of Machines. None only in a manifest, or if Cluster API's webhook did not set the default.
     pub replicas: Option<i64>,
     /// Kubernetes version, with a leading `v`.
     pub version: Option<String>,
@@ -58,7 +58,7 @@ pub struct RemediationLimits {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeadmControlPlaneStatus {
-    /// None until the controller has reconciled the object once.
+    /// The last generation of the spec that the controller has processed; none until it has reconciled the object once.
     pub observed_generation: Option<i64>,
     pub replicas: i64,
     pub ready_replicas: i64,
@@ -120,8 +120,8 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
-    /// Time of the last write to the object itself (not to a subresource), which is never earlier than the last
-    /// change of the spec. None if the server does not report it.
+    /// Time of the last write to the object itself (not to a subresource), which is never earlier than the last change
+    /// to the spec. None if the server does not report it.
     pub fn spec_changed(&self) -> Option<Timestamp> {
         let entries = self.metadata.managed_fields.iter().flatten();
         let of_object = entries.filter(|entry| entry.subresource.is_none());
@@ -197,9 +197,9 @@ impl KubeadmControlPlaneStatus {
 /// decoded.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "KubeadmControlPlane")]
-pub struct WithoutConfig(pub KubeadmControlPlane);
+pub struct ControlPlaneWithoutConfig(pub KubeadmControlPlane);
 
-impl From<KubeadmControlPlane> for WithoutConfig {
+impl From<KubeadmControlPlane> for ControlPlaneWithoutConfig {
     fn from(mut control_plane: KubeadmControlPlane) -> Self {
         control_plane.spec.kubeadm_config_spec.drop_fields();
         Self(control_plane)

@@ -18,7 +18,7 @@ pub struct DecodeError {
     pub object: Option<String>,
     /// The path of the field in the object; `.` for the object itself.
     pub field: String,
-    /// What was found and what was expected.
+    /// The type that was found, and the type that was expected.
     pub fault: String,
 }
 
@@ -45,7 +45,7 @@ impl From<serde_json::Error> for DecodeError {
 }
 
 impl From<DecodeError> for api::DecodeError {
-    /// Drops the object, which the caller knows.
+    /// Drops the object's name, because the caller's error already names the object.
     fn from(DecodeError { field, fault, .. }: DecodeError) -> Self {
         Self { field, fault }
     }
@@ -72,7 +72,7 @@ pub struct List<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListMeta {
-    /// Null and empty on the last page.
+    /// The token for the next page; null or empty on the last page.
     #[serde(rename = "continue")]
     pub continue_: Option<String>,
     pub resource_version: Option<String>,
@@ -92,7 +92,7 @@ pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeErr
     })
 }
 
-/// Decodes the JSON again and records paths, to find the field that `T` rejects.
+/// Decodes the JSON a second time and records paths, to find the field that `T` rejects.
 fn locate_error<T: DeserializeOwned>(json: &str) -> DecodeError {
     let (field, fault) = match api::decode::<T>(json) {
         Err(error) => (error.field, error.fault),

@@ -1,8 +1,8 @@
 //! Hive's kinds, `hive.openshift.io/v1`.
 //!
-//! The specs are those of the admission rules (`kcp_rules::api::hive`). Values that a patch replaces or that are
-//! copied to another object also keep unknown fields: lists of [`conditions`], and the specs of pools and
-//! customizations.
+//! The types of the specs come from the admission rules (`kcp_rules::api::hive`). Lists of [`conditions`], which a
+//! patch replaces, and the specs of pools and customizations, which are copied to other objects, also keep unknown
+//! fields.
 
 pub mod conditions;
 
@@ -25,7 +25,7 @@ pub use conditions::Conditions;
 pub struct ClusterPool {
     pub metadata: ObjectMeta,
     pub spec: ClusterPoolSpec,
-    /// The spec with unknown fields, which are copied to the pool's `ClusterDeployments`.
+    /// The whole spec. Its unknown fields are also copied to the pool's `ClusterDeployments`.
     pub whole_spec: Value,
     pub status: ClusterPoolStatus,
 }
@@ -33,9 +33,9 @@ pub struct ClusterPool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClusterPoolStatus {
-    /// Number of unclaimed clusters; none until the controller has written a status.
+    /// Number of unclaimed clusters. None until the controller has written a status.
     pub size: Option<i32>,
-    /// Number of unclaimed clusters that are installed and running; none until the controller has written a status.
+    /// Number of unclaimed clusters that are installed and running. None until the controller has written a status.
     pub ready: Option<i32>,
     pub conditions: Conditions,
 }
@@ -141,7 +141,7 @@ pub struct ClusterDeploymentSpec {
     pub cluster_metadata: Option<ClusterMetadata>,
 }
 
-/// What Hive records about an installed cluster.
+/// The facts that Hive records about an installed cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterMetadata {
@@ -167,7 +167,7 @@ impl ClusterDeployment {
         self.spec.cluster_pool_ref.as_ref()?.customization()
     }
 
-    /// Whether it was created for a pool.
+    /// Whether the `ClusterDeployment` was created for this pool.
     pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
         let reference = self.spec.cluster_pool_ref.as_ref();
         reference.is_some_and(|reference| reference.namespace == namespace && reference.pool_name == pool)
@@ -178,7 +178,7 @@ impl ClusterDeployment {
 pub struct ClusterDeploymentCustomization {
     #[serde(deserialize_with = "metadata::slim")]
     pub metadata: ObjectMeta,
-    /// The spec with unknown fields, which are copied too.
+    /// The whole spec. Its unknown fields are also copied.
     #[serde(default)]
     pub spec: Value,
     #[serde(default, deserialize_with = "null_as_default")]

@@ -7,12 +7,12 @@ use crate::names::group;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub group: &'static str,
-    /// As in manifests: `KubeadmControlPlane`.
+    /// The name in manifests, such as `KubeadmControlPlane`.
     pub kind: &'static str,
-    /// As in URLs: `kubeadmcontrolplanes`.
+    /// The name in URLs, such as `kubeadmcontrolplanes`.
     pub plural: &'static str,
-    /// Supported versions, preferred first. If a cluster serves none of them, clients use the server's preferred
-    /// version and decode it like the first one.
+    /// Supported versions, preferred first. If a cluster serves none of these versions, clients use the server's
+    /// preferred version and decode objects as if they had the first version in this list.
     pub versions: &'static [&'static str],
     /// The product to install if a cluster does not serve the kind.
     pub product: &'static str,
@@ -102,7 +102,7 @@ pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
 pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
-/// The API server's response contains the authenticated user.
+/// A request for the user that the API server authenticated.
 pub const SELF_SUBJECT_REVIEW: Kind =
     kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");
 

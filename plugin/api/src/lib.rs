@@ -14,7 +14,7 @@
 
 #![allow(
     missing_docs,
-    reason = "fields have their Kubernetes names; they are documented only where the name is not enough"
+    reason = "fields have their Kubernetes names; only names that do not say enough are documented"
 )]
 
 pub mod cluster;

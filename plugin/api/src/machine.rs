@@ -13,7 +13,7 @@ use crate::{
     names::annotation,
 };
 
-/// The in-place update hook among [`annotation::PENDING_HOOKS`].
+/// The name of the hook for in-place updates in [`annotation::PENDING_HOOKS`].
 const UPDATE_MACHINE_HOOK: &str = "UpdateMachine";
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -23,11 +23,11 @@ pub struct Machine {
     pub metadata: ObjectMeta,
     pub spec: MachineSpec,
     pub status: MachineStatus,
-    /// The infrastructure machine that `spec.infrastructureRef` refers to. Read separately;
-    /// [`Infrastructure::Missing`] after decoding.
+    /// The infrastructure machine that `spec.infrastructureRef` refers to. It is read separately; until then, the value is
+    /// [`Infrastructure::Missing`].
     pub infrastructure: Infrastructure,
-    /// The `KubeadmConfig` that `spec.bootstrap.configRef` refers to. Read separately; [`Bootstrap::Missing`] after
-    /// decoding.
+    /// The `KubeadmConfig` that `spec.bootstrap.configRef` refers to. It is read separately; until then, the value is
+    /// [`Bootstrap::Missing`].
     pub bootstrap: Bootstrap,
 }
 
@@ -36,7 +36,7 @@ pub enum Infrastructure {
     /// The infrastructure machine does not exist or was not read.
     #[default]
     Missing,
-    /// Without the annotations that name the template.
+    /// The infrastructure machine has no annotations that name its template.
     Unannotated,
     ClonedFrom(Reference),
 }
@@ -56,7 +56,7 @@ pub struct MachineSpec {
     pub cluster_name: Option<String>,
     /// Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// Never empty.
+    /// The failure domain; none if it is not set or empty.
     pub failure_domain: Option<String>,
     /// `spec.bootstrap.configRef`
     pub bootstrap_config_ref: Option<Reference>,

@@ -31,8 +31,7 @@ pub struct MachineHealthCheckSpec {
     /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as
     /// `[1-3]`, which overrides the other limit. Never empty.
     pub unhealthy_in_range: Option<String>,
-    /// `spec.remediation.templateRef`: the external remediation template; none if the owner of a Machine remediates
-    /// it.
+    /// `spec.remediation.templateRef`: the external remediation template; none if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,
 }
 

@@ -46,13 +46,13 @@ struct Wire<M> {
     uid: Option<String>,
 }
 
-/// For `#[serde(deserialize_with)]`: [`ObjectMeta`] without `managedFields` and [`SKIPPED_ANNOTATIONS`].
+/// Decodes [`ObjectMeta`] without `managedFields` and [`SKIPPED_ANNOTATIONS`], for `#[serde(deserialize_with)]`.
 pub(crate) fn slim<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
     let wire: Wire<IgnoredAny> = Wire::deserialize(metadata)?;
     Ok(wire.into_metadata(|_| None))
 }
 
-/// For `#[serde(deserialize_with)]`: like [`slim`], but with the managers and times of `managedFields`.
+/// Like [`slim`], but also decodes the managers and times of `managedFields`.
 pub(crate) fn slim_with_managers<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
     let wire: Wire<Vec<Entry>> = Wire::deserialize(metadata)?;
     Ok(wire.into_metadata(|entries| Some(entries.into_iter().map(ManagedFieldsEntry::from).collect())))
@@ -169,7 +169,7 @@ pub trait Object {
         self.metadata().uid.as_deref().unwrap_or_default()
     }
 
-    /// A write with this version fails with a conflict if the object has changed.
+    /// A write that contains this version fails with a conflict if the object has changed since.
     fn resource_version(&self) -> &str {
         self.metadata().resource_version.as_deref().unwrap_or_default()
     }

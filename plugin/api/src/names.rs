@@ -10,11 +10,11 @@ pub mod group {
 pub mod label {
     /// The value is the name of the Cluster.
     pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-    /// On the Machines of a control plane; the value is empty.
+    /// A label of a control plane's Machines, with an empty value.
     pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
     /// The value is the name of the control plane, or its hash if the name exceeds 63 characters.
     pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
-    /// On objects that Cluster API's topology controller manages.
+    /// A label of objects that Cluster API's topology controller manages.
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
     /// Set by Hive on objects that it creates for a pool; the value is the pool's name.
@@ -22,10 +22,10 @@ pub mod label {
     /// Set by Hive on objects that it creates for a pool; the value is the pool's namespace.
     pub const CLUSTER_POOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
 
-    /// On objects created for a lease: namespaces, Secrets and copies of customizations.
+    /// A label of objects that were created for a lease: namespaces, Secrets and copies of customizations.
     pub const POOL_LEASE: &str = "kubectl-kcp.dev/pool-lease";
 
-    /// On control plane Nodes; also the key of kubeadm's taint on them.
+    /// A label of control plane Nodes, and the key of the taint that kubeadm sets on them.
     pub const NODE_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 }
 
@@ -45,9 +45,9 @@ pub mod annotation {
     pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
     /// On a Machine, with any value: `MachineHealthChecks` ignore it.
     pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
-    /// On a Machine that was created by a remediation: its record, as [`crate::Remediation`].
+    /// On a Machine that a remediation created: the record of the remediation, decoded as [`crate::Remediation`].
     pub const REMEDIATION_FOR: &str = "controlplane.cluster.x-k8s.io/remediation-for";
-    /// On a control plane: the remediation that has not created its replacement Machine yet, as
+    /// On a control plane: the remediation that has not created its replacement Machine yet, decoded as
     /// [`crate::Remediation`].
     pub const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
     /// On a Machine, with any value: an in-place update is in progress.
@@ -82,7 +82,7 @@ pub mod annotation {
 
     /// On a `ClusterDeployment`: the id of the lease that it was created with.
     pub const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
-    /// On a customization that must not be leased: the reason.
+    /// On a customization that must not be leased: the reason why not.
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
     /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.
     pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";

@@ -34,13 +34,13 @@ impl From<Wire> for Reference {
     }
 }
 
-/// The group of an `apiVersion`: empty for `v1`.
+/// The group in an `apiVersion`; empty for `v1`.
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 impl Reference {
-    /// `DockerMachineTemplate.infrastructure.cluster.x-k8s.io`
+    /// The kind and the group, such as `DockerMachineTemplate.infrastructure.cluster.x-k8s.io`.
     pub fn group_kind(&self) -> String {
         match self.group.as_str() {
             "" => self.kind.clone(),

@@ -16,7 +16,7 @@ pub struct Remediation {
 }
 
 impl Remediation {
-    /// Never fails: the annotation counts even if its value cannot be decoded.
+    /// Decodes the annotation. If its value cannot be decoded, the remediation has no details.
     pub(crate) fn from_annotation(value: &str) -> Self {
         serde_json::from_str(value).unwrap_or_default()
     }

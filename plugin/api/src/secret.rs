@@ -1,4 +1,4 @@
-//! `Secret`. `Debug` does not show its values.
+//! `Secret`. Its `Debug` output does not contain the values.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -9,12 +9,12 @@ use kube::core::ApiResource;
 pub struct Action {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verb: &'static str,
-    /// `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`; with a subresource: `machines/status.…`; for a
-    /// non-resource URL: `/apis`.
+    /// The resource and its group, such as `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`; with a
+    /// subresource, `machines/status.…`; for a non-resource URL, its path.
     pub resource: String,
-    /// None for all namespaces.
+    /// The namespace; none for all namespaces.
     pub namespace: Option<String>,
-    /// None for a collection.
+    /// The name of the object; none for a collection.
     pub name: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use kube::{client::AuthError, core::Status};
 use crate::{Action, Error, discovery::product_of};
 
 impl Error {
-    /// For a client that cannot be created.
+    /// The error for a client that cannot be created.
     pub fn from_client_error(error: &kube::Error, server: &str) -> Self {
         match error {
             kube::Error::Auth(error) => Self::from_auth_error(error, server),
@@ -49,7 +49,7 @@ impl Error {
     }
 
     fn from_status(status: Box<Status>, action: Action, server: String) -> Self {
-        // Before the status code, because webhooks and policies choose their own code.
+        // Check the message before the status code, because webhooks and policies choose their own code.
         match admission_failure(&status.message) {
             Some(AdmissionFailure::Denied) => return Self::Rejected { action, status },
             Some(AdmissionFailure::Failed) => {
@@ -136,7 +136,7 @@ enum AdmissionFailure {
     Failed,
 }
 
-/// Recognized by the message, because Status has no field for it (k8s.io/apiserver,
+/// Recognizes the failure by its message, because Status has no field for it (k8s.io/apiserver,
 /// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
 /// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
 fn admission_failure(message: &str) -> Option<AdmissionFailure> {
@@ -195,7 +195,7 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// Whether a create failed because the namespace is being deleted (also a 403).
+/// Whether an object could not be created because the namespace is being deleted, which is also a 403.
 fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(error.to_string(), "http://s does not serve /apis");
         assert_eq!(
             error.hint().as_deref(),
-            Some("check the address: the server there is not a Kubernetes API server")
+            Some("check the address: the server at this address is not a Kubernetes API server")
         );
     }
 

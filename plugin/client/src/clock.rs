@@ -1,9 +1,9 @@
 //! The API server's time, from the `Date` header of its responses. The local clock is never used: if it is wrong, a
 //! lease could be ended early and have two holders.
 //!
-//! A response bounds the server's clock: at least its `Date` when the response arrived, and at most its `Date` plus
-//! one second (HTTP dates have whole seconds) when the request was sent. Between responses, the time since boot is
-//! added, which includes suspension.
+//! A response bounds the server's clock: when the response arrived, the clock showed at least its `Date`; when the
+//! request was sent, it showed at most its `Date` plus one second, because HTTP dates have whole seconds. Between
+//! responses, the clock advances with this machine's time since boot, which includes suspension.
 
 use std::{
     pin::Pin,
@@ -16,10 +16,11 @@ use http::{HeaderMap, Request, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp};
 use tower::Service;
 
-/// If dates of two responses disagree by more than this, the clocks of the API servers are not reliable.
+/// The maximum difference between the dates of two responses. If they differ by more, the clocks of the API servers
+/// are not reliable.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// HTTP dates have whole seconds.
+/// The resolution of HTTP dates.
 const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
 /// The server's time.
@@ -29,7 +30,7 @@ pub struct ServerTime {
     pub earliest: Timestamp,
     /// Upper bound of the current time.
     pub latest: Timestamp,
-    /// Whether the dates of all responses agree. If not, no lease may be ended by this clock.
+    /// Whether the dates of all responses agree. If not, the clock must not be used to end a lease.
     pub is_certain: bool,
 }
 
@@ -38,7 +39,7 @@ pub struct ServerTime {
 pub struct ServerClock(Arc<Mutex<ClockBounds>>);
 
 impl ServerClock {
-    /// None before the first response with a `Date` header.
+    /// The server's time; none before the first response with a `Date` header.
     pub fn now(&self) -> Option<ServerTime> {
         self.0
             .lock()

@@ -21,13 +21,13 @@ use crate::{
     Action, Error,
     clock::{RecordDates, ServerClock},
     kubeconfig, proxy,
-    retry::while_busy,
+    retry::retry_while_busy,
 };
 
 /// Time limit for the TCP and TLS handshakes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// In kubectl's format: `kubectl-kcp/VERSION (OS/ARCH)`.
+/// The user agent in kubectl's format: `kubectl-kcp/VERSION (OS/ARCH)`.
 fn user_agent() -> HeaderValue {
     const NAME: &str = concat!("kubectl-kcp/", env!("CARGO_PKG_VERSION"));
     let agent = format!("{NAME} ({}/{})", std::env::consts::OS, std::env::consts::ARCH);
@@ -39,9 +39,9 @@ pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Connection {
-    /// For requests without a method here; wrap them in [`Connection::read`] or [`Connection::call`].
+    /// The client for requests that have no method in this type. Wrap them in [`Connection::read`] or [`Connection::call`].
     pub client: Client,
-    /// The value of `-n`, else the context's namespace, else `default`.
+    /// The value of `-n`; if it is not set, the namespace of the context, or else `default`.
     pub namespace: String,
     /// The API server's URL without secrets, for messages.
     pub server: String,
@@ -54,7 +54,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Finds the cluster by kubectl's rules. Sends no request.
+    /// Selects the cluster as kubectl does. Sends no request.
     ///
     /// # Errors
     /// No cluster is configured, or its configuration is invalid.
@@ -67,7 +67,7 @@ impl Connection {
             }
             None => in_cluster_config(flags)?,
         };
-        // kube's default retry would resend writes; here only reads are retried.
+        // kube's default retry would also resend writes, but only reads may be retried.
         config.default_retry = false;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = flags.request_timeout;
@@ -97,7 +97,7 @@ impl Connection {
         })
     }
 
-    /// The same settings for another cluster's client and URL.
+    /// A connection with the same settings to another cluster.
     pub fn with(&self, client: Client, server: String) -> Self {
         Self {
             client,
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// The API server's time; the local time before its first response.
+    /// The API server's time, or the local time until the server has responded.
     pub fn now(&self) -> Timestamp {
         self.clock.now().map_or_else(Timestamp::now, |time| time.earliest)
     }
@@ -116,7 +116,7 @@ impl Connection {
     /// Sends one request with the time limit of `--request-timeout`.
     ///
     /// # Errors
-    /// Any failure of the request.
+    /// The request fails.
     pub async fn call<T>(
         &self,
         action: &Action,
@@ -154,7 +154,7 @@ impl Connection {
     where
         F: Future<Output = kube::Result<T>>,
     {
-        while_busy(|| self.call(action, request())).await
+        retry_while_busy(|| self.call(action, request())).await
     }
 }
 
@@ -167,8 +167,8 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(
-        "a namespace is at most 63 characters long, contains only lowercase letters, digits and '-', and begins and ends with a \
-         letter or digit"
+        "a namespace must be at most 63 characters long, contain only lowercase letters, digits and '-', and begin and end \
+         with a letter or digit"
             .to_owned(),
     )
 }
@@ -244,8 +244,7 @@ mod tests {
         config.default_namespace = "..".to_owned();
         assert_eq!(
             default_namespace(&config).expect_err("none").to_string(),
-            "invalid cluster configuration: invalid namespace \"..\": a namespace is at most 63 characters long, contains \
-             only lowercase letters, digits and '-', and begins and ends with a letter or digit"
+            "invalid cluster configuration: invalid namespace \"..\": a namespace must be at most 63 characters long, contain only lowercase letters, digits and '-', and begin and end with a letter or digit"
         );
     }
 

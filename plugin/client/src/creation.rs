@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Create<'c> {
     pub resource: &'c ApiResource,
-    /// None for a cluster-scoped kind.
+    /// The namespace; none for a cluster-scoped kind.
     pub namespace: Option<&'c str>,
     /// JSON with `apiVersion`, `kind` and `metadata.name`.
     pub object: &'c Value,
@@ -24,7 +24,7 @@ pub struct Create<'c> {
 pub enum CreateResult {
     Created,
     AlreadyExists,
-    /// No conclusive response. The object may be stored now or later.
+    /// The server did not confirm or reject the write. The object may be stored now or later.
     Unknown(Error),
 }
 

@@ -19,11 +19,12 @@ pub struct Delete<'d> {
     pub resource: &'d ApiResource,
     pub namespace: &'d str,
     pub name: &'d str,
-    /// The server rejects the deletion (409) of a later object with the same name.
+    /// The uid of the object. If another object has its name by now, the server rejects the deletion (409).
     pub uid: &'d str,
-    /// The server rejects the deletion (409) if the object has changed. None to delete any version.
+    /// The object's version. If the object has changed, the server rejects the deletion (409). None to delete
+    /// any version.
     pub resource_version: Option<&'d str>,
-    /// The server checks the deletion but does not perform it.
+    /// Whether the server only checks the deletion and does not perform it.
     pub dry_run: bool,
 }
 

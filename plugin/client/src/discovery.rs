@@ -54,7 +54,7 @@ impl ServedVersions {
         }
     }
 
-    /// The kind in this version if served, else in the preferred version.
+    /// The kind in this version if the cluster serves it, otherwise in the preferred version.
     ///
     /// # Errors
     /// Same as [`ServedVersions::resource`].
@@ -66,8 +66,8 @@ impl ServedVersions {
         }
     }
 
-    /// A kind that is known only from a reference to it, in the server's preferred version. The plural is derived
-    /// from the kind, as Cluster API's provider contract requires.
+    /// The preferred version of a kind that only a reference names. The plural is derived from the kind according
+    /// to Cluster API's provider contract.
     ///
     /// # Errors
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.

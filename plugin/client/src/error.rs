@@ -12,7 +12,7 @@ use kcp_control_plane::duration::format_limit;
 /// A failure to find, reach or use a cluster.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// There is neither a kubeconfig nor a pod's service account.
+    /// The program found neither a kubeconfig nor a pod's service account.
     #[error("no kubeconfig found in {}", looked_at.join(", "))]
     NoKubeconfig { looked_at: Vec<String> },
     #[error("cannot read kubeconfig {}: {cause}", path.display())]
@@ -73,7 +73,7 @@ pub enum Error {
     /// HTTP 401.
     #[error("the API server at {server} rejected the credentials")]
     Unauthorized { server: String },
-    /// HTTP 403 by authorization, not by admission.
+    /// HTTP 403 from authorization, not from admission.
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
     Forbidden { action: Action, user: Option<String> },
     /// HTTP 404 for an object.
@@ -97,9 +97,9 @@ pub enum Error {
     #[error("cannot {action}: conflict: changed by another client")]
     Conflict { action: Action },
     /// Another client changed the object before each attempt to write it.
-    #[error("cannot {goal}: another client changed it before each of {attempts} attempts")]
+    #[error("cannot {goal}: another client changed the object before each of {attempts} attempts")]
     Contended {
-        /// What the command does: `scale c1-cp`.
+        /// What the command tried to do, such as `scale c1-cp`.
         goal: String,
         attempts: usize,
     },
@@ -186,7 +186,7 @@ impl Error {
                 "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A".to_owned()
             }
             Self::NotServed { resource, .. } if resource.starts_with('/') => {
-                "check the address: the server there is not a Kubernetes API server".to_owned()
+                "check the address: the server at this address is not a Kubernetes API server".to_owned()
             }
             Self::NotServed { product, .. } => {
                 format!("check the context: {product} is not installed in this cluster")
@@ -220,14 +220,14 @@ impl Error {
         )
     }
 
-    /// For an invalid kubeconfig, or an invalid file that it refers to.
+    /// The error for an invalid kubeconfig, or for an invalid file to which it refers.
     pub fn configuration(error: &KubeconfigError) -> Self {
         Self::Configuration {
             cause: without_secrets(error),
         }
     }
 
-    /// For a kubeconfig file that cannot be read.
+    /// The error for a kubeconfig file that cannot be read.
     pub fn kubeconfig(path: impl Into<PathBuf>, error: &KubeconfigError) -> Self {
         Self::Kubeconfig {
             path: path.into(),

@@ -19,7 +19,7 @@ pub struct Events<'e> {
 }
 
 impl Events<'_> {
-    /// Writes the Event of a change to `related`, or to `regarding` if there is no related object.
+    /// Writes an Event for a change of `related`, or of `regarding` if there is no related object.
     ///
     /// # Errors
     /// The Event cannot be written. The change itself is not affected.
@@ -29,22 +29,22 @@ impl Events<'_> {
         regarding: &ObjectReference,
         related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
-        let who = self.who().await;
-        self.write_as(&who, event, regarding, related).await
+        let requester = self.requester().await;
+        self.write_as(&requester, event, regarding, related).await
     }
 
     /// [`Self::write`] for a user whose name is known.
     ///
     /// # Errors
-    /// When the Event cannot be written.
+    /// The Event cannot be written.
     pub async fn write_as(
         &self,
-        who: &str,
+        requester: &str,
         event: &ChangeEvent,
         regarding: &ObjectReference,
         related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
-        let event = event.object(regarding, related, who, self.connection.now());
+        let event = event.object(regarding, related, requester, self.connection.now());
         let resource = EVENT.at("v1");
         let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
         let write = self.connection.create::<Value>(
@@ -61,7 +61,7 @@ impl Events<'_> {
     }
 
     /// The authenticated user's name, or the field manager if it is unknown.
-    async fn who(&self) -> String {
+    async fn requester(&self) -> String {
         let resource = SELF_SUBJECT_REVIEW.at("v1");
         let action = Action::new("create", &resource);
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
@@ -106,14 +106,14 @@ mod tests {
     }
 
     /// The note that is written where the server says this of who asks, and this of the Event.
-    async fn written(who: (u16, serde_json::Value), answer: u16) -> Vec<String> {
+    async fn written(requester: (u16, serde_json::Value), answer: u16) -> Vec<String> {
         let paths = Arc::new(Mutex::new(Vec::new()));
         let seen = paths.clone();
         let connection = Connection::canned(move |method, path| {
             assert_eq!(*method, Method::POST);
             seen.lock().expect("a lock").push(path.to_owned());
             match path {
-                "/apis/authentication.k8s.io/v1/selfsubjectreviews" => who.clone(),
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews" => requester.clone(),
                 _ if answer == 201 => (201, json!({})),
                 _ => failure(answer, "AlreadyExists", "no"),
             }
@@ -122,13 +122,13 @@ mod tests {
             connection: &connection,
             field_manager: "kubectl-kcp",
         };
-        let who = events.who().await;
+        let requester = events.requester().await;
         let result = events
             .write(&event("from 3 to 5"), &subject("K", "edge", "12"), None)
             .await;
         let result = result.map_or_else(|error| error.to_string(), |()| "written".to_owned());
         let last = paths.lock().expect("a lock").last().cloned().unwrap_or_default();
-        vec![who, last, result]
+        vec![requester, last, result]
     }
 
     #[tokio::test]
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(written(alice(), 201).await, ["alice", PATH, "written"]);
         assert_eq!(written(alice(), 409).await, ["alice", PATH, "written"]);
         assert_eq!(written(denied(), 201).await, ["kubectl-kcp", PATH, "written"]);
-        let [who, _, result] = <[String; 3]>::try_from(written(denied(), 500).await).expect("three");
-        assert_eq!(who, "kubectl-kcp");
+        let [requester, _, result] = <[String; 3]>::try_from(written(denied(), 500).await).expect("three");
+        assert_eq!(requester, "kubectl-kcp");
         assert_eq!(
             result,
             "cannot create events in namespace \"d\": the server responded with 500: no"

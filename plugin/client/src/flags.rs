@@ -15,7 +15,7 @@ pub struct ConnectionFlags {
     pub impersonate_uid: Option<String>,
     pub server: Option<String>,
     pub token: Option<Token>,
-    /// None for no limit.
+    /// The time limit of each request; none for no limit.
     pub request_timeout: Option<Duration>,
     pub certificate_authority: Option<PathBuf>,
     pub client_certificate: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl ConnectionFlags {
 pub struct Token(String);
 
 impl Token {
-    /// Returns the token. Only for sending it.
+    /// Returns the token. Use it only to send the token to the server.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Finds the kubeconfig and applies flags to it, by kubectl's rules.
+//! Finds the kubeconfig and applies flags to it, as kubectl does.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,12 @@ use crate::Error;
 /// The name of the only context, cluster and user in the result of [`select`].
 const ONLY_ENTRY: &str = "selected";
 
-/// Reads the kubeconfig: the file named by the flag, else those of `$KUBECONFIG` merged, else `~/.kube/config`. As in
-/// kubectl, files that do not exist are skipped, except the one named by the flag. None if no file exists.
+/// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else
+/// `~/.kube/config`. As in kubectl, files that do not exist are skipped, except the file that the flag names. None if
+/// no file exists.
 ///
 /// # Errors
-/// A file cannot be read, or the one named by the flag does not exist.
+/// A file cannot be read, or the file that the flag names does not exist.
 pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig>, Error> {
     if let Some(path) = flag {
         return read(path).map(Some);

@@ -1,9 +1,10 @@
-//! Reads and conditional writes: the management cluster, and through it a workload cluster and its etcd. Contains no
-//! command line and no terminal.
+//! Reads and writes objects of the management cluster, and reads a workload cluster and its etcd. Writes fail if the
+//! object has changed since it was read. Contains no command line and no terminal.
 
 #![allow(
     missing_docs,
-    reason = "fields and variants are documented only where the name is not enough: units, absence, sources"
+    reason = "fields and variants are documented only where the name does not say enough, such as the unit, what \
+        an absent value means, or the source"
 )]
 
 mod action;
@@ -40,5 +41,5 @@ pub use flags::{ConnectionFlags, Token};
 pub use limit::ReadLimit;
 pub use reader::Reader;
 pub use request::Write;
-pub use retry::while_busy;
+pub use retry::retry_while_busy;
 pub use written::Written;

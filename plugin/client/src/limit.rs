@@ -11,7 +11,7 @@ use crate::{Action, Connection, Error};
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimit {
     per_read: Duration,
-    /// When all reads must end; none for no common limit.
+    /// The time at which all reads must have ended; none if only the limit of each read applies.
     end: Option<Instant>,
 }
 

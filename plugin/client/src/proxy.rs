@@ -1,5 +1,5 @@
-//! Chooses the proxy for the API server as client-go does: `proxy-url` of the kubeconfig, else the environment's
-//! proxy, which never applies to this machine or to hosts in `NO_PROXY`.
+//! Chooses the proxy for the API server as client-go does: `proxy-url` of the kubeconfig, or else the proxy from
+//! the environment, which is not used for this machine and for hosts in `NO_PROXY`.
 
 use std::net::IpAddr;
 
@@ -64,8 +64,8 @@ fn from_environment<'e>(server: &str, environment: &'e Environment) -> Option<&'
     (!excluded).then_some(proxy)
 }
 
-/// Whether an entry of `NO_PROXY` matches a host. An entry is `*`, an IP address, a CIDR, or a domain including its
-/// subdomains.
+/// Whether an entry of `NO_PROXY` matches a host. An entry is `*`, an IP address, a CIDR, or a domain, which also
+/// matches its subdomains.
 fn excludes(entry: &str, host: &str) -> bool {
     if entry == "*" {
         return true;

@@ -82,7 +82,7 @@ impl<'c> Reader<'c> {
         let (_, control_plane) = self.control_plane(namespace, name).await?;
         let machines = match &control_plane.cluster() {
             Some(cluster) => self.machines_of(namespace, cluster).await?,
-            // Without a Cluster yet, it has no Machines.
+            // A control plane without a Cluster has no Machines.
             None => Vec::new(),
         };
         let own = machines.into_iter().filter(|machine| control_plane.has(machine));

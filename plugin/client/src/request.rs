@@ -24,13 +24,13 @@ pub struct Write<'w> {
     pub resource: &'w ApiResource,
     pub namespace: &'w str,
     pub name: &'w str,
-    /// None for the object itself.
+    /// The subresource to patch; none for the object itself.
     pub subresource: Option<&'w str>,
     /// A JSON merge patch (RFC 7386). With `metadata.resourceVersion`, the server rejects it (409) if the object has
     /// changed.
     pub patch: &'w Value,
     pub field_manager: &'w str,
-    /// The server checks the patch but does not store it.
+    /// Whether the server only checks the patch and does not store it.
     pub dry_run: bool,
 }
 
@@ -174,8 +174,8 @@ impl Connection {
     /// Patches one object. Never retried: [`crate::update`] decides whether to try again.
     ///
     /// # Errors
-    /// Nothing is stored. Same as [`Connection::call`], and [`Error::Rejected`] if admission or validation rejects
-    /// the patch, [`Error::UnknownField`] if the server does not know a field.
+    /// The errors of [`Connection::call`], after which nothing is stored; [`Error::Rejected`] if admission or
+    /// validation rejects the patch; [`Error::UnknownField`] if the server does not know a field.
     pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
         let Write {
             resource,
@@ -233,7 +233,8 @@ impl Connection {
     }
 }
 
-/// Rejects unsafe names: a name from another object is unchecked, and `..` would change the path.
+/// Rejects unsafe names: no server has validated a name that another object contains, and `..` would change the path
+/// of the request.
 pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {

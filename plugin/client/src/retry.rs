@@ -1,7 +1,8 @@
 //! Limits of retries.
 //!
-//! While the server is busy, reads are retried, and so are writes that it refused to process. After a conflict, a
-//! change is decided again from a new read ([`crate::update`]). A write whose outcome is unknown is never resent.
+//! While the server is busy, reads are retried, and so are writes that the server refused to process. After a
+//! conflict, the object is read again and the change is decided again ([`crate::update`]). A write whose outcome is
+//! unknown is never resent.
 
 use std::{future::Future, time::Duration};
 
@@ -33,12 +34,12 @@ pub fn after_conflicts() -> ExponentialBackoff {
         .build()
 }
 
-/// Sends a request and retries it while the server is busy. Safe for writes: for them, only 429 counts as busy, which
-/// the server sends before it processes a request.
+/// Sends a request and retries it while the server is busy. Safe for writes, for which only 429 counts as busy: the
+/// server sends it before it processes a request.
 ///
 /// # Errors
 /// Errors of the request.
-pub async fn while_busy<T, F>(request: impl FnMut() -> F) -> Result<T, Error>
+pub async fn retry_while_busy<T, F>(request: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
@@ -66,7 +67,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{BUSY_ATTEMPTS, CONFLICT_ATTEMPTS, after_conflicts, while_busy};
+    use super::{BUSY_ATTEMPTS, CONFLICT_ATTEMPTS, after_conflicts, retry_while_busy};
     use crate::{Action, Error};
 
     fn busy(retry_after: Option<Duration>) -> Error {
@@ -88,7 +89,7 @@ mod tests {
         for (failures, is_answered) in [(0, true), (BUSY_ATTEMPTS - 1, true), (BUSY_ATTEMPTS, false)] {
             let sent = Cell::new(0);
             let started = Instant::now();
-            let answer = while_busy(|| {
+            let answer = retry_while_busy(|| {
                 sent.set(sent.get() + 1);
                 let answer = if sent.get() > failures {
                     Ok(())
@@ -109,7 +110,7 @@ mod tests {
     #[tokio::test]
     async fn another_error_is_final() {
         let sent = Cell::new(0);
-        let answer: Result<(), Error> = while_busy(|| {
+        let answer: Result<(), Error> = retry_while_busy(|| {
             sent.set(sent.get() + 1);
             async { Err(Error::NoCurrentContext) }
         })

@@ -27,7 +27,7 @@ pub struct Target<'t> {
     pub namespace: &'t str,
     pub name: &'t str,
     pub field_manager: &'t str,
-    /// The verb for error messages: `scale`.
+    /// The verb for error messages, such as `scale`.
     pub verb: &'t str,
     pub mode: WriteMode,
 }
@@ -35,17 +35,18 @@ pub struct Target<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
     Store,
-    /// The server and its webhooks check the write but do not store it.
+    /// The server and its webhooks check the write, but the server does not store it.
     ServerDryRun,
     ClientDryRun,
 }
 
-/// The facts that a decision needs: the object to change, and more.
+/// The facts that a decision needs, among them the object to change.
 pub trait ReadObject {
     /// The object's JSON from the last read.
     fn object(&self) -> &str;
 
-    /// The object's JSON from the first read. Differs from the last one if reading the other facts takes long.
+    /// The object's JSON from the first read. The last read may differ, because reading the other facts takes
+    /// time.
     fn object_at_start(&self) -> &str {
         self.object()
     }
@@ -74,7 +75,7 @@ impl ReadObject for MachineSnapshot {
 /// The caller's decision about the object.
 #[derive(Debug)]
 pub struct Change<D> {
-    /// None to leave the object unchanged.
+    /// The write; none to leave the object unchanged.
     pub write: Option<ObjectWrite>,
     /// Returned to the caller.
     pub decision: D,
@@ -265,14 +266,14 @@ fn metadata(object: &str) -> Result<ObjectMeta, DecodeError> {
     decode(object).map(|object: PartialObjectMetadata| object.metadata)
 }
 
-/// Whether a write with the uid and resource version of `before` was stored, judging by the current object `now`
-/// (none if it is gone). None if the write may still be stored.
+/// Whether a write with the uid and resource version of `before` was stored, according to the current object `now`
+/// (none if the object no longer exists). None if the write may still be stored.
 fn was_stored(now: Option<&str>, before: &ObjectMeta, write: &ObjectWrite) -> Option<bool> {
     let is_deletion = *write == ObjectWrite::Delete;
     let Some(now) = now else { return Some(is_deletion) };
     let current = metadata(now).ok()?;
     if current.uid != before.uid {
-        // The object was deleted, and a new one has its name.
+        // The object was deleted, and a new object has its name.
         return Some(is_deletion);
     }
     let was_stored = match write {

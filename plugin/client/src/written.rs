@@ -9,15 +9,15 @@ pub enum Written {
     Stored,
     /// The object has changed since it was read. Nothing is stored.
     Changed,
-    /// No conclusive response. The write may be stored now or later.
+    /// The server did not confirm or reject the write, which may be stored now or later.
     Unknown(Error),
 }
 
 /// Classifies the response to a write.
 ///
 /// # Errors
-/// Nothing is stored, and another attempt would fail, too: the write was not sent, or was rejected for its content or
-/// its user.
+/// Nothing is stored, and another attempt would fail too: the write was not sent, or the server rejected its content
+/// or its user.
 pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Stored),

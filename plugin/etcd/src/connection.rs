@@ -25,20 +25,20 @@ use crate::rpc::etcdserverpb::kv_client::KvClient;
 use crate::rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use crate::trust::Tls;
 
-/// Above etcd's default request limit of 1.5 MiB.
-const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
+/// Maximum size of a response: more than etcd's default request limit of 1.5 MiB.
+const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Headers include error messages.
+/// Maximum size of the headers, which include error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
 /// Time limits for one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For opening a stream.
+    /// The time limit for opening a stream.
     pub dial: Duration,
-    /// For setting up TLS and HTTP/2 over the stream.
+    /// The time limit for setting up TLS and HTTP/2 over the stream.
     pub handshake: Duration,
-    /// For the response to one call.
+    /// The time limit for the response to one call.
     pub call: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Connection {
             .configure(endpoint.names())
             .map_err(|error| Error::Handshake(HandshakeError::from_tls(&error)))?;
         let handshake = async {
-            // A placeholder: SNI is off, and `Verifier` checks the name.
+            // rustls requires a name, but does not use it: SNI is off, and `Verifier` checks the names.
             let name = ServerName::try_from("etcd").map_err(io::Error::other)?;
             TlsConnector::from(Arc::new(config)).connect(name, stream).await
         };
@@ -112,8 +112,8 @@ impl Connection {
         self.call(Call::Status, request).await.map(Status::from)
     }
 
-    /// The member's own list of members (not linearizable). The member responds even without a leader; one that is
-    /// cut off from its peers returns the last list that it received.
+    /// The member's own list of members (not linearizable). The member responds even without a leader; a member that
+    /// is disconnected from the others returns the last list that it received.
     pub async fn members(&self) -> Result<Members, Error> {
         let mut client = self.cluster();
         let request = client.member_list(wire::MemberListRequest { linearizable: false });
@@ -193,15 +193,15 @@ impl Connection {
     }
 
     fn maintenance(&self) -> MaintenanceClient<Channel> {
-        MaintenanceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        MaintenanceClient::new(self.channel.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 
     fn cluster(&self) -> ClusterClient<Channel> {
-        ClusterClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        ClusterClient::new(self.channel.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 
     fn kv(&self) -> KvClient<Channel> {
-        KvClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        KvClient::new(self.channel.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 }
 

@@ -70,7 +70,7 @@ pub enum HandshakeError {
     /// Another CA issued the certificate, possibly one with the same name.
     #[error("the member's certificate was not issued by etcd's CA")]
     UnknownIssuer,
-    /// Any other fault of the member's certificate.
+    /// Any other problem with the member's certificate.
     #[error("the member's certificate is invalid: {0}")]
     Certificate(String),
     /// The member rejected the client certificate. It reports this only after the handshake, at the first call.
@@ -127,7 +127,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// `2 s`, `1.5 s`.
+/// Displays a duration in seconds, such as `2 s` or `1.5 s`.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
@@ -184,7 +184,7 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
             | AlertDescription::CertificateExpired
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
-            // Sent for a certificate of another CA with the same name: its signature does not verify.
+            // The alert for a certificate of another CA with the same name, whose signature does not verify.
             | AlertDescription::DecryptError
             | AlertDescription::AccessDenied
             | AlertDescription::CertificateRequired

@@ -24,8 +24,9 @@ pub const ISSUED_VALIDITY: Duration = Duration::from_secs(10 * 60);
 /// How far a member's clock may be behind the local clock.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// Appears only in etcd's logs, because kubeadm's etcd checks only the issuer. The certificate has no group:
-/// `system:masters` would have no effect on etcd but would be dangerous elsewhere.
+/// The common name of issued certificates. It appears only in etcd's logs, because kubeadm's etcd checks only
+/// the issuer. The certificate has no group: etcd ignores groups, and an API server that trusts the CA would
+/// give a certificate with `system:masters` all permissions.
 const COMMON_NAME: &str = "kubectl-kcp";
 
 /// A certificate chain and its key, in memory only.
@@ -48,7 +49,7 @@ impl ClientCertificate {
     }
 
     /// Issues a certificate with a new key from etcd's CA, valid from five minutes before `now` until
-    /// [`ISSUED_VALIDITY`] after it.
+    /// [`ISSUED_VALIDITY`] after `now`.
     ///
     /// `certificate` may be a bundle, as during a CA rotation; the certificate that matches `key` is the issuer.
     ///

@@ -9,9 +9,10 @@
 //! - [`Connection`]: the calls, with their errors [`Error`] and [`HandshakeError`]
 //! - [`survey()`]: queries all members at the same time
 //!
-//! Messages are generated from `proto`, a minimal copy of etcd's definitions, and checked in: tonic over prost.
-//! Alternatives considered (2026-11): the crate etcd-client, whose build script needs `protoc` and which cannot use a
-//! port-forward stream; etcd's JSON gateway, which operators can disable (`--enable-grpc-gateway=false`).
+//! The gRPC messages (tonic and prost) are generated from `proto`, a minimal copy of etcd's definitions. The
+//! generated code is checked in. Alternatives considered (2026-11): the crate etcd-client, whose build script needs
+//! `protoc` and which cannot use a port-forward stream; etcd's JSON gateway, which operators can disable
+//! (`--enable-grpc-gateway=false`).
 
 mod connection;
 mod credentials;

@@ -2,14 +2,14 @@
 
 use crate::rpc::etcdserverpb as wire;
 
-/// A member's status of itself and its cluster. Sizes are in bytes.
+/// What a member reports about itself and its cluster. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The same for all members of one cluster.
+    /// The id of the etcd cluster, the same for all its members.
     pub cluster_id: u64,
     /// The member that sent this response.
     pub member_id: u64,
-    /// The version of etcd, `3.6.8`.
+    /// The version of etcd, such as `3.6.8`.
     pub version: String,
     /// The size of the database file.
     pub db_size: u64,
@@ -17,7 +17,7 @@ pub struct Status {
     pub db_size_in_use: u64,
     /// The database size at which the member raises the alarm NOSPACE. None before etcd 3.6.
     pub db_size_quota: Option<u64>,
-    /// None if the member has no leader.
+    /// The id of the leader; none if the member has no leader.
     pub leader: Option<u64>,
     /// Index of the last entry that the member knows is committed.
     pub raft_index: u64,
@@ -25,7 +25,7 @@ pub struct Status {
     pub raft_term: u64,
     /// Index of the last entry that the member has applied.
     pub raft_applied_index: u64,
-    /// Errors that the member reports: `etcdserver: no leader`, and alarms.
+    /// Errors that the member reports, such as `etcdserver: no leader`, and alarms.
     pub errors: Vec<String>,
     /// A learner has no vote.
     pub is_learner: bool,
@@ -61,7 +61,7 @@ fn bytes(size: i64) -> u64 {
 pub struct Members {
     /// The id of the cluster that these members form.
     pub cluster_id: u64,
-    /// Sorted by id, as etcd sends them.
+    /// The members, sorted by id, as etcd sends them.
     pub members: Vec<Member>,
 }
 
@@ -77,9 +77,9 @@ impl From<wire::MemberListResponse> for Members {
 /// A member in a list of members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Unique in the cluster.
+    /// The member's id, unique in the cluster.
     pub id: u64,
-    /// With kubeadm, the name of the node. Empty until the member has started once.
+    /// The member's name, which kubeadm sets to the name of the node. Empty until the member has started once.
     pub name: String,
     /// URLs for the other members.
     pub peer_urls: Vec<String>,
@@ -106,7 +106,7 @@ impl From<wire::Member> for Member {
 pub struct Alarm {
     /// The member that raised it.
     pub member_id: u64,
-    /// What the alarm reports.
+    /// The type of the alarm.
     pub kind: AlarmKind,
 }
 

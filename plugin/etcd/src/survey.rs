@@ -11,7 +11,7 @@ use crate::trust::Tls;
 /// The responses of one member. Each call can fail separately.
 #[derive(Debug)]
 pub struct Report {
-    /// For further calls. Alarms are queried later, from one member that has a leader.
+    /// The connection for more calls. Alarms are queried later, from one member that has a leader.
     pub connection: Connection,
     /// The status of this member.
     pub status: Result<Status, Error>,

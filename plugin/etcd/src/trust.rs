@@ -49,8 +49,8 @@ impl Tls {
         Self { trust, client }
     }
 
-    /// Returns the TLS configuration of one connection, and a cell that the handshake fills with the member's
-    /// certificate.
+    /// Returns the TLS configuration of one connection, and a cell in which the handshake stores facts about the
+    /// member's certificate.
     pub(crate) fn configure(
         &self,
         names: &[String],
@@ -71,13 +71,13 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(self.client.0.clone())));
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // SNI is useless here: etcd has one certificate, and there may be several names.
+        // Do not send SNI: etcd has one certificate, and the endpoint may have several names.
         config.enable_sni = false;
         Ok((config, seen))
     }
 }
 
-/// The member's certificate, filled in by the handshake.
+/// Facts about the member's certificate, which the handshake stores.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedCertificate(OnceLock<ServingCertificate>);
 
@@ -96,8 +96,8 @@ impl ObservedCertificate {
 
 /// Verifies the chain, and records whether the name matches.
 ///
-/// A wrong name is reported but not rejected: over a port-forward the API server has chosen the pod, and Cluster API
-/// verifies only the chain, too.
+/// A wrong name is reported but not rejected: the API server chooses the pod of a port-forward, and Cluster API also
+/// verifies only the chain.
 #[derive(Debug)]
 struct Verifier {
     chain: Arc<WebPkiServerVerifier>,
@@ -105,7 +105,8 @@ struct Verifier {
     seen: Arc<ObservedCertificate>,
 }
 
-/// Placeholder for an endpoint without names. rustls verifies the chain before the name.
+/// The name to pass to rustls if an endpoint has none. A mismatch is ignored; rustls verifies the chain first, and
+/// that result counts.
 const PLACEHOLDER_NAME: &str = "localhost";
 
 impl ServerCertVerifier for Verifier {

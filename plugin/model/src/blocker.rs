@@ -9,7 +9,7 @@ use crate::quorum::Votes;
 /// The controller that reconciles control planes.
 pub const CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
 
-/// How to find out whether the controller runs. clusterctl sets the label on its pods.
+/// How to find out whether the controller runs. clusterctl sets this label on the controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +21,7 @@ pub enum Blocker {
     /// Another owner controls a control plane Machine of the Cluster.
     MixedOwnership {
         machine: String,
-        /// `KubeadmControlPlane c2-cp`
+        /// The other owner, such as `KubeadmControlPlane c2-cp`.
         owner: String,
     },
     InfrastructureNotReady,
@@ -29,7 +29,7 @@ pub enum Blocker {
     /// The Secret with the workload cluster's kubeconfig does not exist.
     NoKubeconfig,
     TopologyVersion {
-        /// The version of the Cluster's topology, or of its current upgrade step.
+        /// The version of the Cluster's topology, or of the current step of its upgrade.
         version: String,
     },
     CertificatesNotAvailable,
@@ -69,12 +69,12 @@ pub enum Blocker {
         member: String,
         machine: String,
     },
-    /// Members follow a leader that does not respond to requests from outside.
+    /// Members follow a leader that does not respond to Cluster API or kubectl-kcp.
     LeaderUnreachable {
         member: String,
     },
     MemberWithoutMachine {
-        /// Empty until the member starts.
+        /// The member's name; empty until the member starts.
         member: String,
     },
 
@@ -111,7 +111,7 @@ pub enum Blocker {
         generation: i64,
         observed_generation: i64,
     },
-    /// The controller creates and deletes no Machine, and no other blocker explains it.
+    /// The controller creates and deletes no Machine, and no other blocker explains why.
     NoProgress {
         /// The condition of the control plane that reports the change as in progress.
         condition: &'static str,
@@ -157,7 +157,8 @@ impl Blocker {
                 "the Cluster is paused: no controller reconciles the control plane".to_owned()
             }
             Self::MixedOwnership { machine, owner } => format!(
-                "Machine {machine} of the Cluster is controlled by {owner}: the controller does not manage such a control plane"
+                "{owner} controls Machine {machine} of the Cluster: the controller does nothing until all control plane \
+                 Machines of the Cluster belong to this control plane"
             ),
             Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
             Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
@@ -191,8 +192,7 @@ impl Blocker {
                 format!("etcd member {member} of Machine {machine} has raised an alarm")
             }
             Self::LeaderUnreachable { member } => format!(
-                "etcd's leader {member} does not respond: Cluster API cannot move the leadership, and therefore removes no \
-                 member"
+                "etcd's leader {member} does not respond, so Cluster API cannot move the leadership and removes no member"
             ),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member that has not started has no Machine".to_owned()
@@ -242,8 +242,8 @@ impl Blocker {
                 Some("change spec.topology.version of the Cluster instead".to_owned())
             }
             Self::LeaderUnreachable { member } => Some(format!(
-                "repair node {member}, or stop etcd on it, for example by shutting it down: the other members then elect a \
-                 new leader"
+                "repair node {member}, or stop its etcd member, for example by shutting the node down: the other members \
+                 then elect a new leader"
             )),
             Self::CertificatesNotAvailable => Some(format!(
                 "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One year. Adding it to the current time cannot overflow.
+/// The longest accepted duration: one year, which added to the current time cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.
@@ -61,7 +61,7 @@ pub fn format_duration(duration: Duration) -> String {
     })
 }
 
-/// Formats a limit like [`format_duration`], but with tenths of a second below one minute, and in milliseconds below 100 ms.
+/// Formats a limit like [`format_duration`], but shows tenths of a second below one minute, and milliseconds below 100 ms.
 pub fn format_limit(limit: Duration) -> String {
     let (millis, seconds) = (limit.as_millis(), limit.as_secs());
     let tenths = millis / 100 % 10;

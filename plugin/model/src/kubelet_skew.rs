@@ -9,17 +9,17 @@ use crate::snapshot::{Reading, Workload};
 
 /// Minor versions that a kubelet may lag behind an API server.
 const MAX_LAG: u64 = 3;
-/// [`MAX_LAG`] of kubelets below v1.25.
+/// Like [`MAX_LAG`], for kubelets older than v1.25.
 const MAX_LAG_BEFORE_1_25: u64 = 2;
-/// The first minor version of kubelets with [`MAX_LAG`].
+/// The first minor version of kubelets that may lag behind by [`MAX_LAG`].
 const FIRST_MINOR_WITH_MAX_LAG: u64 = 25;
 
 /// A worker node, or an owner of worker Machines, with its kubelet version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker {
-    /// `Node/w1`, `MachineDeployment/md-0`.
+    /// The node or owner, such as `Node/w1` or `MachineDeployment/md-0`.
     pub object: String,
-    /// With a leading `v`.
+    /// The kubelet's version, with a leading `v`.
     pub version: String,
 }
 
@@ -31,7 +31,8 @@ pub enum Skew {
     TooNew,
 }
 
-/// The unsupported version skew between a kubelet and an API server; none if it is supported or a version is not semantic.
+/// The version skew between a kubelet and an API server, if Kubernetes does not support it. None if it does, or if a version is
+/// not a semantic version.
 pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
     if (kubelet.major, kubelet.minor) > (server.major, server.minor) {

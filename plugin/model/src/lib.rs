@@ -5,7 +5,7 @@
 //!
 //! - [`duration`], [`merge_patch`]: durations as text, and JSON merge patches
 //! - [`snapshot`]: the state of the management cluster, the workload cluster and etcd at one time
-//! - [`quorum`]: how many members etcd can lose after its membership changes
+//! - [`quorum`]: how many members etcd can lose after a change of its membership
 //! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
@@ -16,7 +16,8 @@
 
 #![allow(
     missing_docs,
-    reason = "comments on fields and variants state only what the name does not: units, absence, sources"
+    reason = "fields and variants are documented only where the name does not say enough, such as the unit, what an \
+        absent value means, or the source"
 )]
 #![allow(
     clippy::missing_errors_doc,

@@ -50,7 +50,7 @@ pub fn value_at<'o>(object: &'o Value, path: &[&str]) -> Option<&'o Value> {
     path.iter().try_fold(object, |value, name| value.get(name))
 }
 
-/// Formats a path: `spec.rollout.after`, `metadata.annotations[a.io/b]`.
+/// Formats a path, such as `spec.rollout.after` or `metadata.annotations[a.io/b]`.
 pub fn display_path(path: &[&str]) -> String {
     let mut text = String::new();
     for name in path {

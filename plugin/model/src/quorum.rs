@@ -33,9 +33,9 @@ impl Member {
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
     pub voters: usize,
-    /// Voting members that count as unhealthy.
+    /// The number of voting members that count as unhealthy.
     pub unhealthy: usize,
-    /// Learners, and members that have not started.
+    /// The number of learners and of members that have not started.
     pub starting: usize,
 }
 
@@ -55,7 +55,7 @@ impl Votes {
         };
         if change == Change::Added {
             votes.voters = 1;
-            // If a new member counted as unhealthy here too, no member could ever join an etcd of one.
+            // If the new member counted as unhealthy here too, no second member could ever join.
             votes.unhealthy = usize::from(members.len() > 1);
         }
         for member in members {
@@ -72,7 +72,7 @@ impl Votes {
         votes
     }
 
-    /// The votes by the members' own status, whatever the controller reports.
+    /// The votes according to the members' own status, whatever the controller reports.
     pub fn by_status(members: &[Member]) -> Self {
         let by_status = members.iter().map(|member| Member {
             is_reported_unhealthy: false,
@@ -81,7 +81,7 @@ impl Votes {
         Self::after(&by_status.collect::<Vec<_>>(), Change::Unchanged)
     }
 
-    /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining member turns out to be.
+    /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining member turns out to be healthy.
     pub fn lost(members: &[Member]) -> Option<Self> {
         let votes = Self::by_status(members);
         let may_recover = |member: &&Member| member.is_joining && !member.is_healthy && !member.is_starting();

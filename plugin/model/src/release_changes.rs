@@ -1,4 +1,4 @@
-//! What breaks with a Kubernetes upgrade: features removed between two versions, and pinned images that are too old.
+//! Finds what breaks with a Kubernetes upgrade: features that were removed between two versions, and pinned images that are too old.
 //!
 //! The table of removals is not complete. Each row has a source.
 
@@ -18,9 +18,9 @@ pub struct Removal {
 pub enum RemovedItem {
     /// Kinds that an API version no longer serves.
     Api {
-        /// `GROUP/VERSION`.
+        /// The API version, as `GROUP/VERSION`.
         version: &'static str,
-        /// Kinds, separated by commas.
+        /// The kinds, separated by commas.
         kinds: &'static str,
     },
     /// A command-line flag. The component does not start with it.
@@ -118,7 +118,7 @@ const REMOVALS: &[Removal] = &[
             component: Component::Kubelet,
             name: "pod-infra-container-image",
         },
-        remedy: "remove it; the container runtime's configuration names the image",
+        remedy: "remove the flag; the container runtime's configuration names the image",
         source: CHANGELOG_1_35,
     },
     gate(36, "CSIMigrationPortworx", PULL_135322),
@@ -128,7 +128,7 @@ const REMOVALS: &[Removal] = &[
     Removal {
         minor: 36,
         what: RemovedItem::KubeadmFeatureGate("ControlPlaneKubeletLocalMode"),
-        remedy: "remove it, because the feature is always enabled",
+        remedy: "remove the gate, because the feature is always enabled",
         source: PULL_135773,
     },
 ];
@@ -160,8 +160,8 @@ const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'s
     }
 }
 
-/// Removals between two versions: all API versions, because their clients are unknown, but only flags and feature gates that
-/// the `kubeadmConfigSpec` sets.
+/// The features that were removed between two versions: all removed API versions, because it is unknown which ones clients use,
+/// but only the flags and feature gates that the `kubeadmConfigSpec` sets.
 pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
     let (Ok(from), Ok(to)) = (parse_version(from), parse_version(to)) else {
         return Vec::new();
@@ -251,16 +251,16 @@ impl Removal {
                 format!("v1.{minor} no longer serves {kinds} in {version}: {remedy}")
             }
             RemovedItem::Flag { component, name } => format!(
-                "v1.{minor} removed the flag --{name}, with which {} does not start: {remedy}",
+                "v1.{minor} removed the flag --{name}, and {} does not start with it: {remedy}",
                 component.name()
             ),
             RemovedItem::FeatureGate(gate) => {
                 format!(
-                    "v1.{minor} removed feature gate {gate}, with which components do not start: {remedy}"
+                    "v1.{minor} removed feature gate {gate}, and components do not start with it: {remedy}"
                 )
             }
             RemovedItem::KubeadmFeatureGate(gate) => format!(
-                "v1.{minor} removed feature gate {gate} of clusterConfiguration, which kubeadm then rejects: {remedy}"
+                "v1.{minor} removed feature gate {gate} of clusterConfiguration, and kubeadm rejects it: {remedy}"
             ),
         }
     }
@@ -294,9 +294,9 @@ const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Def
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutdatedTag {
-    /// `CoreDNS` or `etcd`.
+    /// The image: `CoreDNS` or `etcd`.
     pub image: &'static str,
-    /// The path below `spec.kubeadmConfigSpec`.
+    /// The path of the tag below `spec.kubeadmConfigSpec`.
     pub field: &'static str,
     pub tag: String,
     pub default: &'static str,
@@ -339,8 +339,8 @@ impl OutdatedTag {
             default,
         } = self;
         format!(
-            "{field} pins {image} at {tag}, but kubeadm {version} installs {default} or newer by default: raise or remove \
-             the tag"
+            "{field} pins {image} at {tag}, but kubeadm {version} installs {default} or newer by default: use a newer tag, \
+             or remove it"
         )
     }
 }
@@ -381,10 +381,10 @@ mod tests {
             |name: &str, value: &str| json!([{"name": "v", "value": "2"}, {"name": name, "value": value}]);
         let gates = "AllAlpha=false, HonorPVReclaimPolicy=true";
         let cloud =
-            "v1.33 removed the flag --cloud-provider, with which kube-apiserver does not start: remove it";
+            "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start with it: remove it";
         let gate =
-            "v1.36 removed feature gate HonorPVReclaimPolicy, with which components do not start: remove it";
-        let pause = "v1.35 removed the flag --pod-infra-container-image, with which kubelet does not start: remove it; \
+            "v1.36 removed feature gate HonorPVReclaimPolicy, and components do not start with it: remove it";
+        let pause = "v1.35 removed the flag --pod-infra-container-image, and kubelet does not start with it: remove the flag; \
                      the container runtime's configuration names the image";
         for (name, config, to, expected) in [
             (
@@ -452,8 +452,8 @@ mod tests {
                 json!({"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}}}),
                 "v1.36.0",
                 vec![
-                    "v1.36 removed feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, which kubeadm then \
-                      rejects: remove it, because the feature is always enabled",
+                    "v1.36 removed feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, and kubeadm \
+                      rejects it: remove the gate, because the feature is always enabled",
                 ],
             ),
         ] {
@@ -517,7 +517,7 @@ mod tests {
     fn a_message_says_what_to_do() {
         let config = json!({"clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}}});
         let found = outdated_tags(&config, "v1.34.2");
-        insta::assert_snapshot!(found[0].message("v1.34.2"), @"clusterConfiguration.etcd.local.imageTag pins etcd at 3.5.21-0, but kubeadm v1.34.2 installs 3.6.4-0 or newer by default: raise or remove the tag");
+        insta::assert_snapshot!(found[0].message("v1.34.2"), @"clusterConfiguration.etcd.local.imageTag pins etcd at 3.5.21-0, but kubeadm v1.34.2 installs 3.6.4-0 or newer by default: use a newer tag, or remove it");
     }
 
     #[test]

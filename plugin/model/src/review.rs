@@ -13,9 +13,9 @@ use kube::core::Status;
 pub struct ReviewContext<'s> {
     pub now: Timestamp,
     pub field_manager: &'s str,
-    /// The other objects that rules read, as far as they were fetched.
+    /// The other objects that rules read. Those that were not fetched are unknown.
     pub view: &'s View,
-    /// The webhook's configuration of rule actions; none for the defaults.
+    /// The webhook's configuration, which sets the action of each rule; none for the default actions.
     pub configuration: Option<&'s Configuration>,
 }
 
@@ -57,7 +57,7 @@ impl Review {
             match finding.action {
                 Action::Deny if sees_all || !needs_other_objects(finding) => review.denials.push(line),
                 Action::Warn => review.warnings.push(line),
-                // The rule needs objects that were not read. The webhook can read them, and decides.
+                // The rule needs objects that were not read. The webhook can read them and decides.
                 Action::Deny | Action::Audit | Action::Off => {}
             }
         }
@@ -83,7 +83,8 @@ pub fn review_update(old: &str, new: &str, context: ReviewContext<'_>) -> Result
     Ok(Review::new(Change::update(&old, &new), context))
 }
 
-/// The lines of the server's rejection: its message, and the causes that the message does not contain.
+/// The lines of the server's rejection: the message of the rejection, and the causes that the message does
+/// not contain.
 pub fn server_rejection(status: &Status) -> Vec<String> {
     let mut lines: Vec<String> = status.message.lines().map(str::to_owned).collect();
     let causes = status.details.iter().flat_map(|details| &details.causes);

@@ -1,4 +1,4 @@
-//! When a blocked change counts as stuck.
+//! Decides when a blocked change counts as stuck.
 //!
 //! Ages are computed from the timestamps of objects. The result is the same for every observer.
 
@@ -25,17 +25,17 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// after the pods have started; their readiness probes take about ten seconds each.
 pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
 
-/// Maximum delay of a summary condition behind the conditions that it summarizes.
+/// Maximum time that a summary condition may lag behind the conditions that it summarizes.
 pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 
-/// Maximum time without progress while the controller reports a change as blocked or in progress. In every rollout it is
+/// Maximum time without progress while the controller reports a change as blocked or in progress. Every normal rollout is
 /// blocked for seconds to minutes.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Maximum time for the controller to create a missing Machine. It normally takes seconds.
 const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Maximum time for the controller to process a change of the spec. It normally takes seconds.
+/// Maximum time for the controller to process a change to the spec. It normally takes seconds.
 const OBSERVATION_LIMIT: Duration = Duration::from_secs(3 * 60);
 
 /// Conditions of the control plane whose transitions count as progress.
@@ -57,13 +57,13 @@ pub fn age(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// The [`age`] as text: `5m`.
+/// The [`age`] as text, such as `5m`.
 pub fn format_age(time: Timestamp, now: Timestamp) -> String {
     format_duration(age(time, now))
 }
 
-/// Blockers that have lasted longer than their limits, the oldest first. No blocker counts as stuck soon after progress: a
-/// Machine was created, deleted or became ready, or a condition in [`ACTIVITIES`] changed.
+/// Blockers that have lasted longer than their limits, oldest first. No blocker counts as stuck soon after progress, which
+/// means that a Machine was created, was deleted or became ready, or that a condition in [`ACTIVITIES`] changed.
 pub fn find_stuck(
     control_plane: &KubeadmControlPlane,
     machines: &[Machine],
@@ -134,7 +134,8 @@ fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item =
     })
 }
 
-/// The controller reports a change as in progress, but no Machine has been created or deleted for too long.
+/// The blocker for a change that the controller reports as in progress although it has not created or deleted a Machine for
+/// too long.
 fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<StuckBlocker> {
     if is_suspended(control_plane) {
         return None;

@@ -1,4 +1,4 @@
-//! Wait conditions, and whether a control plane meets them.
+//! Wait conditions, and the decision whether a control plane meets them.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
@@ -11,7 +11,7 @@ pub enum WaitCondition {
     Replicas(i64),
     /// The control plane has the desired number of Machines, all ready and up to date.
     RolledOut,
-    /// [`Self::RolledOut`], and the spec has this Kubernetes version.
+    /// Like [`Self::RolledOut`]; in addition, the spec has this Kubernetes version.
     Version(String),
     /// The Machine of this name is deleted, and the desired number of other Machines is ready.
     Replaced(String),
@@ -26,24 +26,24 @@ pub enum WaitProgress {
 }
 
 impl WaitCondition {
-    /// Compares a control plane with the condition. `uid` is the control plane's uid at the first poll.
+    /// Checks whether a control plane meets the condition. `uid` is the control plane's uid at the first poll.
     pub fn progress(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> WaitProgress {
         let control_plane = &snapshot.control_plane;
-        if let Some(why) = self.impossible(control_plane, uid) {
+        if let Some(why) = self.why_impossible(control_plane, uid) {
             return WaitProgress::Impossible(why);
         }
         let missing = self.missing(snapshot, now);
         if missing.is_empty() {
             WaitProgress::Met
         } else if control_plane.is_paused() || control_plane.is("Paused") {
-            let why = "the control plane is paused; the change continues when you resume it";
+            let why = "the control plane is paused; the change continues when you resume the control plane";
             WaitProgress::Impossible(why.to_owned())
         } else {
             WaitProgress::WaitingFor(missing)
         }
     }
 
-    fn impossible(&self, control_plane: &KubeadmControlPlane, uid: Option<&str>) -> Option<String> {
+    fn why_impossible(&self, control_plane: &KubeadmControlPlane, uid: Option<&str>) -> Option<String> {
         if uid.is_some_and(|uid| uid != control_plane.uid()) {
             return Some("the control plane was deleted and created again".to_owned());
         }
@@ -106,8 +106,8 @@ impl WaitCondition {
             .filter(|machine| machine.deletion_timestamp().is_some());
         missing.extend(deleting.map(|machine| format!("Machine {} is not deleted yet", machine.name())));
         if !matches!(self, Self::Replicas(_)) {
-            // The controller writes condition and counts together, so both may be outdated. The Machines' creation times are
-            // always current.
+            // The controller writes the condition and the counts together, so both may be outdated. The Machines' creation
+            // times are always current.
             if missing.is_empty() && control_plane.is("RollingOut") {
                 missing.push("the controller has not completed the rollout yet".to_owned());
             }
@@ -125,7 +125,8 @@ impl WaitCondition {
     }
 }
 
-/// Counts Machines, because the control plane's own counts lag behind a deletion.
+/// The parts that are missing until a Machine is replaced. Counts the Machines, because the control plane's status lags behind
+/// a deletion.
 fn missing_for_replacement(
     control_plane: &KubeadmControlPlane,
     machines: &[Machine],
@@ -230,7 +231,10 @@ mod tests {
                     pause(&mut s.control_plane.metadata);
                     s.control_plane.status.up_to_date_replicas = 2;
                 },
-                Impossible("the control plane is paused; the change continues when you resume it".to_owned()),
+                Impossible(
+                    "the control plane is paused; the change continues when you resume the control plane"
+                        .to_owned(),
+                ),
             ),
             ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Met),
             (

@@ -1,4 +1,4 @@
-//! Excludes an entry from new leases, by an annotation that Hive ignores.
+//! Excludes an entry from new leases, with an annotation that Hive ignores.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The attempts to write an entry that other clients change at the same time.
+/// The maximum number of attempts to write an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
 /// The pause before an entry is read again after a write without a response.
-const REST: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cordoned {
@@ -28,7 +28,7 @@ pub enum Cordoned {
 /// Cordons an entry for a reason, or uncordons it.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<Cordoned, Error> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = store.get(entry).await? else {
@@ -44,7 +44,7 @@ pub async fn cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Res
         match store.write_entry(entry, &patch).await? {
             Written::Stored => return Ok(Cordoned::Changed),
             Written::Changed => {}
-            Written::Unknown(_) => store.rest(REST).await,
+            Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
         }
     }
     Err(Error::Contended {

@@ -1,5 +1,5 @@
-//! Events of leases, on the customization and on its pool. They are written after the lease itself, and a failure changes
-//! nothing: the client may not have the permission.
+//! Events of leases, on the customization and on its pool. They are written after the lease itself. A failure to write an
+//! Event is ignored, because the client may not have the permission.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
 
 const API_VERSION: &str = "hive.openshift.io/v1";
 
-/// A command waits at most this long for its Events.
+/// The maximum time that a command waits for its Events.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A command writes Events about at most this many customizations.
+/// The maximum number of customizations about which a command writes Events.
 const MAX_ENTRIES: usize = 10;
 
-/// What happened to a lease of a holder.
+/// A change of a holder's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseChange<'c> {
     Leased {
@@ -44,7 +44,7 @@ pub enum LeaseChange<'c> {
 }
 
 impl LeaseChange<'_> {
-    /// The Event: `leased by alice for paris: host-a, until 2026-11-23T10:00:00Z`.
+    /// The Event, such as `leased by alice for paris: host-a, until 2026-11-23T10:00:00Z`.
     fn event(&self, customization: &str) -> ChangeEvent {
         let until = |ends: Option<Timestamp>| match ends {
             Some(ends) => format!(", until {}", ends.strftime("%Y-%m-%dT%H:%M:%SZ")),

@@ -1,4 +1,4 @@
-//! Decides whether Hive runs a pool, and says which evidence decided it. Pure, except for [`evidence`].
+//! Decides whether Hive runs a pool, and names the evidence. Pure, except for [`evidence`].
 //!
 //! The finalizer of a pool is not enough. Hive does not set it on a pool that it rejects, such as one whose runningCount
 //! differs from its size, and the finalizer stays on a pool after Hive was uninstalled.
@@ -43,7 +43,7 @@ const CONDITIONS: [&str; 4] = [
 /// The value of `--hive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HiveMode {
-    /// The evidence decides.
+    /// Whether Hive runs a pool depends on the evidence.
     #[default]
     Auto,
     Runs,
@@ -58,7 +58,7 @@ pub enum Presence {
     Unknown,
 }
 
-/// The value of `--hive`, and whether Hive's own objects were found.
+/// The value of `--hive`, and which of Hive's own objects exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hive {
     pub mode: HiveMode,
@@ -75,7 +75,7 @@ pub struct HiveConclusion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HiveEvidence {
-    /// `--hive`.
+    /// The user has set `--hive`.
     Flag,
     Config,
     Controllers,
@@ -92,7 +92,7 @@ pub enum HiveEvidence {
 impl fmt::Display for HiveEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Flag => "--hive says so",
+            Self::Flag => "because of --hive",
             Self::Config => "the cluster has a HiveConfig",
             Self::Controllers => "Deployment hive/hive-controllers exists",
             Self::Finalizer => "the pool has Hive's finalizer",
@@ -104,7 +104,7 @@ impl fmt::Display for HiveEvidence {
 }
 
 impl Hive {
-    /// Hive's own objects could not be read: the pool's finalizer and conditions decide.
+    /// The evidence if Hive's own objects could not be read: only the pool's finalizer and conditions.
     pub const UNKNOWN: Self = Self {
         mode: HiveMode::Auto,
         config: Presence::Unknown,
@@ -144,7 +144,7 @@ impl Hive {
 /// Reads Hive's own objects.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn evidence(connection: &Connection, mode: HiveMode) -> Result<Hive, Error> {
     if mode != HiveMode::Auto {
         return Ok(Hive {

@@ -1,23 +1,25 @@
-//! Cluster pools: leases on the entries of their inventories, clusters that are created with them, and repair.
+//! Cluster pools. A pool's inventory lists customizations, its entries. Scripts lease entries, and clusters are created for leases.
 //!
-//! Nothing here parses arguments, prints, or knows an exit code. A decision returns a value; a wait reports to a
-//! [`acquire::wait::Progress`]. Each folder imports only from those above it:
+//! This crate does not parse arguments, print, or set an exit code. A decision returns a value; a wait reports to a
+//! [`acquire::wait::Progress`]. Each folder imports only from the folders above it:
 //!
-//! - [`objects`]: the records of leases, and the patches of what the API server stores
+//! - [`objects`]: the objects that the API server stores, the records of leases in them, and the patches that change them
 //! - [`install_config`]: the install-config, and a customization's patches on it
-//! - [`lease`]: the model of leases; `MODEL.md` has it on one page
+//! - [`lease`]: the model of leases, which `MODEL.md` describes on one page
 //! - [`hive`]: whether Hive runs a pool
 //! - [`store`]: reads and writes on the API server; [`snapshot`]: the objects of one namespace, read at one time
 //! - [`events`]: Events of leases
-//! - [`inventory`]: how many clusters a pool may have, and which are stale
-//! - [`creation`]: the objects of a cluster, and their writes
-//! - [`acquire`]: a lease, or a cluster, from a pool; [`release`]: releases them; [`cordon`]: keeps one from new holders
-//! - [`repair`]: what is wrong, and the writes that repair it
-//! - [`status`], [`plan`]: the state of a pool, and what a change of it would do
+//! - [`inventory`]: the limits of a pool, and its stale clusters
+//! - [`creation`]: builds and writes the objects of a cluster
+//! - [`acquire`]: gets a lease or a cluster from a pool; [`release`]: releases them; [`cordon`]: excludes an entry from new
+//!   leases
+//! - [`repair`]: finds problems of a pool, and repairs them
+//! - [`status`], [`plan`]: the state of a pool, and the effects of a change to its spec
 
 #![allow(
     missing_docs,
-    reason = "comments on fields and variants state only what the name does not: units, absence, sources"
+    reason = "fields and variants are documented only where the name does not say enough, such as the unit, what an absent \
+        value means, or the source"
 )]
 
 pub mod acquire;

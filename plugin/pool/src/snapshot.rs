@@ -26,10 +26,10 @@ pub struct Snapshot {
     pub clusters: Clusters,
     /// The copies of customizations in the namespaces of clusters.
     pub copies: Vec<Copy>,
-    /// Leases of `coordination.k8s.io`, in which 0.1 kept its records.
+    /// Leases of `coordination.k8s.io`, in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
     pub hive: Hive,
-    /// The server's time, as [`Clusters::time_of_check`].
+    /// The server's time for decisions, see [`Clusters::time_of_check`].
     pub now: ServerTime,
     /// A sentence for each kind of object that the client may not read.
     pub unseen: Vec<String>,
@@ -56,7 +56,7 @@ impl Snapshot {
         self.clusters.known()
     }
 
-    /// Whether Hive runs the pool that the entry is reserved for, or a pool that lists it.
+    /// Whether Hive runs the pool for which the entry is reserved, or a pool that lists the entry.
     pub fn is_run_by_hive(&self, entry: &Entry) -> bool {
         let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
         let mut pools = self.pools_naming(entry.name()).chain(reserved_for);
@@ -65,7 +65,7 @@ impl Snapshot {
 }
 
 impl Store<'_> {
-    /// Reads the namespace. For an account that may not list pools, it contains only the named pool.
+    /// Reads the namespace. For an account that may not list pools, the snapshot contains only the named pool.
     pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
         let mut unseen = Vec::new();
         let hive = self.hive(mode).await?;
@@ -81,7 +81,7 @@ impl Store<'_> {
         let resource = CUSTOMIZATION.at("v1");
         let copies = self.connection().list_metadata(&resource, None, Some(&labelled));
         let copies = match copies.await {
-            // Copies are only reported and removed.
+            // Without permission to list copies, continue: repair only reports and removes them.
             Err(error @ Error::Forbidden { .. }) => {
                 unseen.push(error.to_string());
                 Vec::new()
@@ -89,8 +89,7 @@ impl Store<'_> {
             copies => copies?,
         };
         let entries = self.list().await?;
-        // Clusters last, so that a cluster created during the reads is included. An entry that changed in between is not
-        // overwritten, because each write requires the version that was read.
+        // Read the clusters last, to include a cluster that is created during the reads. An entry that changes in the meantime is not overwritten, because each write requires the version that was read.
         let clusters = self.clusters().await?;
         let now = clusters.time_of_check(self.now());
         unseen.extend(clusters.error().map(ToString::to_string));

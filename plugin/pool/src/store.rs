@@ -1,4 +1,4 @@
-//! Pools, entries and clusters on the API server.
+//! Reads and writes pools, entries and clusters on the API server.
 
 pub use kcp_api::kind::{
     CLUSTER_CLAIM, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION as CUSTOMIZATION, CLUSTER_POOL, LEASE,
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_client::{
     Action, Connection, Create, CreateResult, Delete, Error, ServerTime, Write, Written, clock::since_boot,
-    while_busy,
+    retry_while_busy,
 };
 use kube::Api;
 use serde::de::DeserializeOwned;
@@ -27,7 +27,7 @@ use crate::{
     objects::{Holder, cluster_deployment::Deployments, entry::Entry},
 };
 
-/// The kind of an object that is created, and its namespace.
+/// The kind and the namespace of an object that this program creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectTarget<'m> {
     Namespace,
@@ -74,7 +74,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// The connection, for requests that have no method here.
+    /// The connection, for requests that have no method in this type.
     pub fn connection(&self) -> &'c Connection {
         self.connection
     }
@@ -89,10 +89,10 @@ impl<'c> Store<'c> {
     }
 
     pub async fn pool(&self, name: &str) -> Result<ClusterPool, Error> {
-        self.get_at(self.here(&CLUSTER_POOL, name)).await
+        self.get_at(self.in_pool_namespace(&CLUSTER_POOL, name)).await
     }
 
-    /// The pools of a namespace, or of all namespaces; with a label selector, only those with the labels.
+    /// The pools of a namespace or of all namespaces. With a label selector, only the pools that it matches.
     pub async fn pools(
         &self,
         namespace: Option<&str>,
@@ -101,20 +101,25 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_POOL, namespace, selector).await
     }
 
-    /// Writes a pool's status once, by a merge patch with a resourceVersion. `Changed` if the pool no longer exists.
+    /// Writes a pool's status once, with a merge patch that contains a resourceVersion. `Changed` if the pool no longer
+    /// exists.
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.here(&CLUSTER_POOL, name), Some("status"), patch)
+        self.patch_at(self.in_pool_namespace(&CLUSTER_POOL, name), Some("status"), patch)
             .await
     }
 
-    /// Changes a pool's metadata once, by a merge patch with a resourceVersion. `Changed` if the pool no longer exists.
+    /// Changes a pool's metadata once, with a merge patch that contains a resourceVersion. `Changed` if the pool no longer
+    /// exists.
     pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.here(&CLUSTER_POOL, name), None, patch).await
+        self.patch_at(self.in_pool_namespace(&CLUSTER_POOL, name), None, patch)
+            .await
     }
 
-    /// Changes an entry's metadata once, by a merge patch with a resourceVersion. `Changed` if the entry no longer exists.
+    /// Changes an entry's metadata once, with a merge patch that contains a resourceVersion. `Changed` if the entry no
+    /// longer exists.
     pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.here(&CUSTOMIZATION, name), None, patch).await
+        self.patch_at(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
+            .await
     }
 
     /// Creates an object, once.
@@ -126,7 +131,7 @@ impl<'c> Store<'c> {
             object,
             field_manager: self.field_manager,
         };
-        let created = while_busy(|| self.connection.create_or_find(&create)).await;
+        let created = retry_while_busy(|| self.connection.create_or_find(&create)).await;
         created.map_err(|error| with_product(kind, error))
     }
 
@@ -142,7 +147,8 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Changes an object once, by a merge patch with a resourceVersion. `Changed` if the object no longer exists.
+    /// Changes an object once, with a merge patch that contains a resourceVersion. `Changed` if the object no longer
+    /// exists.
     pub async fn rewrite(&self, made: ObjectTarget<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
@@ -179,7 +185,7 @@ impl<'c> Store<'c> {
     /// Checks that the namespace exists, if the client may read it.
     ///
     /// # Errors
-    /// If the namespace does not exist.
+    /// The namespace does not exist.
     pub async fn namespace_exists(&self) -> Result<(), Error> {
         let (resource, name) = (NAMESPACE.at("v1"), self.namespace());
         let action = Action::new("get", &resource).named(name);
@@ -194,7 +200,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// The names of the entries with these labels.
+    /// The names of the entries that a label selector matches.
     pub async fn labelled_entries(&self, selector: &str) -> Result<Vec<String>, Error> {
         let resource = CUSTOMIZATION.at("v1");
         let found: Vec<PartialObjectMetadata> = self
@@ -208,12 +214,12 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
     }
 
-    /// None if the claim does not exist.
+    /// Reads a claim; none if it does not exist.
     pub async fn claim(&self, name: &str) -> Result<Option<ClusterClaim>, Error> {
-        self.find_at(self.here(&CLUSTER_CLAIM, name)).await
+        self.find_at(self.in_pool_namespace(&CLUSTER_CLAIM, name)).await
     }
 
-    /// Requests a cluster from Hive, once, by a claim with the holder's name.
+    /// Requests a cluster from Hive: creates a claim with the holder's name, once.
     pub async fn create_claim(
         &self,
         holder: Holder<'_>,
@@ -234,13 +240,13 @@ impl<'c> Store<'c> {
         self.make(ObjectTarget::Claim(self.namespace()), &claim).await
     }
 
-    /// Deletes a claim of any version once, but not a later claim of the same name.
+    /// Deletes a claim once, whatever its version, but not a later claim with the same name.
     pub async fn delete_claim(&self, claim: &ClusterClaim) -> Result<Written, Error> {
-        let place = self.here(&CLUSTER_CLAIM, claim.name());
+        let place = self.in_pool_namespace(&CLUSTER_CLAIM, claim.name());
         self.delete_at(place, claim.uid(), None).await
     }
 
-    /// Deletes this version of a customization, in any namespace, once.
+    /// Deletes this version of a customization once, in any namespace.
     pub async fn delete_customization(&self, customization: &ObjectMeta) -> Result<Written, Error> {
         let place = Place {
             kind: &CUSTOMIZATION,
@@ -260,7 +266,7 @@ impl<'c> Store<'c> {
         Ok(Deployments::new(self.namespace(), deployments))
     }
 
-    /// Whether Hive runs here.
+    /// The evidence for whether Hive runs in this cluster.
     pub async fn hive(&self, mode: HiveMode) -> Result<Hive, Error> {
         evidence(self.connection, mode).await
     }
@@ -294,18 +300,19 @@ impl<'c> Store<'c> {
             .connection
             .list_metadata(&resource, Some(self.namespace()), Some(&labelled));
         match found.await {
-            // Old records are only reported.
+            // Without permission, continue: old records are only reported.
             Err(Error::Forbidden { .. }) => Ok(Vec::new()),
             found => found,
         }
     }
 
-    /// None if the ClusterDeployment does not exist.
+    /// Reads a ClusterDeployment; none if it does not exist.
     pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Option<ClusterDeployment>, Error> {
         self.find_at(cluster_at(namespace, name)).await
     }
 
-    /// Changes a ClusterDeployment once, by a merge patch with a resourceVersion. `Changed` if it no longer exists.
+    /// Changes a ClusterDeployment once, with a merge patch that contains a resourceVersion. `Changed` also means that the
+    /// ClusterDeployment no longer exists.
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(cluster_at(namespace, name), None, patch).await
     }
@@ -320,7 +327,7 @@ const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> Place<'p> {
 }
 
 impl Store<'_> {
-    fn here<'p>(&'p self, kind: &'p Kind, name: &'p str) -> Place<'p> {
+    fn in_pool_namespace<'p>(&'p self, kind: &'p Kind, name: &'p str) -> Place<'p> {
         Place {
             kind,
             namespace: self.namespace(),
@@ -353,7 +360,7 @@ impl Store<'_> {
         found.map_err(|error| with_product(kind, error))
     }
 
-    /// `Changed` if the object no longer exists.
+    /// Patches an object. `Changed` also means that the object no longer exists.
     async fn patch_at(
         &self,
         place: Place<'_>,
@@ -369,13 +376,13 @@ impl Store<'_> {
             field_manager: self.field_manager,
             dry_run: false,
         };
-        match while_busy(|| self.connection.patch(&write)).await {
+        match retry_while_busy(|| self.connection.patch(&write)).await {
             Err(Error::NotFound { .. }) => Ok(Written::Changed),
             written => written.map_err(|error| with_product(place.kind, error)),
         }
     }
 
-    /// `Stored` if the object no longer exists.
+    /// Deletes an object. `Stored` also means that the object no longer exists.
     async fn delete_at(
         &self,
         place: Place<'_>,
@@ -390,7 +397,7 @@ impl Store<'_> {
             resource_version,
             dry_run: false,
         };
-        match while_busy(|| self.connection.delete(&delete)).await {
+        match retry_while_busy(|| self.connection.delete(&delete)).await {
             Err(Error::NotFound { .. }) => Ok(Written::Stored),
             written => written.map_err(|error| with_product(place.kind, error)),
         }
@@ -403,12 +410,16 @@ impl LeaseStore for Store<'_> {
     }
 
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
-        self.find_at(self.here(&CUSTOMIZATION, name)).await
+        self.find_at(self.in_pool_namespace(&CUSTOMIZATION, name)).await
     }
 
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.here(&CUSTOMIZATION, name), Some("status"), patch)
-            .await
+        self.patch_at(
+            self.in_pool_namespace(&CUSTOMIZATION, name),
+            Some("status"),
+            patch,
+        )
+        .await
     }
 
     async fn clusters(&self) -> Result<Clusters, Error> {
@@ -427,7 +438,7 @@ impl LeaseStore for Store<'_> {
 
     fn now(&self) -> ServerTime {
         self.connection.clock.now().unwrap_or_else(|| {
-            // No response had a `Date`: no lease may be ended by the local clock.
+            // No response had a `Date`. The local clock must not be used to end a lease.
             let now = Timestamp::now();
             ServerTime {
                 earliest: now,
@@ -438,7 +449,7 @@ impl LeaseStore for Store<'_> {
     }
 }
 
-/// Adds the product to install to the error of a kind that the server does not serve.
+/// Names the product to install in the error for a kind that the server does not serve.
 fn with_product(kind: &Kind, error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {

@@ -8,7 +8,7 @@ use kcp_client::{ConnectionFlags, Token};
 use crate::arguments::parse_namespace;
 use kcp_control_plane::duration::parse_duration;
 
-/// The default of `--request-timeout`. kubectl's default is no limit.
+/// The default of `--request-timeout`. kubectl has no limit by default.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default, Args)]
@@ -82,7 +82,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub tls_server_name: Option<String>,
 
-    /// Log requests to stderr from level 6 on
+    /// Log level; from level 6, requests are logged to stderr
     #[arg(
         short = 'v',
         long = "v",
@@ -139,7 +139,7 @@ impl Global {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
-    /// On a terminal, unless `NO_COLOR` is set; with `CLICOLOR_FORCE` always
+    /// Only on a terminal, unless `NO_COLOR` is set; always if `CLICOLOR_FORCE` is set
     #[default]
     Auto,
     /// Always

@@ -1,4 +1,4 @@
-//! How the user started the program: as `kubectl kcp`, or directly.
+//! Finds out how the user started the program: as `kubectl kcp`, or directly.
 
 use std::{ffi::OsStr, path::Path};
 

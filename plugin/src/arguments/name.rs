@@ -4,16 +4,16 @@ use kcp_rules::syntax::is_dns1123_subdomain;
 
 /// A kind that is accepted before the slash.
 struct NamedKind {
-    /// The kind in messages.
+    /// The name of the kind in messages.
     title: &'static str,
     /// The accepted forms, for the error message.
     spellings: &'static str,
     group: &'static str,
-    /// Singular, plural and short name.
+    /// The singular, the plural and the short name.
     names: [&'static str; 3],
 }
 
-/// Cluster API's short name is `kcp`.
+/// The kind KubeadmControlPlane, whose short name is `kcp`.
 const CONTROL_PLANE: NamedKind = NamedKind {
     title: "a control plane",
     spellings: "NAME or kcp/NAME",
@@ -21,7 +21,7 @@ const CONTROL_PLANE: NamedKind = NamedKind {
     names: ["kubeadmcontrolplane", "kubeadmcontrolplanes", "kcp"],
 };
 
-/// Hive's short name is `cp`.
+/// The kind ClusterPool, whose short name is `cp`.
 const CLUSTER_POOL: NamedKind = NamedKind {
     title: "a cluster pool",
     spellings: "NAME or clusterpool/NAME",
@@ -29,14 +29,14 @@ const CLUSTER_POOL: NamedKind = NamedKind {
     names: ["clusterpool", "clusterpools", "cp"],
 };
 
-/// For commands that accept a control plane or its Cluster.
+/// The messages of commands that accept a control plane or its Cluster.
 const CONTROL_PLANE_OR_CLUSTER: NamedKind = NamedKind {
     title: "a control plane or a cluster",
     spellings: "NAME, kcp/NAME or cluster/NAME",
     ..CONTROL_PLANE
 };
 
-/// Cluster API's short name is `cl`.
+/// The kind Cluster, whose short name is `cl`.
 const CLUSTER: NamedKind = NamedKind {
     title: "a cluster",
     spellings: "NAME or cluster/NAME",
@@ -44,7 +44,7 @@ const CLUSTER: NamedKind = NamedKind {
     names: ["cluster", "clusters", "cl"],
 };
 
-/// Cluster API's short name is `ma`.
+/// The kind Machine, whose short name is `ma`.
 const MACHINE: NamedKind = NamedKind {
     title: "a Machine",
     spellings: "NAME or machine/NAME",
@@ -128,8 +128,8 @@ pub fn parse_object_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(
-        "a name is at most 253 characters long and contains only lowercase letters, digits, '-' and '.'; each part between dots \
-         begins and ends with a letter or digit"
+        "a name must be at most 253 characters long and contain only lowercase letters, digits, '-' and '.'; each part \
+         between dots must begin and end with a letter or digit"
             .to_owned(),
     )
 }

@@ -16,7 +16,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
 
-    /// The output format. With a format, other messages go to stderr.
+    /// The output format. If it is set, messages go to stderr.
     #[command(flatten)]
     pub output: OutputArguments,
 

@@ -25,7 +25,7 @@ use kcp_control_plane::{
     snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
 };
 
-/// What `--force` does for a control plane.
+/// The hint that says what `--force` does for a control plane.
 pub const FORCE_EFFECT: &str =
     "use --force to write the change anyway; the controller starts when its preflight passes";
 
@@ -33,17 +33,17 @@ pub const FORCE_EFFECT: &str =
 #[derive(Clone, Copy, Debug)]
 pub struct Verb<'v> {
     pub name: &'v str,
-    /// The verb for error messages, before the name: `scale`.
+    /// The verb for error messages, before the object's name, such as `scale`.
     pub infinitive: &'static str,
-    /// What to print after the name if nothing was written: `not scaled to 5`.
+    /// The text after the object's name if nothing was written, such as `not scaled to 5`.
     pub not_done: &'v str,
-    /// What `--force` does; none if the verb does not have the flag.
+    /// The hint that says what `--force` does; none if the verb does not have the flag.
     pub force_effect: Option<&'static str>,
     /// Whether the verb is refused while a Machine is being replaced.
     pub waits_for_replacement: bool,
 }
 
-/// What all changes of a command share.
+/// The inputs that all changes of a command share.
 #[derive(Clone, Copy)]
 pub struct Engine<'e> {
     pub reader: &'e Reader<'e>,
@@ -80,12 +80,12 @@ pub enum ChangeOutcome {
     Done { done: String, write: ObjectWrite },
 }
 
-/// What to read for a change of a Machine.
+/// The facts to read for a change of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineScope {
     Machine,
     MachineAndHealthChecks,
-    /// Also announces the replacement of the Machine on its control plane.
+    /// Read everything, and announce the replacement of the Machine on its control plane.
     Replacement,
 }
 
@@ -99,7 +99,7 @@ impl Engine<'_> {
     /// Applies a verb to a control plane.
     ///
     /// # Errors
-    /// Nothing could be decided, or it is unknown whether the change was written.
+    /// A read fails, or it is unknown whether the change was written.
     pub async fn change_control_plane(
         &self,
         verb: &Verb<'_>,
@@ -133,7 +133,7 @@ impl Engine<'_> {
     /// Applies a verb to a Machine of a control plane.
     ///
     /// # Errors
-    /// Nothing could be decided, or it is unknown whether the change was written.
+    /// A read fails, or it is unknown whether the change was written.
     pub async fn change_machine(
         &self,
         verb: &Verb<'_>,
@@ -185,7 +185,7 @@ impl Engine<'_> {
         with_health_checks: bool,
     ) -> anyhow::Result<FoundMachine> {
         let read = read_machine(self.reader, verb.name, with_health_checks);
-        // Unwrap the error, so that its hint is found.
+        // Unwrap the inner error, so that its hint is printed.
         read.await.map_err(|error| match error {
             ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
             ReadMachineError::Other(error) => error.into(),
@@ -258,12 +258,12 @@ impl Engine<'_> {
         Ok(updated)
     }
 
-    /// The API server's time; the local time before its first response.
+    /// The API server's time, or the local time until the server has responded.
     pub(crate) fn now(&self) -> Timestamp {
         self.reader.connection.now()
     }
 
-    /// Where the object is, for questions: namespace and context.
+    /// The namespace and the context of the object, for prompts.
     pub(crate) fn place(&self) -> String {
         let connection = self.reader.connection;
         let cluster = match &connection.context {
@@ -302,7 +302,7 @@ impl Engine<'_> {
         read_everything(self.reader, namespace, name, LIMIT).await
     }
 
-    /// Writes an Event. Only warns on failure, because the change is stored.
+    /// Writes an Event. A failure is only a warning, because the change is stored.
     async fn record(&self, event: &ChangeEvent, References { regarding, related }: &References) {
         let events = Events {
             connection: self.reader.connection,
@@ -310,7 +310,7 @@ impl Engine<'_> {
         };
         if let Err(error) = events.write(event, regarding, related.as_ref()).await {
             self.terminal
-                .warning(&format!("could not record an Event of the change: {error}"));
+                .warning(&format!("could not record an Event for the change: {error}"));
         }
     }
 
@@ -367,7 +367,7 @@ impl Changed {
         let outcome = match (decision, result) {
             (Decision::Unchanged(why), _) => ChangeOutcome::Unchanged(why),
             (Decision::Refused(mut refusal), _) => {
-                // Other changes may be the reason for the result.
+                // Show the changes of other clients, which may be the reason for the refusal.
                 refusal.why.extend(other_changes);
                 ChangeOutcome::Refused(refusal)
             }

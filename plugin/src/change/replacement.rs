@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::change::engine::{Engine, Verb};
 
 impl Engine<'_> {
-    /// Why the verb must wait for the replacement of a Machine other than `target`.
+    /// The refusal of a verb while a Machine other than `target` is being replaced.
     pub(super) fn refusal_during_replacement(
         &self,
         verb: &Verb<'_>,
@@ -54,14 +54,14 @@ impl Engine<'_> {
             .patch(&self.reader.machines, &replacement.machine, &patch)
             .await
         {
-            // The Machine is gone, and so nothing is left to delete.
+            // If the Machine no longer exists, a late deletion has no effect.
             Ok(Written::Stored | Written::Changed) | Err(Error::NotFound { .. }) => Ok(()),
             Ok(Written::Unknown(error)) | Err(error) => Err(error),
         }
     }
 
-    /// Reads a Machine and, if it is to be deleted, announces its replacement under the resource version of the control
-    /// plane that was checked. Then reads the Machines again, because another command may have deleted one.
+    /// Reads a Machine. If the verb deletes it, announces its replacement on the control plane; this write requires the
+    /// resource version that was checked. Then reads the Machines again, because another command may have deleted one.
     ///
     /// # Errors
     /// The Machine cannot be read, or its control plane cannot be written.

@@ -48,9 +48,9 @@ pub(crate) struct ChangeRefused<'c> {
     /// The unchanged object.
     metadata: ObjectName,
     refused_by: &'c str,
-    /// Reasons, one sentence each.
+    /// The reasons, one sentence each.
     reasons: &'c [String],
-    /// What to do; absent if there is no advice.
+    /// What the user can do; absent if there is no advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
@@ -63,7 +63,7 @@ struct Reason<'c> {
 }
 
 impl Changed {
-    /// None if the object has the requested state.
+    /// Why the change was not written; none if the object has the requested state.
     fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<Reason<'c>> {
         let (by, lines, hints) = match &self.outcome {
             ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
@@ -113,7 +113,7 @@ impl Changed {
         }
     }
 
-    /// The changed object. `now` is the object as read after the write, if it could be read.
+    /// The changed object. `now` is the object that was read after the write, if the read succeeded.
     fn object_after(&self, now: Option<&str>) -> anyhow::Result<Value> {
         let mut object: Value = serde_json::from_str(now.unwrap_or(&self.object))?;
         if let (None, ChangeOutcome::Done { write, .. }) = (now, &self.outcome)
@@ -148,7 +148,7 @@ impl Report for ChangeReport<'_> {
         }
     }
 
-    /// Empty if the object was not written.
+    /// The name of the object; empty if it was not written.
     fn names(&self) -> Vec<String> {
         match self.changed.reason(self.verb, self.is_configured) {
             None => vec![resource_name(self.changed.kind, self.verb.name)],
@@ -190,7 +190,7 @@ impl Engine<'_> {
         Ok(changed.verdict())
     }
 
-    /// Reads the object after the write; none if it is gone or cannot be read.
+    /// Reads the object after the write; none if it no longer exists or cannot be read.
     async fn read_back(&self, name: &str, changed: &Changed) -> Option<String> {
         let connection = self.reader.connection;
         let resource = if changed.kind == &KUBEADM_CONTROL_PLANE {
@@ -203,7 +203,7 @@ impl Engine<'_> {
             Err(Error::NotFound { .. }) => None,
             Err(error) => {
                 self.terminal.warning(&format!(
-                    "could not read the stored object, so the output shows the expected one: {error}"
+                    "could not read the stored object, so the output shows the object that was expected: {error}"
                 ));
                 None
             }
@@ -226,7 +226,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whether both are the same object, not a later one with the same name.
+/// Whether both are the same object, and not two objects with the same name.
 fn is_same(before: &str, now: &str) -> bool {
     let uid = |text: &str| {
         let object: Value = serde_json::from_str(text).ok()?;

@@ -217,7 +217,7 @@ async fn warns_about_another_deletion_at_the_same_time() {
         changed.warnings,
         [
             "at 0",
-            "Machine m2 is also being deleted, since after the check: etcd loses both members"
+            "Machine m2 is also being deleted, and was not when this command checked it: etcd loses both members"
         ]
     );
     // A dry run deletes none.
@@ -234,7 +234,7 @@ async fn gives_up_if_another_client_keeps_writing() {
     let error = deleted(&connection, "m1", None).await.expect_err("contended");
     assert_eq!(
         error.to_string(),
-        "cannot replace m1: another client changed it before each of 5 attempts"
+        "cannot replace m1: another client changed the object before each of 5 attempts"
     );
     assert_eq!(writes.lock().expect("a lock").len(), 5);
 }

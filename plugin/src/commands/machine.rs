@@ -44,7 +44,7 @@ pub enum MachineCommand {
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
-    /// Refer to the commands that delete a Machine
+    /// Name the command that deletes a Machine
     #[command(
         hide = true,
         after_help = "Examples:\n  kubectl kcp machine replace edge-9hng4"
@@ -122,11 +122,12 @@ pub struct TargetArguments {
 /// Runs `machine`.
 ///
 /// # Errors
-/// Nothing could be decided, or the result cannot be printed.
+/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let MachineCommand::Delete { .. } = arguments.command {
         bail!(
-            "no command machine delete; to delete a Machine after checks of etcd: kubectl kcp machine replace NAME"
+            "machine delete does not exist; to delete a Machine after a check of etcd: kubectl kcp machine \
+             replace NAME"
         );
     }
     let connection = session.connect().await?;
@@ -165,7 +166,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         without_etcd: arguments.without_etcd,
     };
     let decide = |machine: &MachineSnapshot, now| replace::decide(machine, options, now);
-    let asks = engine.arguments.dry_run.is_none() && !arguments.yes && Terminal::can_ask();
+    let asks = engine.arguments.dry_run.is_none() && !arguments.yes && Terminal::can_prompt();
     let mut confirmed = None;
     if asks {
         let found = Box::pin(engine.read_machine(&verb, false)).await?;
@@ -206,7 +207,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
     Box::pin(wait.run(engine.reader, engine.terminal)).await
 }
 
-/// Shows what the replacement means, and asks for confirmation.
+/// Shows the consequences of the replacement, and prompts for confirmation.
 async fn confirm_replacement(
     engine: &Engine<'_>,
     machine: &MachineSnapshot,

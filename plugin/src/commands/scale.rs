@@ -60,7 +60,7 @@ pub struct ScaleArguments {
 /// Runs `scale`.
 ///
 /// # Errors
-/// Nothing could be decided, or the result cannot be printed.
+/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let ScaleArguments { name, replicas, .. } = &arguments;
     let configuration = arguments.review.read()?;
@@ -102,7 +102,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         condition: WaitCondition::Replicas(*replicas),
         timeout,
         before,
-        // --current-replicas, because another client may have scaled again when the user runs this.
+        // The hint contains --current-replicas, because another client may have scaled again before the user runs the command.
         on_interrupt: format!(
             "scaling continues; wait for it with: kubectl kcp scale {name} -n {namespace} --replicas {replicas} \
              --current-replicas {replicas} --wait"
@@ -115,7 +115,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// Only checks the type; admission rules check the value.
+/// Checks only the type, because admission rules check the value.
 pub(crate) fn parse_replicas(text: &str) -> Result<i64, String> {
     // The API uses 32-bit integers.
     match text.parse::<i32>() {

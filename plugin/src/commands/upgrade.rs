@@ -1,4 +1,4 @@
-//! `kubectl kcp upgrade`: shows what a version change means, asks for confirmation, and writes it.
+//! `kubectl kcp upgrade`: shows the effects of a new Kubernetes version, prompts for confirmation, and writes the version.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -76,7 +76,7 @@ pub struct UpgradeArguments {
 /// Runs `upgrade`.
 ///
 /// # Errors
-/// Nothing could be decided, or the result cannot be printed.
+/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;
@@ -115,7 +115,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// Shows the preview, asks for confirmation, and writes.
+/// Shows the preview, prompts for confirmation, and writes.
 async fn upgrade(
     arguments: &UpgradeArguments,
     version: &str,
@@ -148,7 +148,7 @@ async fn upgrade(
     }
     let asks = write.dry_run.is_none() && !arguments.yes;
     if asks {
-        if !Terminal::can_ask() {
+        if !Terminal::can_prompt() {
             let error = anyhow!("cannot upgrade {name}: no terminal to ask for confirmation");
             let hint = "confirm the upgrade shown above with --yes";
             engine.terminal.error(&error, Some(hint));
@@ -190,7 +190,7 @@ fn decided(
     let options = UpgradeOptions {
         version: &arguments.version,
         force: arguments.force,
-        makers: workers,
+        workers,
     };
     Ok(decide(snapshot, options, context)?)
 }

@@ -14,7 +14,7 @@ pub enum OutputFormat {
     /// Text with tables.
     #[default]
     Table,
-    /// Text with more columns, which is not cut to the terminal's width.
+    /// Text with more columns, and with lines that are not cut to the terminal's width.
     Wide,
     /// The document as JSON.
     Json,
@@ -28,12 +28,12 @@ pub enum OutputFormat {
     /// A table of fields of the document, or of each item of a list.
     CustomColumns(CustomColumns),
     /// A format of one command only.
-    Special(Special),
+    Special(CommandFormat),
 }
 
 /// A format of one command only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Special {
+pub enum CommandFormat {
     /// `lint`: annotations for GitHub Actions.
     Github,
     /// `pool lease`: shell variables.
@@ -71,7 +71,10 @@ const COMMON: [Word; 7] = [
     Word::new("name", "RESOURCE/NAME of each object, one line each"),
     Word::new("wide", "Text with all columns, not cut to the terminal's width"),
     Word::new("jsonpath=TEMPLATE", "Fields of the document: '{.metadata.name}'"),
-    Word::new("jsonpath-as-json=TEMPLATE", "The same as JSON arrays"),
+    Word::new(
+        "jsonpath-as-json=TEMPLATE",
+        "The fields that the template selects, as JSON arrays",
+    ),
     Word::new(
         "custom-columns=SPEC",
         "A table of fields: NAME:.metadata.name,READY:.status.ready",
@@ -81,7 +84,7 @@ const COMMON: [Word; 7] = [
 const TEXT: Word = Word::new("text", "Human-readable text (default)");
 const GITHUB: Word = Word::new(
     "github",
-    "Annotations on the lines of a change, for GitHub Actions",
+    "Annotations for GitHub Actions, shown on the lines of a pull request",
 );
 const ENV: Word = Word::new(
     "env",
@@ -94,7 +97,7 @@ const INSTALL_CONFIG: Word = Word::new(
 
 const KUBECONFIG: Word = Word::new(
     "kubeconfig",
-    "With --claim: the cluster's kubeconfig; it contains credentials",
+    "With --claim: the cluster's kubeconfig, which contains credentials",
 );
 
 /// The formats that a command accepts: the common ones and its own.
@@ -146,10 +149,10 @@ impl Formats {
             "jsonpath" => OutputFormat::JsonPath(template()?),
             "jsonpath-as-json" => OutputFormat::JsonPathAsJson(template()?),
             "custom-columns" => OutputFormat::CustomColumns(CustomColumns::parse(value)?),
-            "github" => OutputFormat::Special(Special::Github),
-            "env" => OutputFormat::Special(Special::Env),
-            "install-config" => OutputFormat::Special(Special::InstallConfig),
-            "kubeconfig" => OutputFormat::Special(Special::Kubeconfig),
+            "github" => OutputFormat::Special(CommandFormat::Github),
+            "env" => OutputFormat::Special(CommandFormat::Env),
+            "install-config" => OutputFormat::Special(CommandFormat::InstallConfig),
+            "kubeconfig" => OutputFormat::Special(CommandFormat::Kubeconfig),
             _ => OutputFormat::Table,
         })
     }
@@ -187,7 +190,7 @@ impl TypedValueParser for Formats {
 
 #[cfg(test)]
 mod tests {
-    use super::{Formats, OutputFormat, Special};
+    use super::{CommandFormat, Formats, OutputFormat};
 
     #[test]
     fn accepts_the_words_of_kubectl() {
@@ -215,16 +218,24 @@ mod tests {
     fn a_format_of_one_command_is_for_that_command_alone() {
         for (text, format, formats) in [
             ("text", OutputFormat::Table, &[Formats::RULES, Formats::LINT][..]),
-            ("github", OutputFormat::Special(Special::Github), &[Formats::LINT]),
-            ("env", OutputFormat::Special(Special::Env), &[Formats::LEASE]),
+            (
+                "github",
+                OutputFormat::Special(CommandFormat::Github),
+                &[Formats::LINT],
+            ),
+            (
+                "env",
+                OutputFormat::Special(CommandFormat::Env),
+                &[Formats::LEASE],
+            ),
             (
                 "install-config",
-                OutputFormat::Special(Special::InstallConfig),
+                OutputFormat::Special(CommandFormat::InstallConfig),
                 &[Formats::LEASE],
             ),
             (
                 "kubeconfig",
-                OutputFormat::Special(Special::Kubeconfig),
+                OutputFormat::Special(CommandFormat::Kubeconfig),
                 &[Formats::LEASE],
             ),
         ] {

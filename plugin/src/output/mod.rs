@@ -6,7 +6,7 @@ pub mod format;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-pub use format::{Formats, OutputFormat, Special};
+pub use format::{CommandFormat, Formats, OutputFormat};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ impl OutputArguments {
         self.output.clone().unwrap_or_default()
     }
 
-    /// Whether stdout gets text. If not, remarks go to stderr.
+    /// Whether stdout gets text. If it gets a document, remarks go to stderr.
     pub fn is_text(&self) -> bool {
         matches!(self.output, None | Some(OutputFormat::Table | OutputFormat::Wide))
     }
@@ -58,11 +58,11 @@ pub trait Report {
     /// `RESOURCE.GROUP/NAME` of each object, as in `kubectl get -o name`.
     fn names(&self) -> Vec<String>;
 
-    /// The text of a format of this command only; none for other formats.
+    /// The text of a format that only this command has; none for other formats.
     ///
     /// # Errors
     /// The text cannot be created.
-    fn special(&self, _format: Special) -> Option<anyhow::Result<String>> {
+    fn special(&self, _format: CommandFormat) -> Option<anyhow::Result<String>> {
         None
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     use serde::Serialize;
     use serde_json::json;
 
-    use super::{Formats, Layout, OutputArguments, OutputFormat, Report, Special, text};
+    use super::{CommandFormat, Formats, Layout, OutputArguments, OutputFormat, Report, text};
 
     struct Pools;
 
@@ -138,8 +138,8 @@ mod tests {
             vec!["pool/a".to_owned(), "pool/bee".to_owned()]
         }
 
-        fn special(&self, format: Special) -> Option<anyhow::Result<String>> {
-            (format == Special::Env).then(|| Ok("A=1\n".to_owned()))
+        fn special(&self, format: CommandFormat) -> Option<anyhow::Result<String>> {
+            (format == CommandFormat::Env).then(|| Ok("A=1\n".to_owned()))
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_format_that_a_report_has_not_is_an_error() {
-        let format = OutputFormat::Special(Special::Github);
+        let format = OutputFormat::Special(CommandFormat::Github);
         assert!(text(&Pools, &format, Layout::default()).is_err());
     }
 

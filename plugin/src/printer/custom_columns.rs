@@ -10,13 +10,13 @@ use super::{
 };
 use crate::terminal::{escape, width::width};
 
-/// Shown if an object does not have the field.
+/// The text of a cell if the object does not have the field.
 const NONE: &str = "<none>";
 const GAP: usize = 3;
 /// Minimum width of a column, in cells.
 const MIN_WIDTH: usize = 6;
 
-/// The columns that the user has asked for.
+/// The columns that the user has requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomColumns(Vec<CustomColumn>);
 
@@ -94,7 +94,7 @@ impl CustomColumn {
     }
 }
 
-/// A path may lack its braces and its first dot.
+/// Completes a path, which may lack its braces and its first dot.
 fn template_source(path: &str) -> Option<String> {
     let inside = path
         .strip_prefix('{')
@@ -107,7 +107,7 @@ fn template_source(path: &str) -> Option<String> {
     (!fields.is_empty() && !fields.contains(['{', '}'])).then(|| format!("{{.{fields}}}"))
 }
 
-/// Aligns rows like Go's tabwriter in kubectl, without blanks after the last cell.
+/// Aligns rows like Go's tabwriter in kubectl, without spaces after the last cell.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |index: usize| {

@@ -3,7 +3,7 @@
 use serde::Serialize as _;
 use serde_json::{Serializer, Value, ser::PrettyFormatter};
 
-/// A value in a jsonpath template: objects and arrays are JSON.
+/// The text of a value in a jsonpath template. Objects and arrays are printed as JSON.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -13,7 +13,7 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// A value in a custom column, in Go's default format.
+/// The text of a value in a custom column, in Go's default format.
 pub(super) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

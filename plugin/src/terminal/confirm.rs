@@ -1,4 +1,4 @@
-//! Asks for confirmation.
+//! Prompts for confirmation.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -6,7 +6,7 @@ use crate::terminal::{Terminal, escape};
 
 impl Terminal {
     /// Whether stdin and stderr are both terminals.
-    pub fn can_ask() -> bool {
+    pub fn can_prompt() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 

@@ -1,4 +1,4 @@
-//! Escapes text from a cluster or a manifest, which could otherwise control the terminal.
+//! Escapes text from a cluster or a manifest. Control characters in it could otherwise control the terminal.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ fn escape_each(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// The escaped lines of a text.
+/// The lines of `text`, escaped.
 pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(escape)
 }

@@ -2,7 +2,7 @@
 
 use crate::terminal::width::cut;
 
-/// Moves to the first line without clearing, to avoid flicker.
+/// Moves the cursor to the first line without clearing the screen, to avoid flicker.
 const HOME: &str = "\u{1b}[H";
 const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
@@ -15,14 +15,15 @@ pub struct Size {
 }
 
 impl Size {
-    /// Lines available for a frame. The terminal's last line is for the cursor, to avoid scrolling.
+    /// The number of lines that a frame can use. The terminal's last line stays free for the cursor, to avoid
+    /// scrolling.
     pub const fn lines(self) -> usize {
         self.height.saturating_sub(1)
     }
 }
 
-/// The output that replaces the terminal's content by `text`. `is_first` clears the terminal. Lines are cut to the
-/// terminal's size.
+/// The output that replaces the terminal's content with `text`. Clears the terminal if `is_first` is true. Text
+/// that exceeds the terminal's size is cut.
 pub fn frame(text: &str, size: Size, is_first: bool) -> String {
     let mut bytes = String::new();
     if is_first {

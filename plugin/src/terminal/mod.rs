@@ -27,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::arguments::global::ColorWhen;
 use frame::frame;
 
-/// stdout and stderr. Clones share the same state.
+/// Writes to stdout and stderr. Clones share the same state.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     color: ColorChoice,
@@ -39,7 +39,7 @@ struct Shared {
     warnings: Vec<String>,
     spinner: Option<ProgressBar>,
     on_interrupt: Option<String>,
-    /// The reader of stdout has closed its pipe.
+    /// Whether the reader of stdout has closed its pipe.
     is_unread: bool,
 }
 
@@ -112,7 +112,7 @@ impl Terminal {
         })
     }
 
-    /// Draws a screen over the previous one. `is_first` means that there is none.
+    /// Draws a screen over the previous one. `is_first` is true if there is no previous screen.
     ///
     /// # Errors
     /// Writing to stdout fails.
@@ -176,7 +176,7 @@ impl Terminal {
 
     fn stderr(&self, line: &str) {
         self.around_spinner(|| {
-            // An error on stderr cannot be reported anywhere.
+            // If stderr cannot be written, there is no other place to report the error.
             let _ = writeln!(AutoStream::new(io::stderr(), self.color).lock(), "{line}");
         });
     }
@@ -202,7 +202,7 @@ impl Terminal {
         }
     }
 
-    /// Sets the text to print if the user interrupts the command: what continues, and how to watch it.
+    /// Sets the text to print if the user interrupts the command. It says what continues, and how to watch it.
     pub fn on_interrupt(&self, note: impl Into<String>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.on_interrupt = Some(note.into());
@@ -232,7 +232,7 @@ impl Terminal {
     }
 }
 
-/// The local time of day, for lines of a watch.
+/// The local time of day, for the lines that a watch prints.
 pub fn clock(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }

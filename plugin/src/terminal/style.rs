@@ -3,7 +3,7 @@
 use owo_colors::Style;
 
 pub const GOOD: Style = Style::new().green();
-/// For faults.
+/// The style of problems.
 pub const BAD: Style = Style::new().red();
 pub const WARN: Style = Style::new().yellow();
 pub const HEADING: Style = Style::new().bold();

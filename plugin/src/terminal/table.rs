@@ -1,5 +1,5 @@
-//! kubectl-style tables without borders. To fit the width, gaps shrink first, then columns are omitted, then names
-//! are shortened.
+//! kubectl-style tables without borders. If a table is too wide, first its gaps shrink, then columns are omitted, and
+//! then names are shortened.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -14,18 +14,18 @@ use crate::terminal::{
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 /// Minimum width of a shortened name, in cells.
-const SHORTEST_NAME: usize = 9;
+const MIN_NAME_WIDTH: usize = 9;
 /// Indentation of continuation lines, in cells.
-const HANG: usize = 2;
+const CONTINUATION_INDENT: usize = 2;
 /// Minimum width of a cell that wraps, in cells.
-const SHORTEST_REST: usize = 20;
+const MIN_WRAPPED_WIDTH: usize = 20;
 
-/// Width and detail of text.
+/// The width and the level of detail of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// The terminal's width in cells; none if stdout is not a terminal.
     pub width: Option<usize>,
-    /// Whether to show all columns and not to cut lines.
+    /// Whether to show all columns, and to leave lines uncut.
     pub is_wide: bool,
     /// Whether to omit the header lines of tables.
     pub no_headers: bool,
@@ -37,8 +37,8 @@ impl Layout {
         if self.is_wide { None } else { self.width }
     }
 
-    /// Escapes a text and wraps it at blanks, indented by two blanks and further lines by four. Names and commands are
-    /// never broken, so that users can paste them.
+    /// Escapes text and wraps it at spaces. The first line is indented by two spaces, the others by four. Names and
+    /// commands are never broken, so that users can paste them.
     pub fn paragraph(self, text: &str) -> String {
         const INDENT: &str = "  ";
         let text = escape(text);
@@ -49,7 +49,7 @@ impl Layout {
         format!("{INDENT}{}\n", lines.join(&format!("\n{INDENT}{INDENT}")))
     }
 
-    /// The lines of a hint below a paragraph, without their indentation of ten blanks.
+    /// The lines of a hint below a paragraph, without their indentation of ten spaces.
     pub fn hint(self, text: &str) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
@@ -58,13 +58,13 @@ impl Layout {
         }
     }
 
-    /// Appends paragraphs to a text.
+    /// Appends paragraphs to `text`.
     pub fn with_paragraphs(self, mut text: String, paragraphs: &[String]) -> String {
         text.extend(paragraphs.iter().map(|line| self.paragraph(line)));
         text
     }
 
-    /// Escapes a text and wraps it, leaving `beside` cells of each line free.
+    /// Escapes text and wraps it, leaving `beside` cells of each line free.
     pub fn lines(self, text: &str, beside: usize) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
@@ -77,7 +77,7 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
-    /// Order of omission, highest first; none to always show the column.
+    /// The order in which columns are omitted, highest first; none for a column that is always shown.
     expendable: Option<u8>,
     is_name: bool,
     is_wide: bool,
@@ -85,7 +85,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column that is omitted only if all its cells are blank.
+    /// A column that is omitted only if all of its cells are empty.
     pub const fn new(title: &'static str) -> Self {
         Self {
             title,
@@ -96,13 +96,13 @@ impl Column {
         }
     }
 
-    /// Lets the column be omitted if the table is too wide, highest order first.
+    /// Allows to omit the column if the table is too wide. The column with the highest order is omitted first.
     pub const fn expendable(mut self, order: u8) -> Self {
         self.expendable = Some(order);
         self
     }
 
-    /// Lets the column's cells be shortened if the table is too wide.
+    /// Allows to shorten the column's cells if the table is too wide.
     pub const fn name(mut self) -> Self {
         self.is_name = true;
         self
@@ -125,9 +125,9 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Column,
-    /// Up to the end of the line, wrapped.
+    /// The cell extends to the end of the line and wraps.
     Rest,
-    /// Up to the end of the line, cut there.
+    /// The cell extends to the end of the line and is cut there.
     RestOfLine,
 }
 
@@ -159,7 +159,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A table. Missing cells at the end of a row are blank.
+/// A table. Missing cells at the end of a row are empty.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -237,7 +237,7 @@ impl Table {
             let is_last = index + 1 == self.columns.len();
             let widths = cells.by_ref().map(|cell| match cell.extent {
                 Extent::Column => width(&cell.text),
-                Extent::Rest | Extent::RestOfLine if is_last => width(&cell.text).min(SHORTEST_REST),
+                Extent::Rest | Extent::RestOfLine if is_last => width(&cell.text).min(MIN_WRAPPED_WIDTH),
                 Extent::Rest | Extent::RestOfLine => 0,
             });
             let widest = widths.max();
@@ -257,7 +257,7 @@ fn total(shown: &[Shown], gap: usize) -> usize {
     widths + gap * shown.len().saturating_sub(1)
 }
 
-/// Fits columns into the width as far as possible, and returns the gap between them.
+/// Fits the columns into the width as far as possible, and returns the gap between columns.
 fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
     if total(shown, GAP) <= room {
         return GAP;
@@ -270,7 +270,7 @@ fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
         }
         let names = shown.iter_mut().filter(|column| column.is_name);
         let widest = names.max_by_key(|column| column.width);
-        match widest.filter(|column| column.width > SHORTEST_NAME) {
+        match widest.filter(|column| column.width > MIN_NAME_WIDTH) {
             Some(column) => column.width -= 1,
             None => break,
         }
@@ -281,23 +281,28 @@ fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
 fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<String> {
     let mut line = String::new();
     let mut below = Vec::new();
-    // Pending padding, which the next cell writes, so that no line ends in blanks.
+    // The padding after a cell is written together with the next cell, so that no line ends in spaces.
     let mut pending = 0;
     let mut start = 0;
     for column in shown {
         let Some(cell) = row.get(column.index) else {
             break;
         };
-        let rest = room.map(|room| room.saturating_sub(start).max(SHORTEST_REST));
+        let rest = room.map(|room| room.saturating_sub(start).max(MIN_WRAPPED_WIDTH));
         let mut text: Cow<'_, str> = Cow::Borrowed(&cell.text);
         match (cell.extent, rest) {
             (Extent::Column, _) if column.is_name => text = shorten(&cell.text, column.width),
             (Extent::RestOfLine, Some(rest)) => text = cut(&cell.text, rest),
             (Extent::Rest, Some(rest)) if width(&cell.text) > rest => {
-                let mut lines = wrap(&cell.text, rest.saturating_sub(HANG)).into_iter();
+                let mut lines = wrap(&cell.text, rest.saturating_sub(CONTINUATION_INDENT)).into_iter();
                 text = Cow::Owned(lines.next().unwrap_or_default());
-                let indented =
-                    |line: String| format!("{}{}", " ".repeat(start + HANG), line.style(cell.style));
+                let indented = |line: String| {
+                    format!(
+                        "{}{}",
+                        " ".repeat(start + CONTINUATION_INDENT),
+                        line.style(cell.style)
+                    )
+                };
                 below.extend(lines.map(indented));
             }
             _ => {}

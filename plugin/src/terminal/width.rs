@@ -6,12 +6,13 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 const ELLIPSIS: char = '…';
 
-/// The width of a text without styles, in cells.
+/// The width of text without styles, in cells.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens a name in the middle, because generated names differ at the end and host names at the start.
+/// Shortens a name by removing its middle, because generated names differ at the end and host names at the
+/// start.
 pub fn shorten(name: &str, limit: usize) -> Cow<'_, str> {
     if width(name) <= limit {
         return Cow::Borrowed(name);
@@ -35,7 +36,7 @@ fn take(characters: impl Iterator<Item = char>, limit: usize) -> String {
         .collect()
 }
 
-/// Wraps a text at blanks. Words that are wider than a line are broken.
+/// Wraps text at spaces. Words that are wider than a line are broken.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     wrap_words(text.split(' '), limit, true)
 }

@@ -22,9 +22,9 @@ pub struct Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndingKind {
     Met,
-    /// Why the condition cannot be met.
+    /// The condition cannot be met. Contains the reason.
     Impossible(String),
-    /// What has blocked the change for too long.
+    /// The change has been blocked for too long by these blockers.
     Stuck(Vec<StuckBlocker>),
     TimedOut(Duration),
 }

@@ -25,11 +25,11 @@ use kcp_control_plane::{
     wait::{WaitCondition, WaitProgress},
 };
 
-/// Time between polls. Changes take minutes, and polling, unlike a watch, survives a restart of the API server of a
-/// self-hosted management cluster.
+/// Time between polls. A change takes minutes. Unlike a watch, polling continues after the API server of a
+/// self-hosted management cluster restarts.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ten years, for a wait without a time limit.
+/// The time limit of a wait that has none: ten years.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +39,12 @@ pub enum Shown {
     Nothing,
 }
 
-/// The condition and the texts of `--wait`.
+/// The condition and the messages of `--wait`.
 pub struct Wait<'w> {
     pub name: &'w str,
     pub condition: WaitCondition,
     pub timeout: Duration,
-    /// The control plane before the change, read before the write so that no new Machine is missed.
+    /// The control plane before the change. It is read before the write, so that every new Machine is noticed.
     pub before: Option<Snapshot>,
     /// The text to print if the user interrupts the wait.
     pub on_interrupt: String,

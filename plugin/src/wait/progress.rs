@@ -3,7 +3,7 @@
 use kcp_api::{Machine, Object as _};
 use kcp_control_plane::snapshot::Snapshot;
 
-/// The changes between two polls; for the first poll, the counts.
+/// The changes between two polls, or the counts for the first poll.
 pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
     let counts = counts(after);
     let Some(before) = before else {
@@ -32,7 +32,7 @@ pub fn machine_changes<'m>(
     }
     for machine in &before {
         if !after.iter().any(|left| left.name() == machine.name()) {
-            events.push(format!("Machine {} is gone", machine.name()));
+            events.push(format!("Machine {} no longer exists", machine.name()));
         }
     }
     events
@@ -130,7 +130,7 @@ mod tests {
         gone.machines.remove(0);
         assert_eq!(
             changes(Some(&leaving), &gone),
-            ["2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m1 is gone"]
+            ["2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m1 no longer exists"]
         );
     }
 }

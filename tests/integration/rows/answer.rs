@@ -81,7 +81,7 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
                 if row.base == Base::Customization {
                     let (field, rule) = (&finding.fault.field, finding.rule.id);
                     warnings.insert(format!(
-                        "{field}: added the slash with which a JSON pointer starts ({rule})"
+                        "{field}: added the leading slash that a JSON pointer must have ({rule})"
                     ));
                 }
                 mended.push((pointer, value.clone()));

@@ -100,7 +100,7 @@ impl Observer {
         let limit = reads::limit_per_control_plane(TIMEOUT);
         let reader = reads::discover(&connection, limit).await?;
         let snapshot = reads::management(&reader, NAMESPACE, NAME, limit).await?;
-        let target = Target::new(&snapshot.control_plane).context("it has no Cluster")?;
+        let target = Target::new(&snapshot.control_plane).context("the control plane has no Cluster")?;
         let machines = snapshot.machines.iter();
         Ok(Self {
             machines: machines

@@ -287,7 +287,7 @@ fn settled(control_plane: &Value, replicas: usize) -> Result<()> {
     ] {
         let of_kind = |condition: &&Value| condition.get("type").is_some_and(|value| value == kind);
         let condition = conditions.and_then(|conditions| conditions.iter().find(of_kind));
-        let condition = condition.with_context(|| format!("it has no condition {kind}"))?;
+        let condition = condition.with_context(|| format!("the object has no condition {kind}"))?;
         ensure!(
             condition.get("status").is_some_and(|status| status == wanted),
             "{condition}"

@@ -1,11 +1,11 @@
 //! The Common Expression Language (CEL) version of a rule.
 //!
-//! An expression evaluates to the list of the rule's faults, each a map of two strings: `field` is the path, and
-//! `fault` is the message without the rule id. If the message leaves out a value that may be secret, `hidden` has it, so
-//! that another value is another fault; no message shows it. It reads `self`, an object of the rule's kind, or `spec` if templates
-//! have the field too. A rule about a transition reads `object` and `oldObject`. The other variables are `request`,
-//! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `Shape::expand` replaces
-//! the placeholders of fields whose path differs between v1beta1 and v1beta2.
+//! An expression evaluates to the list of the problems that the rule finds. Each is a map of two strings: `field` is the path,
+//! and `fault` is the message without the rule id. If the message omits a value that may be secret, the map also has the value
+//! as `hidden`, which no message shows: another value is then another problem. An expression reads `self`, which is an object
+//! of the rule's kind, or `spec` if templates also have the field. A rule about a transition reads `object` and `oldObject`.
+//! The other variables are `request`, `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`.
+//! `Shape::expand` replaces the placeholders of fields whose path differs between v1beta1 and v1beta2.
 //!
 //! The available functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
 
@@ -47,12 +47,12 @@ impl NoCel {
     /// The reason as a sentence for lists of rules.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::OtherObjects => "it reads other objects, and a CEL expression sees only one",
-            Self::Grammar => "it needs a parser that CEL does not have",
-            Self::Normalized => "it compares objects without their default values",
+            Self::OtherObjects => "the rule reads other objects, but a CEL expression can read only one",
+            Self::Grammar => "the rule needs a parser that CEL does not have",
+            Self::Normalized => "the rule compares objects without their default values",
             Self::DefaultedFirst => "Cluster API sets a default before policies run",
             Self::SchemaFirst => "the CRD schema rejects the object before policies run",
-            Self::TooLong => "its expression would be too long to read",
+            Self::TooLong => "the expression would be too long to read",
         }
     }
 }

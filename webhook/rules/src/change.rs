@@ -34,11 +34,11 @@ pub enum Subresource {
 /// A change to one object, as rules see it.
 #[derive(Debug)]
 pub struct Change<'c, T> {
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
-    /// Set if the request writes a subresource. `new` is the whole object with that change.
+    /// The subresource that the request writes, if any. `new` is then the whole object with that change.
     pub subresource: Option<Subresource>,
-    /// The object after the change; on a deletion, the object to be deleted.
+    /// The object after the change. For a deletion, the object to delete.
     pub new: &'c T,
     /// The object before the change; `None` on a creation.
     pub old: Option<&'c T>,
@@ -108,7 +108,7 @@ impl<'c, T> Change<'c, T> {
         self
     }
 
-    /// The same change reduced to a part of both objects.
+    /// This change, reduced to a part of both objects.
     pub(crate) fn part<'p, U>(&self, new: &'p U, old: Option<&'p U>) -> Change<'p, U>
     where
         'c: 'p,
@@ -122,7 +122,8 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// The old object as the new one of an update, to find the faults that existed before this change.
+    /// An update whose new object is this change's old object, to find the problems that existed before this
+    /// change.
     pub(crate) fn before(&self) -> Option<Self> {
         let old = self.old.filter(|_| self.operation == Operation::Update)?;
         Some(Self {

@@ -33,13 +33,13 @@ pub struct Configuration {
     /// The feature gates with which Cluster API runs in the cluster.
     #[serde(default)]
     pub feature_gates: FeatureGates,
-    /// The users as which the controllers of Cluster API and Hive write.
+    /// The users that the controllers of Cluster API and Hive authenticate as.
     #[serde(default)]
     pub trusted_users: TrustedUsers,
     /// Writes whose findings are only recorded in the audit log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exemptions: Vec<Exemption>,
-    /// The namespaces in which denials are only warnings, by their labels.
+    /// Selects by labels the namespaces in which denials are only warnings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only: Option<Selector>,
 }
@@ -56,13 +56,16 @@ pub enum ConfigurationError {
         found_kind: String,
     },
     /// An exemption names neither a writer nor a namespace.
-    #[error("exemptions[{index}]: it would exempt every write; add users, groups or namespaceSelector")]
+    #[error(
+        "exemptions[{index}]: this entry would exempt every write; add users, groups or \
+        namespaceSelector"
+    )]
     UnlimitedExemption {
         /// The position of the exemption.
         index: usize,
     },
     /// The document names a rule that does not exist.
-    #[error("rules.{id}: no rule has this id; `kubectl kcp rules` lists them")]
+    #[error("rules.{id}: no rule has this id; list the ids with: kubectl kcp rules")]
     UnknownRule {
         /// The id found.
         id: String,
@@ -70,7 +73,7 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// Validates what decoding does not: the type of the document and the rule ids.
+    /// Validates the type of the document and the rule ids, which decoding does not check.
     ///
     /// # Errors
     /// [`ConfigurationError`] for another type of document or an unknown rule.
@@ -104,7 +107,8 @@ impl Configuration {
         self.rules.keys().chain(exempted.flatten())
     }
 
-    /// Removes unknown rule ids and returns them. An exemption of unknown rules alone then exempts no rule.
+    /// Removes unknown rule ids and returns them. An exemption that lists only unknown rules then exempts no
+    /// rule.
     pub fn remove_unknown_rules(&mut self, is_rule: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let unknown = self.rule_ids().filter(|id| !is_rule(id)).cloned().collect();
         self.rules.retain(|id, _| is_rule(id));

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::{feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View};
 
-/// The context of a change. Every part may be unknown: `lint` knows no writer, and a webhook without API access knows
-/// no other objects.
+/// The context of a change. Every part may be unknown: `lint` does not know the writer, and a webhook without API
+/// access does not know other objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'c> {
     /// The user that the API server authenticated.

@@ -1,7 +1,7 @@
 //! Default values as minimal JSON patches (RFC 6902) for the fields that an object omits.
 //!
 //! Each function is idempotent: it returns no operations for an object that has already been patched. It adds only the
-//! deepest missing parent, to keep what another mutating webhook has written next to it.
+//! deepest missing parent, so that it does not overwrite fields that another mutating webhook has written.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -29,9 +29,9 @@ pub struct Defaulted {
 pub struct Repair {
     /// The path of the field.
     pub field: String,
-    /// The rule that would have denied it.
+    /// The rule that would have denied the value.
     pub rule: &'static str,
-    /// What the patch changes, with the rule id at the end. It does not show the value, which may be secret.
+    /// A message about the change, with the rule id at the end. It does not contain the value, which may be secret.
     pub message: String,
 }
 
@@ -61,7 +61,7 @@ pub enum PatchOperation {
     },
 }
 
-/// Applies a patch to an object in JSON. `None` if the patch does not fit the object.
+/// Applies a patch to an object in JSON. `None` if the patch cannot be applied to the object.
 pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
     let mut object: Value = serde_json::from_str(object).ok()?;
     let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
@@ -143,10 +143,10 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
     operations
 }
 
-/// Adds the leading slash to the JSON pointers of a `ClusterDeploymentCustomization`. The design document's own example
-/// omits it, and without it Hive patches the wrong field and reports success.
+/// Adds the leading slash to the JSON pointers of a `ClusterDeploymentCustomization`. The example in the design
+/// document omits the slash. Without it, Hive patches the wrong field and reports success.
 ///
-/// An update leaves existing pointers unchanged, so that an unrelated edit does not change what an object does.
+/// An update does not change existing pointers, so that an unrelated edit does not change the effect of an object.
 pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Defaulted {
     let mut defaulted = Defaulted::default();
     let unknown = change.operation == Operation::Update && change.old.is_none();
@@ -166,7 +166,7 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
         defaulted.repairs.push(Repair {
             field: pointer.field(),
             rule,
-            message: format!("added the slash with which a JSON pointer starts ({rule})"),
+            message: format!("added the leading slash that a JSON pointer must have ({rule})"),
         });
         defaulted.operations.push(PatchOperation::Replace {
             path: pointer.json_pointer().into(),
@@ -176,8 +176,8 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
     defaulted
 }
 
-/// Whether a relative pointer becomes correct with a leading slash. A pointer with a single step is not repaired,
-/// because it may use another syntax, such as `metadata.name`.
+/// Whether a relative pointer becomes correct with a leading slash. A pointer with a single step is not corrected,
+/// because it may have another syntax, such as `metadata.name`.
 fn is_repairable(pointer: &str) -> bool {
     let mut steps = pointer.split('/');
     pointer.contains('/')

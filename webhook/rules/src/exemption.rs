@@ -10,13 +10,14 @@ use crate::{
     finding::{Finding, Softening},
 };
 
-/// An entry of a configuration file. It applies to a write that meets every condition given: the user is listed or in a
-/// listed group, and the labels of the namespace match. Then denials and warnings are only recorded in the audit log.
+/// An entry of a configuration file. It applies to a write that meets all of its conditions: the user or one of the user's
+/// groups is listed, and the labels of the namespace match. Denials and warnings of such a write are only recorded in the
+/// audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exemption {
-    /// The ids of the exempted rules. Absent: every rule.
+    /// The ids of the exempted rules. If absent, every rule is exempted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<BTreeSet<String>>,
     /// Names of users, such as `system:serviceaccount:backup:velero`.
@@ -25,7 +26,7 @@ pub struct Exemption {
     /// Names of groups.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub groups: BTreeSet<String>,
-    /// The namespaces, by their labels. Absent: every namespace.
+    /// Selects namespaces by their labels. If absent, every namespace matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<Selector>,
     /// When the exemption ends.
@@ -33,7 +34,7 @@ pub struct Exemption {
     pub until: Timestamp,
 }
 
-/// A label selector, as in Kubernetes. All its parts must match; an empty one matches every namespace.
+/// A label selector, as in Kubernetes. All of its parts must match. An empty selector matches every namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,7 +54,7 @@ pub struct Selector {
 pub struct Requirement {
     /// The label.
     pub key: String,
-    /// How its value is compared.
+    /// How the label's value is compared.
     pub operator: Operator,
     /// The values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -86,7 +87,7 @@ pub struct Requester<'r> {
 }
 
 impl Selector {
-    /// Whether labels match. Unknown labels do not.
+    /// Whether labels match. Unknown labels do not match.
     fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let Some(labels) = labels else { return false };
         self.match_labels
@@ -106,7 +107,7 @@ impl Selector {
 }
 
 impl Exemption {
-    /// Whether it names a writer or a namespace. One that names neither would exempt every write.
+    /// Whether the exemption names a writer or a namespace. Otherwise it would exempt every write.
     pub fn is_limited(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty() || self.namespace_selector.is_some()
     }

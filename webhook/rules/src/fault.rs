@@ -1,4 +1,4 @@
-//! What is wrong with an object, expressed as Kubernetes field errors.
+//! Problems of an object, expressed as Kubernetes field errors.
 
 use std::{
     borrow::Cow,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::action::Action;
 
-/// The type of a fault: exactly Kubernetes' field error types
-/// (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
+/// The type of a problem. The types are those of Kubernetes' field errors (k8s.io/apimachinery,
+/// `pkg/util/validation/field/errors.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CauseReason {
     /// A required field is missing.
@@ -17,7 +17,7 @@ pub enum CauseReason {
     Invalid,
     /// The value is not in the set of supported values.
     NotSupported,
-    /// The value is valid, but not now or not together with another field.
+    /// The value is valid in general, but not now, or not together with another field.
     Forbidden,
     /// The field refers to something that does not exist.
     NotFound,
@@ -41,7 +41,7 @@ impl CauseReason {
         }
     }
 
-    /// The text with which Kubernetes starts the message.
+    /// The text with which Kubernetes begins the message.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -64,17 +64,17 @@ pub struct Fault {
     pub reason: CauseReason,
     /// The value found, as JSON; `None` if there is no value to show.
     pub value: Option<String>,
-    /// What is wrong and why, without a period.
+    /// A phrase that says what is wrong and why, without a period.
     pub detail: Cow<'static, str>,
-    /// What to do, in the imperative, without a period.
+    /// A phrase that says what to do, in the imperative, without a period.
     pub remedy: Cow<'static, str>,
 }
 
-/// Stands for a text that may be secret. Everything in `kubeadmConfigSpec` and in the patches of a customization may be:
-/// of these, messages show only booleans, numbers, versions and values of enumerations.
+/// Replaces text that may be secret. Any string in `kubeadmConfigSpec` or in the patches of a customization may be
+/// secret; messages show only booleans, numbers, versions and values of enumerations in them.
 pub const HIDDEN: &str = "a string";
 
-/// Quotes a text for a message, and shortens a long one. It must not be one that may be secret, see [`HIDDEN`].
+/// Quotes text for a message, and shortens long text. Never call this for text that may be secret: use [`HIDDEN`].
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 64;
     match text.char_indices().nth(SHOWN) {
@@ -92,15 +92,15 @@ pub fn quoted(text: &str) -> String {
 pub struct CollectedFault {
     /// The fault as the rule reported it.
     pub fault: Fault,
-    /// The severest action allowed for this fault, whatever the action of the rule is.
+    /// The severest action for this problem, whatever the action of the rule is.
     pub at_most: Action,
     /// Hash of the secret values that the fault depends on.
     redacted_hash: u64,
 }
 
 impl CollectedFault {
-    /// The key by which faults of one rule are compared. It does not contain the path, because removing an entry from a
-    /// list shifts the paths of all entries after it.
+    /// The key for comparing problems that one rule found. It does not contain the path, because the removal of a list
+    /// entry shifts the paths of all entries after it.
     pub(crate) fn identity(&self) -> impl Eq + Hash + use<> {
         (
             self.fault.value.clone(),
@@ -129,8 +129,8 @@ impl Faults {
         });
     }
 
-    /// Adds a fault that depends on a value that its message must not show, such as a secret. If that value changes, it
-    /// is a different fault.
+    /// Adds a problem that depends on a value that the message must not show, such as a secret. If that value changes,
+    /// the problem counts as a different one.
     pub fn push_redacted(&mut self, redacted: impl Hash, fault: Fault) {
         let mut hasher = DefaultHasher::new();
         redacted.hash(&mut hasher);

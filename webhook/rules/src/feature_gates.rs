@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The feature gates of Cluster API on which rules depend. The defaults are Cluster API's.
+/// The feature gates of Cluster API on which rules depend, with Cluster API's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use crate::{action::Action, fault::Fault, rule::Rule};
 
-/// Why a finding is only a warning although its rule denies.
+/// Why a finding is only a warning although the action of its rule is to deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Softening {
-    /// The old object already had the same fault.
+    /// The old object already had the same problem.
     Unchanged,
     /// The object is a copy of an existing one.
     Copied,
@@ -27,9 +27,9 @@ pub enum Softening {
 pub struct Finding {
     /// The rule that found the fault.
     pub rule: &'static Rule,
-    /// Whether it denies, warns or is only recorded.
+    /// The consequence of the finding: the write is denied, there is a warning, or the finding is only recorded.
     pub action: Action,
-    /// Why it is only a warning although the rule denies.
+    /// Why the finding is only a warning, if the action of its rule is to deny.
     pub softened: Option<Softening>,
     /// The fault itself.
     pub fault: Fault,

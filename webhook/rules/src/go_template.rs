@@ -1,11 +1,11 @@
 //! A parser for the simple Go templates of Machine names: text, and fields such as `{{ .cluster.name }}`.
 //!
-//! Functions, pipes, conditions and comments are valid in Go templates too; parsing them returns
+//! Functions, pipes, conditions and comments are also valid in Go templates, but this parser returns for them
 //! [`TemplateError::Unsupported`].
 
 /// A piece of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'t> {
+pub enum TemplatePart<'t> {
     /// Literal text.
     Text(&'t str),
     /// A field.
@@ -20,9 +20,9 @@ pub enum Piece<'t> {
 /// Why a template cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateError<'t> {
-    /// Go rejects the template too.
+    /// Go also rejects the template.
     Malformed(&'static str),
-    /// An action that may be valid in Go and that this parser does not support.
+    /// An action that may be valid in Go, but that this parser does not support.
     Unsupported(&'t str),
 }
 
@@ -30,7 +30,7 @@ pub enum TemplateError<'t> {
 ///
 /// # Errors
 /// [`TemplateError`] for the first action that is not a field.
-pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, TemplateError<'_>> {
+pub fn parse(template: &str) -> Result<Vec<TemplatePart<'_>>, TemplateError<'_>> {
     let mut pieces = Vec::new();
     let mut rest = template;
     let mut trim_start = false;
@@ -58,7 +58,7 @@ pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, TemplateError<'_>> {
         if !is_field(path) {
             return Err(TemplateError::Unsupported(action));
         }
-        pieces.push(Piece::Field { path, action });
+        pieces.push(TemplatePart::Field { path, action });
         rest = after;
         trim_start = trims_after;
     }
@@ -69,7 +69,7 @@ pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, TemplateError<'_>> {
 /// White space in Go templates.
 const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
-fn push_text<'t>(pieces: &mut Vec<Piece<'t>>, text: &'t str, trim_start: bool, trim_end: bool) {
+fn push_text<'t>(pieces: &mut Vec<TemplatePart<'t>>, text: &'t str, trim_start: bool, trim_end: bool) {
     let text = if trim_start {
         text.trim_start_matches(SPACE)
     } else {
@@ -81,7 +81,7 @@ fn push_text<'t>(pieces: &mut Vec<Piece<'t>>, text: &'t str, trim_start: bool, t
         text
     };
     if !text.is_empty() {
-        pieces.push(Piece::Text(text));
+        pieces.push(TemplatePart::Text(text));
     }
 }
 
@@ -103,16 +103,16 @@ mod tests {
         assert_eq!(
             parse("a-{{ .b.c }}{{.d}}-e"),
             Ok(vec![
-                Piece::Text("a-"),
-                Piece::Field {
+                TemplatePart::Text("a-"),
+                TemplatePart::Field {
                     path: ".b.c",
                     action: "{{ .b.c }}"
                 },
-                Piece::Field {
+                TemplatePart::Field {
                     path: ".d",
                     action: "{{.d}}"
                 },
-                Piece::Text("-e"),
+                TemplatePart::Text("-e"),
             ])
         );
     }
@@ -124,8 +124,8 @@ mod tests {
             pieces
                 .iter()
                 .map(|piece| match piece {
-                    Piece::Text(text) => text,
-                    Piece::Field { .. } => "X",
+                    TemplatePart::Text(text) => text,
+                    TemplatePart::Field { .. } => "X",
                 })
                 .collect()
         };

@@ -92,7 +92,8 @@ impl Judged for ClusterDeployment<'_> {
     }
 }
 
-/// The kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about it apply to both.
+/// Implements [`Judged`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec apply to
+/// both.
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
         impl Judged for $kind<'_> {
@@ -148,7 +149,7 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
     judgement
 }
 
-/// The faults that an object rule finds in the old object.
+/// The problems that an object rule finds in the old object.
 fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<CollectedFault> {
     let mut faults = Faults::default();
     if rule.scope == Scope::Object
@@ -159,8 +160,9 @@ fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<Collecte
     faults.into_vec()
 }
 
-/// Turns a denial into a warning if the old object already had the fault, because installing a rule on existing
-/// clusters must not make unrelated edits fail. Drops warnings about faults that the old object already had.
+/// Turns a denial into a warning if the old object already had the problem: a rule that is installed in a cluster
+/// with existing objects must not make unrelated edits fail. Drops warnings about problems that the old object
+/// already had.
 fn ratchet(
     rule: &'static Rule,
     action: Action,
@@ -201,8 +203,8 @@ fn ratchet(
     })
 }
 
-/// Turns a denial into a warning for a copy of an existing object, because moving a cluster, restoring a backup or
-/// copying a customization must not fail halfway.
+/// Turns a denial into a warning for a copy of an existing object, so that the move of a cluster, the restore of a
+/// backup, or the copy of a customization does not fail halfway.
 fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Finding {
     if finding.rule.scope == Scope::Object
         && finding.action == Action::Deny
@@ -215,9 +217,9 @@ fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Findi
     finding
 }
 
-/// Whether a new object is a copy of an existing one. Hive copies a customization into each cluster's namespace.
-/// `clusterctl move` and restores create objects with the owner that Cluster API set; so does Cluster API's topology
-/// controller, whose objects are new.
+/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its cluster.
+/// `clusterctl move` and restores create objects with the owner that Cluster API set. Cluster API's topology
+/// controller also does so, but its objects are new.
 fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
     let owned =
         metadata.is_owned_by_cluster_api("Cluster") || metadata.is_owned_by_cluster_api("ClusterClass");
@@ -251,7 +253,7 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
             Err(error) => invalid.push(error),
         }
     }
-    // After the loop, because a valid entry for the same rule may follow an invalid one.
+    // Report invalid entries after the loop, because a valid entry for the same rule may follow.
     let ignored = invalid.iter().filter(|error| {
         let rule = error.rule_with_invalid_time();
         rule.is_none_or(|rule| denied(rule, &judgement.findings))

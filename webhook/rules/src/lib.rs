@@ -1,9 +1,9 @@
-//! The admission rules for `KubeadmControlPlane`s and cluster pools, and the fields they read.
+//! The admission rules for `KubeadmControlPlane`s and cluster pools, and the fields that they read.
 //!
 //! A rule is a pure function over plain data: no client, no clock, no runtime. The webhook server and the plugin
 //! both use this crate, so `kubectl kcp lint` reports what admission would report.
 //!
-//! The modules, from the bottom up:
+//! The modules, lowest layer first:
 //!
 //! - [`api`]: the fields that rules read, borrowed from the JSON they were decoded from
 //! - [`syntax`], [`go_template`]: the syntax of names in Kubernetes and Cluster API
@@ -13,7 +13,7 @@
 //! - [`action`], [`fault`], [`cel`], [`rule`]: the definition of a rule, and its result as Kubernetes field errors
 //! - [`configuration`]: the actions that an operator sets for rules, and exemptions
 //! - [`case`]: accepted and rejected examples of each rule
-//! - [`progress`]: what is in progress on a control plane: a rollout, the adoption of Machines, a pause
+//! - [`progress`]: changes in progress on a control plane: a rollout, the adoption of Machines, a pause
 //! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`topics`]: every rule, by topic; the table of contents

@@ -1,4 +1,4 @@
-//! Break-glass: an annotation that turns the denial of a rule into a warning until a given time.
+//! Overrides, for emergencies: an annotation turns the denial of a rule into a warning until a given time.
 
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
@@ -8,13 +8,13 @@ use crate::{fault::quoted, rule::Rule, topics};
 /// The annotation. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
-/// An override expires at most this far in the future, so that none is forgotten.
+/// The longest time until an override expires, so that a forgotten override ends.
 pub const MAX_DURATION: SignedDuration = SignedDuration::from_hours(24);
 
-/// The most entries of the annotation that are read.
+/// The maximum number of entries of the annotation that are read.
 pub const MAX_ENTRIES: usize = 32;
 
-/// The longest rule id that is compared with others, in bytes.
+/// The maximum length in bytes of an id that is compared with rule ids.
 pub const MAX_ID_BYTES: usize = 64;
 
 /// One entry of the annotation.
@@ -33,7 +33,7 @@ pub enum OverrideError<'a> {
     #[error("override {} is not <rule id>=<RFC 3339 time>", quoted(.0))]
     Malformed(&'a str),
     /// The id is longer than [`MAX_ID_BYTES`].
-    #[error("override {} names no rule: an id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
+    #[error("override {} names no rule: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
     LongId(&'a str),
     /// The annotation has more than [`MAX_ENTRIES`] entries.
     #[error("the override annotation has more than {MAX_ENTRIES} entries; the others are ignored")]
@@ -71,8 +71,8 @@ pub enum OverrideError<'a> {
 }
 
 impl OverrideError<'_> {
-    /// The rule, if only the expiry time is wrong. Such an entry is worth a warning only while the rule denies, because
-    /// expired entries may stay in the annotation.
+    /// The rule of an entry whose only problem is the expiry time. Such an entry causes a warning only while the rule
+    /// denies, because expired entries may stay in the annotation.
     pub const fn rule_with_invalid_time(&self) -> Option<&'static str> {
         match self {
             Self::Malformed(_)
@@ -85,7 +85,7 @@ impl OverrideError<'_> {
     }
 }
 
-/// Parses the value of the annotation. Its work is bounded, although an annotation can have 256 KiB.
+/// Parses the value of the annotation. Parses only a limited part, because an annotation can be 256 KiB long.
 pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Override, OverrideError<'_>>> {
     value
         .split(',')
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(error, OverrideError::LongId(&format!("{longest}r")));
         assert_eq!(
             error.to_string(),
-            format!("override \"{longest}\"... (65 bytes) names no rule: an id has at most 64 bytes")
+            format!("override \"{longest}\"... (65 bytes) names no rule: a rule id has at most 64 bytes")
         );
     }
 

@@ -16,8 +16,8 @@ use platform::PLATFORM;
 /// The annotation of a `ClusterDeployment` with the version that its pool had when the cluster was created.
 pub const ANNOTATION: &str = "hive.openshift.io/cluster-pool-spec-hash";
 
-/// The version of a pool as 16 hexadecimal digits. `None` if the platform has a field that these types do not have:
-/// Hive is newer.
+/// The version of a pool as 16 hexadecimal digits. `None` if the platform has a field that these types do not have,
+/// because Hive is newer.
 pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     let mut bytes = [
         platform_hash(&spec.platform)?,
@@ -37,7 +37,7 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
 }
 
 /// Whether two pools have the same version. This works on every platform, because it compares the hashed fields.
-pub fn hashes_the_same(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
+pub fn have_same_hash(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
     one.platform == other.platform
         && one.base_domain == other.base_domain
         && one.image_set_ref == other.image_set_ref
@@ -145,7 +145,7 @@ mod tests {
                 vsphere(spec);
                 spec[field] = value;
             });
-            assert_eq!(hashes_the_same(&before, &after), is_same, "{field}");
+            assert_eq!(have_same_hash(&before, &after), is_same, "{field}");
         }
     }
 

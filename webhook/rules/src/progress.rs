@@ -1,4 +1,4 @@
-//! What is in progress on a control plane before a change: a rollout, the adoption of Machines, a pause.
+//! Finds out what is in progress on a control plane before a change: a rollout, the adoption of Machines, a pause.
 
 use jiff::{SignedDuration, Timestamp};
 use semver::Version;
@@ -10,13 +10,15 @@ use crate::{
     view::{Cluster, Machine},
 };
 
-/// Cluster API checks only whether the annotation is present.
+/// The annotation that pauses an object. Cluster API checks only its presence.
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// How far a time may be from ours and still mean now: clocks differ, and a manifest takes a moment to be applied.
+/// A time that differs from the current time by at most this counts as now, because clocks differ, and because it takes
+/// a moment to apply a manifest.
 pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Requests everything that the functions of this module read. A rule calls it first, because the rules run only twice.
+/// Requests everything that the functions of this module read. Every rule that uses this module calls this function
+/// first, because rules run only twice: before and after the requested objects are read.
 pub(crate) fn request(change: &Change<'_, KubeadmControlPlane<'_>>) {
     if let Some(view) = change.context.view {
         view.machines.get();
@@ -30,8 +32,8 @@ pub(crate) fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     change.new.metadata.has_annotation(PAUSED) || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
 }
 
-/// The Machines of the control plane; `None` if they are unknown. Cluster API finds them by the name of the Cluster, so
-/// a stored control plane that has no Cluster has none.
+/// The Machines of the control plane; `None` if they are unknown. Cluster API finds Machines by the name of the Cluster,
+/// so a stored control plane without a Cluster has no Machines.
 pub(crate) fn machines<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c [Machine]> {
     let machines = change.context.view.and_then(|view| view.machines.get());
     machines.map(Vec::as_slice).or_else(|| {
@@ -41,8 +43,8 @@ pub(crate) fn machines<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Opti
     })
 }
 
-/// Whether the control plane has no Machine yet. Cluster API does not observe a control plane without a Cluster, and its
-/// first reconciles may fail, so the generation that it has observed says nothing then.
+/// Whether the control plane has no Machine yet. In this state the observed generation does not count: Cluster API does
+/// not observe a control plane without a Cluster, and its first reconciles may fail.
 pub(crate) fn is_before_first_machine(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let machines = change.context.view.and_then(|view| view.machines.get());
     change.old.is_some_and(|old| {
@@ -60,15 +62,15 @@ fn reported_machines(control_plane: &KubeadmControlPlane<'_>) -> i64 {
     status.and_then(|status| status.replicas).unwrap_or(0)
 }
 
-/// The generation of the spec that the controller has not processed yet, and the one that it has.
+/// The current generation of the spec, and the last one that the controller has processed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lag {
     pub(crate) generation: i64,
     pub(crate) observed: Option<i64>,
 }
 
-/// Set if the controller has not processed the last change, so that the status does not show whether it starts a
-/// rollout. A controller that is down, or whose reconciles fail, stays behind.
+/// The lag of the controller; `None` if it has processed the last change. Otherwise the status does not show whether
+/// that change starts a rollout. The lag persists if the controller is down or its reconciles fail.
 pub(crate) fn lag(control_plane: &KubeadmControlPlane<'_>) -> Option<Lag> {
     let generation = control_plane.metadata.generation?;
     let observed = control_plane
@@ -80,8 +82,9 @@ pub(crate) fn lag(control_plane: &KubeadmControlPlane<'_>) -> Option<Lag> {
 
 /// The evidence that a rollout is in progress, if there is any.
 ///
-/// The count of Machines that match the spec decides if the status has it. The condition `UpToDate` of Machines, and
-/// what counts it, also compares the version that the kubelet reports, so it stays False with a vendor's kubelet.
+/// If the status has the number of Machines that match the spec, this number decides. The condition `UpToDate` of
+/// Machines does not, because it also compares the version that the kubelet reports, and stays False with a vendor's
+/// kubelet.
 pub(crate) fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
     let status = control_plane.status.as_ref()?;
     let version = control_plane.spec.version.as_deref();
@@ -107,7 +110,7 @@ fn incomplete(matching: i64, status: &KubeadmControlPlaneStatus<'_>) -> Option<S
     (matching < replicas).then(|| format!("{matching} of {replicas} Machines are up to date"))
 }
 
-/// Whether two versions differ at most in what a vendor appends.
+/// Whether two versions are equal except for a vendor's suffix.
 fn is_same_release(one: &str, other: &str) -> bool {
     let release = |version: Version| (version.major, version.minor, version.patch);
     match (parse_version(one), parse_version(other)) {
@@ -121,8 +124,8 @@ pub(crate) fn adopting<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Opti
     machines(change)?.iter().find(|machine| !machine.has_controller)
 }
 
-/// Whether this write starts a rollout by its time. `None` if it does not change the time to now or the past, or no
-/// Machine is older than it.
+/// The rollout time, if this write sets it to now or the past and so starts a rollout. `None` if no Machine is older
+/// than the time.
 pub(crate) fn immediate_rollout_time(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<Timestamp> {
     let (after, now) = (change.new.rollout_after()?, change.context.now?);
     if change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after)

@@ -21,14 +21,14 @@ use crate::{
 pub struct Row<'c> {
     /// The case to apply.
     pub case: &'c Case,
-    /// The object that it starts from.
+    /// The object that the case modifies.
     pub base: Base,
 }
 
 /// A case that cannot be evaluated.
 #[derive(Debug, Error)]
 pub enum CaseError {
-    /// One of its patches is not JSON.
+    /// A patch of the case is not JSON.
     #[error("a patch of the case is not JSON: {0}")]
     Patch(#[from] serde_json::Error),
     /// The patched object does not match the types of its kind.
@@ -47,7 +47,7 @@ impl Row<'_> {
     /// The object before the write; `None` on a creation.
     ///
     /// # Errors
-    /// If a patch is not JSON.
+    /// A patch is not JSON.
     pub fn old(&self) -> serde_json::Result<Option<Value>> {
         match self.case.write {
             Write::Create(_) => Ok(None),
@@ -60,7 +60,7 @@ impl Row<'_> {
     /// The object after the write.
     ///
     /// # Errors
-    /// If a patch is not JSON.
+    /// A patch is not JSON.
     pub fn new_object(&self) -> serde_json::Result<Value> {
         match self.case.write {
             Write::Create(patch) | Write::Delete(patch) => self.patched(&[patch]),
@@ -74,7 +74,7 @@ impl Row<'_> {
     /// The findings of all rules.
     ///
     /// # Errors
-    /// If a patch is not JSON, or the patched object does not match the types of its kind.
+    /// A patch is not JSON, or the patched object does not match the types of its kind.
     pub fn judge(&self) -> Result<Vec<Finding>, CaseError> {
         let new = self.new_object()?.to_string();
         let old = self.old()?.map(|old| old.to_string());
@@ -113,7 +113,7 @@ impl Row<'_> {
         judge(&change.within(context), &self.case.configuration()).findings
     }
 
-    /// How an API server answers the write.
+    /// The response of an API server to the write.
     ///
     /// # Errors
     /// Same as [`Self::judge`].

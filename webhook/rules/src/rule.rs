@@ -13,16 +13,16 @@ use crate::{
     fault::Faults,
 };
 
-/// What a rule reads.
+/// The objects that a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Only the new object.
+    /// The rule reads only the new object.
     Object,
-    /// The old object and the new one.
+    /// The rule reads the old and the new object.
     Transition,
-    /// Also other objects of the cluster.
+    /// The rule also reads other objects of the cluster.
     Cluster,
 }
 
@@ -35,7 +35,8 @@ pub enum Check {
     ControlPlaneSpec(fn(&Change<'_, ControlPlaneSpec<'_>>, &mut Faults)),
     /// Checks `KubeadmControlPlaneTemplate`s.
     Template(fn(&Change<'_, KubeadmControlPlaneTemplate<'_>>, &mut Faults)),
-    /// Checks Cluster API's `Cluster`s. Only `lint` does; the webhook does not review them.
+    /// Checks Cluster API's `Cluster`s. Only `lint` applies these rules; the webhook does not review
+    /// Clusters.
     Cluster(fn(&Change<'_, Cluster<'_>>, &mut Faults)),
     /// Checks `ClusterPool`s.
     ClusterPool(fn(&Change<'_, ClusterPool<'_>>, &mut Faults)),
@@ -46,7 +47,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// The kinds that it checks.
+    /// The kinds that the function checks.
     pub const fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::ControlPlane(_) => &["KubeadmControlPlane"],
@@ -65,7 +66,7 @@ impl Check {
 pub struct Rule {
     /// `<field>-<fault>` in kebab-case. Stable, because messages, metrics and configuration files contain it.
     pub id: &'static str,
-    /// What the rule demands, in at most 80 characters.
+    /// The requirement, in at most 80 characters.
     pub summary: &'static str,
     /// What goes wrong without the rule: one or two sentences, each with a period.
     pub why: &'static str,
@@ -73,11 +74,11 @@ pub struct Rule {
     pub operations: &'static [Operation],
     /// The default action on a finding.
     pub action: Action,
-    /// Which objects it reads.
+    /// The objects that the rule reads.
     pub scope: Scope,
-    /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn its denial into a warning.
+    /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn a denial by this rule into a warning.
     pub overridable: bool,
-    /// The document that requires it, and the section.
+    /// The document that requires the rule, and the section.
     pub source: &'static str,
     /// The Rust function.
     pub check: Check,
@@ -85,14 +86,14 @@ pub struct Rule {
     pub cel: Cel,
 }
 
-/// For rules about an object as such.
+/// The operations of rules about the new object.
 pub const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
 
-/// For rules about fields that cannot change later, or that a controller sets later.
+/// The operations of rules about fields that cannot change later, or that a controller sets later.
 pub const ON_CREATE: &[Operation] = &[Operation::Create];
 
-/// For rules about a transition, which need an old object.
+/// The operations of rules about a transition, which need an old object.
 pub const ON_UPDATE: &[Operation] = &[Operation::Update];
 
-/// For rules about what a deletion takes away from other objects.
+/// The operations of rules about the effects of a deletion on other objects.
 pub const ON_DELETE: &[Operation] = &[Operation::Delete];

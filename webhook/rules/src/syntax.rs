@@ -5,18 +5,18 @@ use semver::Version;
 /// Parses a Kubernetes version, with or without the leading `v`.
 ///
 /// # Errors
-/// When the rest is no semantic version.
+/// The rest is not a semantic version.
 pub fn parse_version(version: &str) -> Result<Version, semver::Error> {
     Version::parse(version.strip_prefix('v').unwrap_or(version))
 }
 
-/// RFC 1123 subdomain: dot-separated labels of lower-case letters, digits and `-`, each starting and ending with a
-/// letter or digit; at most 253 bytes. Most object names must be one.
+/// Whether the name is an RFC 1123 subdomain, as most object names must be: labels of lowercase letters, digits and `-`,
+/// separated by dots, each of which begins and ends with a letter or digit; at most 253 bytes.
 pub fn is_dns1123_subdomain(name: &[u8]) -> bool {
     name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label_of_any_length)
 }
 
-/// RFC 1123 label: a subdomain without dots; at most 63 bytes. Names of namespaces must be one.
+/// Whether the name is an RFC 1123 label, as names of namespaces must be: a subdomain without dots, of at most 63 bytes.
 pub fn is_dns1123_label(name: &[u8]) -> bool {
     name.len() <= 63 && is_label_of_any_length(name)
 }
@@ -43,9 +43,9 @@ pub fn key_fault(key: &str) -> Option<&'static str> {
         _ if name.contains('/') => Some("a key can have only one slash"),
         1..=63 if is_name_part(name) => None,
         1..=63 => Some(
-            "a key contains only letters, digits, '-', '_' and '.', and starts and ends with a letter or digit",
+            "a key must contain only letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
         ),
-        _ => Some("the name part of a key has at most 63 characters"),
+        _ => Some("the name part of a key must have at most 63 characters"),
     }
 }
 
@@ -55,9 +55,10 @@ pub fn label_value_fault(value: &str) -> Option<&'static str> {
         0 => None,
         1..=63 if is_name_part(value) => None,
         1..=63 => Some(
-            "a label value contains only letters, digits, '-', '_' and '.', and starts and ends with a letter or digit",
+            "a label value must contain only letters, digits, '-', '_' and '.', and begin and end with a letter or \
+             digit",
         ),
-        _ => Some("a label value has at most 63 characters"),
+        _ => Some("a label value must have at most 63 characters"),
     }
 }
 

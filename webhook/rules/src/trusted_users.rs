@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The names of the users as which controllers write. The API server authenticates them, so no other client can claim
-/// them. The defaults are those of Cluster API's and Hive's own manifests.
+/// The names of the users that controllers authenticate as. No other client can use these names, because the API
+/// server authenticates users. The defaults are those of Cluster API's and Hive's own manifests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct TrustedUsers {
-    /// Cluster API's core controllers, of which the topology controller writes whole control planes.
+    /// Cluster API's core controllers. Among them is the topology controller, which writes whole control planes.
     pub cluster_api: Vec<String>,
     /// Hive's controllers, which copy customizations.
     pub hive: Vec<String>,

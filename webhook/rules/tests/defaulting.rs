@@ -190,7 +190,7 @@ fn the_path_of_the_design_document_gets_its_slash() {
         ),
         json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/metadata/name"}]),
         &[
-            "spec.installConfigPatches[0].path: added the slash with which a JSON pointer starts (patch-path-invalid)",
+            "spec.installConfigPatches[0].path: added the leading slash that a JSON pointer must have (patch-path-invalid)",
         ],
     );
 }
@@ -209,8 +209,8 @@ fn from_and_manifest_patches_get_their_slash() {
             {"op": "replace", "path": "/spec/installerManifestPatches/0/patches/1/from", "value": "/spec/b"},
         ]),
         &[
-            "spec.installerManifestPatches[0].patches[1].path: added the slash with which a JSON pointer starts (patch-path-invalid)",
-            "spec.installerManifestPatches[0].patches[1].from: added the slash with which a JSON pointer starts (patch-from-invalid)",
+            "spec.installerManifestPatches[0].patches[1].path: added the leading slash that a JSON pointer must have (patch-path-invalid)",
+            "spec.installerManifestPatches[0].patches[1].from: added the leading slash that a JSON pointer must have (patch-from-invalid)",
         ],
     );
 }
@@ -247,8 +247,7 @@ fn an_unrelated_update_repairs_nothing() {
         &json!([]),
     );
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/1/path", "value": "/a/c"}]);
-    let warning = "spec.installConfigPatches[1].path: added the slash with which a JSON pointer starts \
-                   (patch-path-invalid)";
+    let warning = "spec.installConfigPatches[1].path: added the leading slash that a JSON pointer must have (patch-path-invalid)";
     assert_repair(Some(old), extended, operations, &[warning]);
 }
 
@@ -263,8 +262,7 @@ fn customizations_being_deleted_are_not_repaired() {
     assert_repair(Some(deleting), new.clone(), json!([]), &[]);
 
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/a/b"}]);
-    let warning = "spec.installConfigPatches[0].path: added the slash with which a JSON pointer starts \
-                   (patch-path-invalid)";
+    let warning = "spec.installConfigPatches[0].path: added the leading slash that a JSON pointer must have (patch-path-invalid)";
     for old in [None, Some(live)] {
         assert_repair(old, new.clone(), operations.clone(), &[warning]);
     }

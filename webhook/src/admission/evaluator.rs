@@ -18,14 +18,14 @@ use crate::{
     review::Request,
 };
 
-/// Evaluates rules as the current configuration sets them.
+/// Evaluates rules, with the actions of the current configuration.
 pub(super) struct Evaluator {
     pub(super) cluster: Cluster,
     configuration: Arc<CurrentConfiguration>,
     overrides: Overrides,
 }
 
-/// Who may override a rule by an annotation.
+/// Who may override a rule with an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overrides {
     /// Every user who may write the object.
@@ -49,12 +49,13 @@ impl Evaluator {
 
     /// Evaluates all rules on a change.
     ///
-    /// The first evaluation runs without other objects and records which of them the rules need: see
-    /// [`kcp_rules::view`]. Most changes need none. Otherwise they are read in one go, and the rules run again.
+    /// The first evaluation runs without other objects, and records which objects the rules need (see
+    /// [`kcp_rules::view`]). Most changes need none. Otherwise these objects are all read at the same time, and the rules
+    /// run again.
     ///
-    /// The caches lag behind the API server slightly. They are good enough to allow a write, because the objects could
-    /// change just as well right after it. A denial, a warning, and anything that would lift a denial are evaluated
-    /// again on live reads. Deletions use live reads only.
+    /// The caches lag slightly behind the API server. They are good enough to allow a write, because the objects could
+    /// also change right after it. A denial, a warning, and everything that would turn a denial into something milder is
+    /// evaluated again with live reads. Deletions use only live reads.
     pub(super) async fn evaluate<T: Judged>(
         &self,
         request: &Request<'_>,
@@ -95,7 +96,7 @@ impl Evaluator {
         if !missing.any() || !self.cluster.has_access() {
             return without_reads.into();
         }
-        // The stored object where there is one: a client can leave owners and labels out of what it writes.
+        // Use the stored object if there is one, because a client can omit owners and labels from the new object.
         let metadata = change.old.unwrap_or(change.new).metadata();
         let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name())
             .and_then(|subject| subject.with_customization(change.new.customization()));
@@ -132,14 +133,14 @@ impl Evaluator {
         judgement
     }
 
-    /// Applies the exemptions of the configuration. The validating webhook reports what cannot be read.
+    /// Applies the exemptions of the configuration. If a read fails, the validating webhook reports it.
     pub(super) async fn exempt(&self, request: &Request<'_>, judgement: &mut Judgement) {
         let (configuration, reads) = (self.configuration.get(), self.cluster.reads());
         self.exempted(request, judgement, &reads, &configuration).await;
     }
 
-    /// Applies the exemptions of the configuration. Returns a warning if the labels of the namespace cannot be read: then
-    /// exemptions by namespace do not apply.
+    /// Applies the exemptions of the configuration. Returns a warning if the labels of the namespace cannot be read,
+    /// because exemptions by namespace then do not apply.
     async fn exempted(
         &self,
         request: &Request<'_>,
@@ -157,7 +158,7 @@ impl Evaluator {
             return None;
         }
         let labels = if configuration.reads_namespaces() {
-            // Boxed: the future is large, and most reviews never get here.
+            // Box the future, which is large and which most reviews do not need.
             Some(Box::pin(reads.namespace_labels(&request.namespace)).await)
         } else {
             None
@@ -183,7 +184,7 @@ impl Evaluator {
         ))
     }
 
-    /// Undoes overrides by users who may not override. Returns a warning if it does.
+    /// Removes overrides by users who may not override a rule, and returns a warning about them.
     async fn authorized(
         &self,
         request: &Request<'_>,
@@ -208,7 +209,10 @@ impl Evaluator {
         let why = match Box::pin(reads.allows(&spec)).await {
             Ok(true) => return None,
             Ok(false) => "the user needs the verb override on this object".to_owned(),
-            Err(error) => format!("could not read whether the user may override: {}", error.label()),
+            Err(error) => format!(
+                "could not check whether the user may override rules: {}",
+                error.label()
+            ),
         };
         for finding in judgement
             .findings
@@ -226,7 +230,7 @@ impl Evaluator {
 #[derive(Debug)]
 pub(super) struct Evaluation {
     judgement: Judgement,
-    /// One warning for each.
+    /// One warning for each object that could not be read.
     unread: Vec<String>,
 }
 

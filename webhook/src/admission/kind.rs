@@ -21,8 +21,8 @@ pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
     const GROUP: &'static str;
     const KIND: &'static str;
 
-    /// Decodes the new object. `old` is the stored one, if that decodes.
-    fn decode_beside(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
+    /// Decodes the new object. `_old` is the stored object, if it can be decoded.
+    fn decode_reusing(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
         decode_part(object)
     }
 }
@@ -31,9 +31,9 @@ impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
     const GROUP: &'static str = CLUSTER_API;
     const KIND: &'static str = "KubeadmControlPlane";
 
-    fn decode_beside(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
+    fn decode_reusing(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
         match old {
-            Some(old) => Self::decode_beside(old, object),
+            Some(old) => Self::decode_reusing(old, object),
             None => decode_part(object),
         }
     }
@@ -53,7 +53,7 @@ kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
 kind!(ClusterDeployment, HIVE);
 
-/// A kind with the defaults that the mutating webhook fills in.
+/// A kind with defaults, which the mutating webhook sets.
 pub(super) trait Defaulting<'a>: Kind<'a> {
     /// The same kind, decoded from text with another lifetime than the review's.
     type Of<'b>: Defaulting<'b>;

@@ -40,17 +40,18 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
     if is_deleting(&old, old_object) {
         return Decision::allowed();
     }
-    let new = match T::decode_beside(old.as_ref().ok(), object) {
+    let new = match T::decode_reusing(old.as_ref().ok(), object) {
         Ok(new) => new,
         Err(error) => return undecodable::<T>(request, error),
     };
     match &old {
         Ok(old) => evaluated(request, Change::update(old, &new), evaluator).await,
         Err(error) => {
-            // Denying this update because of the stored object would make the stored object impossible to correct.
+            // Do not deny the update because of the stored object, which could then never be corrected.
             let mut decision = evaluated(request, update_of_unknown(&new), evaluator).await;
             decision.notes.push(format!(
-                "{}: cannot decode the stored object; checked the new object, but not the change to it",
+                "{}: cannot decode the stored object; checked the new object, but could not compare it with the \
+                 stored one",
                 error.field
             ));
             decision
@@ -58,7 +59,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
     }
 }
 
-/// Allows the deletion of an object that does not decode.
+/// Evaluates the rules on a deletion. Allows the deletion of an object that cannot be decoded.
 async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
     match request.old_object.map(|object| decode_part::<T>(object)) {
         Some(Ok(object)) => evaluated(request, Change::delete(&object), evaluator).await,
@@ -72,7 +73,7 @@ pub(super) enum Mutation {
     Judged {
         group: &'static str,
         kind: &'static str,
-        /// Empty unless the judgement denies.
+        /// The name of the object; empty unless the write is denied.
         name: String,
         judgement: Judgement,
         defaults: Defaulted,
@@ -93,7 +94,7 @@ impl Mutation {
                 if judgement.is_denied() {
                     evaluator.exempt(request, &mut judgement).await;
                 }
-                // If the write is allowed, the validating webhook prints the warnings: once is enough.
+                // If the write is allowed, return no warnings, because the validating webhook returns them.
                 Decision::from_judgement(group, kind, || name, judgement)
                     .denial()
                     .unwrap_or_else(|| Decision::defaulted(defaults))
@@ -102,11 +103,11 @@ impl Mutation {
     }
 }
 
-/// Fills in defaults, and denies what is still invalid with them: this webhook runs before schema validation and
-/// before every validating webhook, and a user sees only the first denial.
+/// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
+/// and before every validating webhook, and a user sees only the first denial.
 ///
-/// Allows an update with an object that does not decode. The stored object may be the one at fault; the validating
-/// webhook distinguishes the two.
+/// Allows an update if one of the two objects cannot be decoded. It may be the stored object; the validating
+/// webhook finds out which one it is.
 pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
     let Some(object) = request.object else {
         return Mutation::Decided(Decision::missing("object"));
@@ -120,14 +121,14 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
     let Some(old_object) = request.old_object else {
         return Mutation::Decided(Decision::missing("oldObject"));
     };
-    // A default must not replace a stored value that we cannot read.
+    // Set no defaults: they must not replace a stored value that cannot be read.
     let Ok(old) = decode_part::<T>(old_object) else {
         return Mutation::Decided(Decision::allowed());
     };
     if old.metadata().is_deleting() {
         return Mutation::Decided(Decision::allowed());
     }
-    T::decode_beside(Some(&old), object).map_or_else(
+    T::decode_reusing(Some(&old), object).map_or_else(
         |_| Mutation::Decided(Decision::allowed()),
         |new| {
             let change = Change::update(&old, &new);
@@ -178,7 +179,7 @@ fn judged_text<'b, T: Kind<'b>>(
     Some(judged(request, change, evaluator))
 }
 
-/// The judgement, and the name of the object if it is denied.
+/// The judgement, and the name of the object if the write is denied.
 fn judged<'a, T: Kind<'a>>(
     request: &Request<'_>,
     change: Change<'_, T>,
@@ -218,8 +219,8 @@ const fn update_of_unknown<T>(new: &T) -> Change<'_, T> {
     }
 }
 
-/// Whether the stored object is being deleted: its controller must always be able to finish the deletion. The new
-/// object's deletion timestamp does not count, because a client can write anything there.
+/// Whether the stored object is being deleted. Such writes are allowed, so that its controller can always finish
+/// the deletion. The deletion timestamp of the new object is ignored, because any client can set it.
 fn is_deleting<'a, T: Kind<'a>>(old: &Result<T, DecodeError>, text: &'a RawValue) -> bool {
     #[derive(Deserialize)]
     struct WithMetadata<'a> {

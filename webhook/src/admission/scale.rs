@@ -19,7 +19,7 @@ use crate::{
 
 const KIND: &str = "KubeadmControlPlane";
 
-/// `autoscaling/v1` `Scale`.
+/// A `Scale` of `autoscaling/v1`.
 #[derive(Deserialize)]
 struct Scale {
     #[serde(default)]
@@ -36,13 +36,14 @@ struct ScaleMetadata {
 
 #[derive(Default, Deserialize)]
 struct ScaleSpec {
-    /// Go omits a zero (k8s.io/api, `autoscaling/v1/types.go`): absent means 0, not unknown.
+    /// The number of replicas. If it is absent, it is 0, because Go omits a zero (k8s.io/api,
+    /// `autoscaling/v1/types.go`).
     #[serde(default)]
     replicas: i64,
 }
 
-/// Evaluates the rules on the control plane with its new number of replicas. A Scale carries only that number, so the
-/// control plane comes from the cache or, if it is not cached, from the API server.
+/// Evaluates the rules on the control plane with its new number of replicas. A Scale contains only this number, so
+/// the control plane is read from the cache or, if it is not cached, from the API server.
 pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     let Some(object) = request.object else {
         return Decision::missing("object");
@@ -72,7 +73,7 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
     };
     let old: KubeadmControlPlane<'_> = match decode(text) {
         Ok(old) => old,
-        // Without the fault, which quotes the value: it can be a secret.
+        // Omit the decoder's message, because it quotes the value, which can be a secret.
         Err(error) => return unreadable(&name, &ReadError::BadField(error.field)),
     };
     if old.metadata.is_deleting() {
@@ -85,8 +86,8 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
     evaluation.decision(CLUSTER_API, KIND, || name)
 }
 
-/// The cached control plane, if it is exactly the one that is being scaled: a Scale has the resource version of its
-/// object.
+/// The cached control plane, if its resource version equals that of the Scale. It is then exactly the object that
+/// is being scaled.
 fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<Arc<str>> {
     let old: Scale = decode_part(request.old_object?).ok()?;
     let resource_version = old
@@ -99,8 +100,8 @@ fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<
         .control_plane_at(version, namespace, &request.name, &resource_version)
 }
 
-/// Denies what the validating webhook would deny later. If the control plane cannot be read, the validating webhook
-/// refuses the write.
+/// Denies a write that the validating webhook would deny later. If the control plane cannot be read, the validating
+/// webhook refuses the write.
 pub(super) async fn mutate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     validate(request, evaluator)
         .await
@@ -108,7 +109,8 @@ pub(super) async fn mutate(request: &Request<'_>, evaluator: &Evaluator) -> Deci
         .unwrap_or_else(Decision::allowed)
 }
 
-/// A 404 refuses the write too: the webhook may have the kubeconfig of another cluster.
+/// Refuses a write because the control plane cannot be read. This includes a 404, because the webhook may have the
+/// kubeconfig of another cluster.
 fn unreadable(name: &str, error: &ReadError) -> Decision {
     let kind = match error {
         ReadError::NotFound => RefusalKind::NotFound,

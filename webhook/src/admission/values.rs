@@ -1,4 +1,5 @@
-//! Counts the values in an object. A decoded value takes many times the bytes of its text, and a rule may report each.
+//! Counts the values in an object. A decoded value needs many times the memory of its text, and a rule may report
+//! every value.
 
 use memchr::memchr2;
 
@@ -6,7 +7,7 @@ use crate::limits::VALUES;
 
 /// Whether a JSON text has more than [`VALUES`] values. The text must be well-formed.
 pub(super) fn too_many(text: &str) -> bool {
-    // A value and its separator take at least two bytes.
+    // A value and its separator have at least two bytes.
     text.len() > 2 * VALUES && count(text) > VALUES
 }
 
@@ -14,7 +15,7 @@ pub(super) fn too_many(text: &str) -> bool {
 fn count(text: &str) -> usize {
     let mut count = 0;
     let mut rest = text.as_bytes();
-    // Only what is outside of strings is read byte by byte: most of a large object is one string.
+    // Read only text outside of strings byte by byte, because most of a large object is one string.
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         match byte {

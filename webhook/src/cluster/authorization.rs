@@ -1,4 +1,5 @@
-//! Asks the API server what a user may do, and for the labels of a namespace, by which a configuration can exempt writes.
+//! Queries the API server whether a user is allowed to do something, and for the labels of a namespace, on which
+//! exemptions in the configuration can depend.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use crate::limits::CACHED_BYTES;
 pub(crate) trait Cached: Clone + Send + Sync + Sized + 'static {
     fn decode(object: &str) -> serde_json::Result<Self>;
 
-    /// The bytes of its text, if that can be long.
+    /// The length of the object's text in bytes, if it can be long.
     fn bytes(&self) -> usize {
         0
     }
@@ -21,13 +21,13 @@ pub(crate) trait Cached: Clone + Send + Sync + Sized + 'static {
 /// Whether a cache is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The first list is not complete.
+    /// The first list is not complete yet.
     Starting,
-    /// Up to date, apart from events that are on their way.
+    /// The cache is up to date, except for events that have not arrived yet.
     Synced,
-    /// The API server does not serve the kind, so there are no objects.
+    /// The API server does not serve the kind, so there are no objects of it.
     Absent,
-    /// The list or the watch fails, for this reason.
+    /// The list or the watch fails. Contains the reason.
     Failing(&'static str),
 }
 
@@ -56,8 +56,8 @@ struct Contents<T> {
     state: State,
     /// The API version in which the objects were read.
     version: String,
-    /// By namespace and name. `None` is an object of which only the name is cached: it does not decode, or the cache is
-    /// full.
+    /// The objects by namespace and name. `None` means that only the name is cached, because the object cannot be decoded or
+    /// the cache is full.
     objects: HashMap<Box<str>, BTreeMap<Box<str>, Option<T>>>,
     count: usize,
     bytes: usize,
@@ -75,7 +75,7 @@ impl<T> Default for Cache<T> {
     }
 }
 
-/// Reads. `None` means unknown: the caller must read from the API server.
+/// Methods that read. `None` means that the answer is unknown, and that the caller must read from the API server.
 impl<T: Cached> Cache<T> {
     /// One object; `Some(None)` if it does not exist.
     #[expect(
@@ -95,7 +95,7 @@ impl<T: Cached> Cache<T> {
         }
     }
 
-    /// One object as last seen, if it was read in this API version. Works even if the cache is out of date.
+    /// The last known state of an object, if it was read in this API version. This works even if the cache is out of date.
     pub(crate) fn last_seen(&self, version: &str, namespace: &str, name: &str) -> Option<T> {
         let contents = Some(self.contents()).filter(|contents| contents.version == version)?;
         contents.objects.get(namespace)?.get(name)?.clone()
@@ -114,12 +114,12 @@ impl<T: Cached> Cache<T> {
         Some(names.map(ToString::to_string).collect())
     }
 
-    /// The objects of all namespaces that match, and the number of all objects.
+    /// The matching objects of all namespaces, and the number of all objects.
     pub(crate) fn matching(&self, matches: impl Fn(&T) -> bool) -> Option<(Vec<T>, usize)> {
         let contents = self.known()?;
         let mut found = Vec::new();
         for object in contents.objects.values().flat_map(BTreeMap::values) {
-            // One of which only the name is cached could match.
+            // An object of which only the name is cached could match, so the result is unknown.
             let object = object.as_ref()?;
             if matches(object) {
                 found.push(object.clone());
@@ -146,7 +146,7 @@ impl<T: Cached> Cache<T> {
     }
 }
 
-/// Updates.
+/// Methods that update the cache.
 impl<T: Cached> Cache<T> {
     /// The state, and the number of objects.
     pub(crate) fn state(&self) -> (State, usize) {
@@ -182,7 +182,7 @@ impl<T: Cached> Cache<T> {
             contents.bytes += bytes;
         }
         contents.count += 1;
-        // Clones the namespace only for its first object.
+        // Clone the namespace only for its first object.
         if let Some(objects) = contents.objects.get_mut(namespace) {
             objects.insert(name.into(), cached);
         } else {

@@ -1,9 +1,9 @@
 //! Finds the `ClusterDeployment`s that belong to a pool or use a customization.
 //!
-//! No selector finds them, because only their specs name the pool and the customization. The cache has this part of each, but
-//! lags behind the API server slightly. Neither a pool nor a customization of a `ClusterDeployment` ever changes, so the
-//! cache can only lack new ones and contain deleted ones. One small request counts them, and each one found is read again.
-//! Only if the counts differ are all of them listed.
+//! A selector cannot find them, because only their specs name the pool and the customization. The cache contains this part of
+//! each, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment` never change, so
+//! the cache can only lack new objects and contain deleted ones. So each object that is found in the cache is read again, and
+//! one small request counts all objects. If the count differs from the cache, all objects are listed.
 
 use kcp_rules::view::{
     self,
@@ -20,13 +20,13 @@ use super::{
     versions::HIVE,
 };
 
-/// The most `ClusterDeployment`s that are read again one by one. A customization has one, but a pool may have more: rules
-/// only warn of those, and a warning may depend on the cache.
+/// The maximum number of `ClusterDeployment`s that are read again one by one. One cluster uses a customization, but a pool
+/// may have many clusters; rules only warn about these, and a warning may depend on the cache.
 const READ_AGAIN: usize = 8;
 
 impl LiveReads<'_> {
-    /// The `ClusterDeployment`s that use the customization that the object under review names. If it names none: those that
-    /// belong to the pool, or use the customization, under review.
+    /// The `ClusterDeployment`s that use the customization that the object under review names. If it names none, the
+    /// `ClusterDeployment`s that belong to the pool or use the customization under review.
     pub(super) async fn cluster_deployments(
         &self,
         subject: &Subject,
@@ -48,7 +48,7 @@ impl LiveReads<'_> {
                     .into_iter()
                     .map(CachedClusterDeployment::into_deployment)
                     .collect();
-                // In the order of a list.
+                // Sort in the order of the API server's lists.
                 found.sort_unstable_by(|one, other| {
                     (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
                 });
@@ -65,14 +65,14 @@ impl LiveReads<'_> {
         }
     }
 
-    /// The number of all `ClusterDeployment`s, if the API server says it.
+    /// The number of all `ClusterDeployment`s, if the API server reports it.
     async fn count(&self, version: &str) -> Result<Option<usize>, ReadError> {
         let path = format!("/apis/{HIVE}/{version}/clusterdeployments?limit=1");
         let first: List<Object> = self.object(&path, Projection::Metadata).await?;
         Ok(first.total())
     }
 
-    /// A `ClusterDeployment` as it is now, unless it does not exist any more.
+    /// The current state of a `ClusterDeployment`; `None` if it no longer exists.
     async fn read_again(
         &self,
         version: &str,

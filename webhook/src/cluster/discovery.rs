@@ -1,4 +1,4 @@
-//! Asks the API server for the versions of a group.
+//! Reads the versions of a group from the API server.
 
 use serde::Deserialize;
 use tokio::time;
@@ -9,14 +9,15 @@ use super::{
     versions::CONTROL_PLANES,
 };
 
-/// The versions that we can decode, newest first.
+/// The versions that this program can decode, newest first.
 const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// The versions of control planes in `manifests/base/*webhookconfiguration.yaml`.
 pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 
 impl LiveReads<'_> {
-    /// The version in which to read a group: the newest that we support, else the API server's preferred one.
+    /// The version in which to read a group: the newest served version that this program supports, or else the API
+    /// server's preferred version.
     pub(super) async fn version(&self, group: &'static str) -> Result<String, ReadError> {
         let Some(remembered) = self.server.versions.remembered(group) else {
             return self.discover(group).await;
@@ -56,7 +57,8 @@ impl LiveReads<'_> {
     }
 
     /// Reports the versions of control planes that the API server serves and the webhook configurations do not list. The
-    /// API server converts such writes for the webhook, so field paths in responses are those of another version.
+    /// API server converts writes in these versions for the webhook, so field paths in responses belong to another
+    /// version than the user's.
     async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
         #[derive(Deserialize)]
         struct Resources {
@@ -71,7 +73,7 @@ impl LiveReads<'_> {
             let path = format!("/apis/{CONTROL_PLANES}/{version}");
             let resources = self.object::<Resources>(&path, Projection::Whole).await;
             let is_kind = |resource: &Resource| resource.name == "kubeadmcontrolplanes";
-            // If this cannot be read, a needless report is better than none.
+            // If the resources cannot be read, report the version, although it may not serve the kind.
             if resources.map_or(true, |found| found.resources.iter().any(is_kind)) {
                 unregistered.push(version.to_owned());
             }

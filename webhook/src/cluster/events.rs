@@ -1,4 +1,4 @@
-//! The lists and watch events that an API server sends.
+//! Decodes the lists and watch events that an API server sends.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::read_error::ReadError;
-use crate::limits::ANSWER_BYTES;
+use crate::limits::RESPONSE_BYTES;
 
-/// The line buffer shrinks to this size, in bytes, after a longer line. Most lines take a few thousand bytes.
+/// The size in bytes to which the line buffer shrinks after a longer line. Most lines have a few thousand bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// One page of a list in any API version, with the objects as sent.
@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub(super) struct Page<'p> {
     #[serde(default)]
     pub(super) metadata: PageMetadata,
-    /// Go encodes an empty list of metadata as null.
+    /// The objects. Go encodes an empty list of metadata as null.
     #[serde(borrow)]
     pub(super) items: Option<Vec<&'p RawValue>>,
 }
@@ -54,7 +54,7 @@ pub(super) enum Event<'l> {
     /// An object was added or changed.
     Put(&'l str),
     Removed(&'l str),
-    /// An object with only a resource version.
+    /// A bookmark, which is an object with only a resource version.
     Bookmark(&'l str),
 }
 
@@ -87,9 +87,9 @@ impl<'l> Event<'l> {
 pub(super) struct Lines<B> {
     body: B,
     buffer: Vec<u8>,
-    /// The bytes at the start of the buffer that were returned.
+    /// The number of bytes at the start of the buffer that were already returned.
     returned: usize,
-    /// The bytes at the start of the buffer without a line end.
+    /// The number of bytes at the start of the buffer that contain no line end.
     searched: usize,
 }
 
@@ -122,7 +122,7 @@ where
                 return Ok(self.buffer.get(..end));
             }
             self.searched = self.buffer.len();
-            if self.searched > ANSWER_BYTES {
+            if self.searched > RESPONSE_BYTES {
                 return Err(ReadError::TooLarge);
             }
             let Some(frame) = self.body.frame().await else {

@@ -1,14 +1,14 @@
-//! The watched kinds, and the part of each object that is cached.
+//! The watched kinds, and the cached part of each object.
 //!
-//! Watched are the kinds that rules need for ordinary writes: every write to a control plane needs its Cluster, every scale
-//! its control plane, and every change to an inventory the pools and customizations. `ClusterDeployment`s are watched
-//! because only their specs name the customizations that they use: no selector finds them, and without a watch each
-//! deletion of a customization would list all of them. Everything else is read live:
+//! The watched kinds are those that rules need for ordinary writes: every write to a control plane needs its Cluster, every
+//! scale needs its control plane, and every change to an inventory needs the pools and customizations. `ClusterDeployment`s
+//! are watched because only their specs name the customizations that they use: a selector cannot find them, and without a
+//! watch each deletion of a customization would list all of them. Other kinds are read live:
 //!
-//! - Machines, which rules need only when the version changes. A Machine that joins in the meantime can turn the verdict
-//!   either way, and a watch would deliver every status update of every Machine.
+//! - Machines, which rules need only when the version changes. The verdict then depends on Machines that have just joined,
+//!   and a watch would deliver every status update of every Machine.
 //! - Worker Machines and `MachinePool`s, which rules need only for deletions. A deletion must not depend on a stale object.
-//! - Namespaces, which no webhook should watch: clusters have many.
+//! - Namespaces, because a cluster can have very many.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -66,7 +66,7 @@ pub(super) const CLUSTER_DEPLOYMENT: Kind = Kind {
     projection: Projection::Whole,
 };
 
-/// The caches of all watched kinds. Without API access they stay empty and are never used.
+/// The caches of all watched kinds. Without API access, they stay empty and are not used.
 #[derive(Default)]
 pub(crate) struct Caches {
     pub(super) control_planes: Arc<Cache<CachedControlPlane>>,
@@ -138,9 +138,9 @@ impl Cached for view::Pool {
 #[derive(Clone, Debug)]
 pub(super) struct CachedCustomization {
     pub(super) lease: Option<Lease>,
-    /// The pool for which it is leased.
+    /// The pool for which the customization is leased.
     pub(super) pool: Option<String>,
-    /// Whether `kubectl kcp pool cordon` excludes it from new leases.
+    /// Whether `kubectl kcp pool cordon` excludes the customization from new leases.
     pub(super) cordoned: bool,
 }
 
@@ -176,7 +176,7 @@ pub(super) struct CachedClusterDeployment {
 }
 
 impl CachedClusterDeployment {
-    /// Whether it belongs to the pool, or uses the customization, with this namespace and name.
+    /// Whether the cluster belongs to the pool, or uses the customization, with this namespace and name.
     pub(super) fn concerns(&self, namespace: &str, name: &str) -> bool {
         let deployment = &self.deployment;
         self.pool_namespace.as_deref() == Some(namespace)
@@ -214,8 +214,8 @@ impl Cached for CachedClusterDeployment {
 
 /// A control plane at one resource version.
 ///
-/// Rules check the whole object when it is scaled, so its spec is cached as sent. Of its metadata and status only the
-/// fields that rules read are cached, which is a small part of them.
+/// When a control plane is scaled, rules check the whole object, so its spec is cached unchanged. From its metadata and
+/// status, only the fields that rules read are cached, which are a small part.
 #[derive(Clone, Debug)]
 pub(super) struct CachedControlPlane {
     pub(super) resource_version: Box<str>,
@@ -223,7 +223,7 @@ pub(super) struct CachedControlPlane {
     pub(super) text: Arc<str>,
 }
 
-/// Written by client-side apply: a copy of the whole object.
+/// The annotation in which client-side apply stores a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 #[derive(Deserialize, Serialize)]
@@ -239,8 +239,8 @@ struct Pruned<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// The fields of [`kcp_rules::api::Metadata`], except for `managedFields`: they are long, and rules read them only for
-/// writes of the topology controller, which does not write Scales.
+/// The fields of [`kcp_rules::api::Metadata`] except `managedFields`, which are long, and which rules read only for writes
+/// of the topology controller; it does not write Scales.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {

@@ -1,4 +1,4 @@
-//! Live reads of lists.
+//! Reads lists live.
 
 use kcp_rules::view::object::Object;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -13,7 +13,7 @@ use crate::limits::{LISTED_OBJECTS, PAGE_OBJECTS};
 pub(super) struct List<T> {
     #[serde(default)]
     metadata: ListMetadata,
-    /// Go encodes an empty list of metadata as null.
+    /// The objects. Go encodes an empty list of metadata as null.
     pub(super) items: Option<Vec<T>>,
 }
 
@@ -26,7 +26,7 @@ struct ListMetadata {
 }
 
 impl<T> List<T> {
-    /// The number of objects on this page and all later ones, if the API server says it.
+    /// The number of objects on this page and all later pages, if the API server reports it.
     pub(super) fn total(&self) -> Option<usize> {
         let here = self.items.as_ref().map_or(0, Vec::len);
         match self.metadata.remaining {
@@ -50,7 +50,8 @@ impl LiveReads<'_> {
         Ok(objects.into_iter().map(|object| object.metadata.name).collect())
     }
 
-    /// Fails if the list is too long: rules would be wrong about a part of it, and memory is bounded.
+    /// Reads all pages of a list. Fails if the list is too long: a rule must not decide on part of a list,
+    /// and memory is limited.
     async fn pages<T: DeserializeOwned>(
         &self,
         path: &str,

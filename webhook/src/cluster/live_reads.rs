@@ -16,20 +16,21 @@ use super::{
 use crate::{
     body::{self, BufferedBody, Pace},
     buffers::Buffers,
-    limits::{ANSWER_BYTES, ANSWERS_BYTES, CONCURRENT_READS},
+    limits::{CONCURRENT_READS, RESPONSE_BYTES, RESPONSES_BYTES},
     metrics::Metrics,
 };
 
-/// What is read.
+/// The path to read, and how much of each object.
 type Target = (String, Projection);
 
-/// A response, shared by the reviews that read the same path. An error of the API server is a response too.
+/// The result of a read, which reviews that read the same path share. An error that the API server returns is
+/// also shared.
 type Answer = Result<Arc<BufferedBody>, ReadError>;
 
 /// The API server to read from, if there is one.
 #[derive(Clone)]
 pub(super) struct ApiServer {
-    /// Or why there is none.
+    /// The client, or the reason why there is none.
     pub(super) client: Result<Client, ReadError>,
     pub(super) versions: Arc<Versions>,
     /// The memory for responses.
@@ -43,7 +44,7 @@ impl ApiServer {
         Self {
             client,
             versions: Arc::default(),
-            buffers: Buffers::new(ANSWERS_BYTES),
+            buffers: Buffers::new(RESPONSES_BYTES),
             reads: Arc::new(SharedReads::new(CONCURRENT_READS)),
             metrics,
         }
@@ -71,7 +72,7 @@ pub(crate) struct LiveReads<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Projection {
     Whole,
-    /// Only metadata, of each member of a list: an object can take a megabyte, and its name takes a few bytes.
+    /// Only the metadata of each object: an object can have a megabyte, but its name has only a few bytes.
     Metadata,
 }
 
@@ -121,7 +122,7 @@ impl LiveReads<'_> {
     async fn read(&self, path: &str, projection: Projection) -> Result<Arc<BufferedBody>, ReadError> {
         let target = (path.to_owned(), projection);
         let read = async || match self.get(path, projection).await {
-            // Only this review's time is over.
+            // Do not share this error, because only this review's deadline has passed.
             Err(ReadError::TooSlow) => Err(ReadError::TooSlow),
             answer => Ok(answer.map(Arc::new)),
         };
@@ -131,7 +132,7 @@ impl LiveReads<'_> {
                 let shared = time::timeout_at(self.deadline, shared).await;
                 shared.unwrap_or(Err(ReadError::TooSlow)).flatten()
             }
-            // No timer: this needs no runtime.
+            // Return without a timer, so that this needs no runtime.
             Err(error) => Err(error.clone()),
         };
         self.server
@@ -156,7 +157,7 @@ impl LiveReads<'_> {
             .map_err(|error| ReadError::from_request_error(&error))?;
         let code = answer.status();
         let (pace, buffer) = (Pace::until(self.deadline), self.server.buffers.open(None));
-        let answer = body::read(answer.into_body(), ANSWER_BYTES, pace, buffer)
+        let answer = body::read(answer.into_body(), RESPONSE_BYTES, pace, buffer)
             .await
             .map_err(ReadError::from_body_error)?;
         if code.is_success() {

@@ -1,4 +1,4 @@
-//! Counts the entries of pools by the leases on them.
+//! Counts the entries of pools by the state of their leases.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use kcp_rules::api::hive::{Lease, LeaseRecord, LeaseState};
 
 use super::kinds::{CachedCustomization, Caches};
-use crate::metrics::{FURTHER_POOLS, PoolEntries, PoolName};
+use crate::metrics::{OTHER_POOLS, PoolEntries, PoolName};
 
-/// The most pools with counts of their own. Each has a time series for each state.
+/// The maximum number of pools that are counted separately. Each has a time series for each state.
 const POOLS: usize = 500;
 
 fn count(entries: &mut PoolEntries, entry: &CachedCustomization, now: Timestamp) {
@@ -27,10 +27,10 @@ fn count(entries: &mut PoolEntries, entry: &CachedCustomization, now: Timestamp)
 }
 
 impl Caches {
-    /// The entries of each pool. Without synced caches there are none.
+    /// The entries of each pool; empty while the caches are not synced.
     pub(super) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
         let mut pools: BTreeMap<PoolName, PoolEntries> = BTreeMap::new();
-        // By namespace and name of an entry: the pools that list it.
+        // Maps the namespace and name of an entry to the pools that list it.
         let mut listed: HashMap<(String, String), BTreeSet<String>> = HashMap::new();
         self.pools.for_each(|namespace, name, pool| {
             pools.insert((namespace.to_owned(), name.to_owned()), PoolEntries::default());
@@ -54,7 +54,7 @@ impl Caches {
     }
 }
 
-/// Counts pools beyond the limit together.
+/// Adds up the counts of pools beyond the limit.
 fn limited(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<PoolName, PoolEntries> {
     let Some(first) = pools.keys().nth(POOLS).cloned() else {
         return pools;
@@ -63,7 +63,7 @@ fn limited(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<PoolName, Poo
     for entries in pools.split_off(&first).into_values() {
         others.merge(entries);
     }
-    pools.insert((FURTHER_POOLS.to_owned(), FURTHER_POOLS.to_owned()), others);
+    pools.insert((OTHER_POOLS.to_owned(), OTHER_POOLS.to_owned()), others);
     pools
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use kcp_rules::case::NOW;
     use serde_json::{Value, json};
 
-    use super::{Caches, FURTHER_POOLS, POOLS, PoolEntries, PoolName};
+    use super::{Caches, OTHER_POOLS, POOLS, PoolEntries, PoolName};
 
     fn pool(name: &str, inventory: &[&str]) -> Value {
         let inventory: Vec<_> = inventory.iter().map(|name| json!({"name": name})).collect();
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(entries.len(), POOLS + 1);
         let (_, others) = entries
             .iter()
-            .find(|(name, _)| *name == named(FURTHER_POOLS, FURTHER_POOLS))
+            .find(|(name, _)| *name == named(OTHER_POOLS, OTHER_POOLS))
             .unwrap();
         assert_eq!(others.held, 2);
     }

@@ -1,4 +1,4 @@
-//! Why a read from the API server failed.
+//! The reasons why a read from the API server fails.
 
 use hyper::StatusCode;
 use kube::core::Status;
@@ -6,11 +6,11 @@ use thiserror::Error;
 
 use crate::{
     body::BodyError,
-    limits::{ANSWER_BYTES, LIVE_READ_TIMEOUT, QUOTED_CHARS},
+    limits::{LIVE_READ_TIMEOUT, QUOTED_CHARS, RESPONSE_BYTES},
     shorten::shorten,
 };
 
-/// Why an object could not be read. Each message ends with what to do, if there is something to do.
+/// Why an object could not be read. Each message ends with what the user can do, if anything.
 #[derive(Clone, Debug, Error)]
 pub(crate) enum ReadError {
     #[error(
@@ -19,12 +19,12 @@ pub(crate) enum ReadError {
     )]
     NoAccess,
     #[error(
-        "kcp-webhook reads other objects only for clients with a certificate of --client-ca-file; give one to the API \
-         server in its admission configuration, or set spec.replicas on the object itself"
+        "kcp-webhook reads other objects only for clients whose certificate a CA in --client-ca-file has signed; \
+         configure such a certificate in the API server's --admission-control-config-file, or set spec.replicas on the object itself"
     )]
     Unverified,
     #[error(
-        "its API version, namespace or name is not valid in Kubernetes; use the name of an existing object"
+        "the API version, namespace or name is not valid in Kubernetes; use the name of an existing object"
     )]
     BadName,
     #[error("not found in the API server that kcp-webhook reads from; check the object with kubectl get")]
@@ -33,11 +33,11 @@ pub(crate) enum ReadError {
         "{0}; bind kcp-webhook's ClusterRole to its service account, or set spec.replicas on the object itself"
     )]
     Forbidden(String),
-    #[error("its Cluster is unknown; set the label cluster.x-k8s.io/cluster-name")]
+    #[error("the object's Cluster is unknown; set the label cluster.x-k8s.io/cluster-name")]
     ClusterUnknown,
     #[error("the list has more than {0} objects, too many to read")]
     TooMany(usize),
-    #[error("the API server's response is larger than {ANSWER_BYTES} bytes, too large to read")]
+    #[error("the API server's response is larger than {RESPONSE_BYTES} bytes, too large to read")]
     TooLarge,
     #[error("the API server did not respond within {} s; try again", LIVE_READ_TIMEOUT.as_secs())]
     TooSlow,
@@ -45,7 +45,7 @@ pub(crate) enum ReadError {
     Failed(String),
     #[error("cannot use the API server's response: {0}; correct the object first")]
     Unusable(String),
-    #[error("its {0} does not have the type that its kind requires; correct the object first")]
+    #[error("the object's {0} does not have the type that its kind requires; correct the object first")]
     BadField(String),
 }
 
@@ -66,16 +66,16 @@ impl ReadError {
         }
     }
 
-    /// A request without a response.
+    /// The error for a request without a response.
     pub(super) fn from_request_error(error: &kube::Error) -> Self {
         match error {
-            // The client's own message for it is only "ServiceError".
+            // Use the cause, because the client's own message is only "ServiceError".
             kube::Error::Service(source) => unreachable(&**source),
             error => unreachable(error),
         }
     }
 
-    /// A response that could not be read to its end.
+    /// The error for a response that could not be read to its end.
     pub(super) fn from_body_error(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
@@ -89,7 +89,7 @@ impl ReadError {
         }
     }
 
-    /// A response that reports a failure.
+    /// The error for a response that reports a failure.
     pub(super) fn from_status(status: &Status) -> Self {
         let message = shorten(&status.message, QUOTED_CHARS, "");
         match status.code {
@@ -100,7 +100,7 @@ impl ReadError {
     }
 
     pub(super) fn from_json_error(error: &serde_json::Error) -> Self {
-        // Its text quotes the value: it can be a secret.
+        // Omit the decoder's message, because it quotes the value, which can be a secret.
         Self::Unusable(format!(
             "{:?} error at line {} column {}",
             error.classify(),
@@ -110,14 +110,14 @@ impl ReadError {
     }
 }
 
-/// The `Status` in a response. Paths that are not served, and proxies, respond without one.
+/// The `Status` in a response. Responses of proxies, and responses for paths that are not served, have none.
 pub(super) fn status(code: StatusCode, answer: &[u8]) -> Status {
     serde_json::from_slice(answer).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())
     })
 }
 
-/// Includes the causes of the error: the outermost message is often only "client error".
+/// The error for an unreachable API server. It includes all causes, because the outermost message is often only "client error".
 fn unreachable(error: &dyn std::error::Error) -> ReadError {
     let mut text = format!("cannot reach the API server: {error}");
     let mut source = error.source();

@@ -1,7 +1,8 @@
 //! Shares one response of the API server between the reviews that read the same path.
 //!
-//! A review must see what is stored when it reads, so it never joins a read that has been sent already: it waits for that
-//! one to end, and shares the next with all others that wait. So each path has at most one read in progress.
+//! A review must see the state that is stored when it reads, so it never shares a read that has already been sent. It
+//! waits until that read ends, and shares the next read with all reviews that also wait. So each path has at most one
+//! read in progress.
 
 use std::{
     collections::HashMap,
@@ -11,9 +12,9 @@ use std::{
 
 use tokio::sync::{Mutex as Turn, OnceCell, Semaphore};
 
-/// The reads in progress, and those that wait for them.
+/// The reads in progress, and the callers that wait for them.
 pub(super) struct SharedReads<K, V> {
-    /// Limits the reads of all paths.
+    /// Limits the number of reads of all paths together.
     free: Semaphore,
     lines: Mutex<HashMap<K, Callers<V>>>,
 }
@@ -26,15 +27,15 @@ struct Callers<V> {
 
 /// The reads of one path.
 struct Line<V> {
-    /// Held by the read in progress.
+    /// The lock that the read in progress holds.
     turn: Turn<()>,
-    /// The next read, which has not been sent.
+    /// The next read, which has not been sent yet.
     next: Mutex<Arc<OnceCell<V>>>,
 }
 
 impl<V> Line<V> {
-    /// Callers from now on share the read after this one.
-    fn depart(&self, departing: &Arc<OnceCell<V>>) {
+    /// Makes later callers share the next read instead of this one.
+    fn close_to_new_callers(&self, departing: &Arc<OnceCell<V>>) {
         let mut next = lock(&self.next);
         if Arc::ptr_eq(&next, departing) {
             *next = Arc::default();
@@ -62,18 +63,18 @@ impl<K: Clone + Eq + Hash, V: Clone> SharedReads<K, V> {
         }
     }
 
-    /// The result of `read`, or of the same read by another caller that was sent after this call. A failed read is not
-    /// shared: the next caller reads itself.
+    /// Returns the result of `read`, or the result of another caller's read of the same path that was sent after this
+    /// call. A failed read is not shared: the next caller sends its own read.
     pub(super) async fn get<E>(&self, key: &K, read: impl AsyncFnOnce() -> Result<V, E>) -> Result<V, E> {
         let line = self.enter(key);
-        let _leaves = Leaves { reads: self, key };
+        let _guard = PathGuard { reads: self, key };
         let shared = lock(&line.next).clone();
         shared
             .get_or_try_init(|| async {
                 let _turn = line.turn.lock().await;
-                // Nothing closes the semaphore.
+                // Ignore the error, because the semaphore is never closed.
                 let _permit = self.free.acquire().await;
-                line.depart(&shared);
+                line.close_to_new_callers(&shared);
                 read().await
             })
             .await
@@ -88,13 +89,13 @@ impl<K: Clone + Eq + Hash, V: Clone> SharedReads<K, V> {
     }
 }
 
-/// Forgets a path when its last caller leaves, by cancellation too.
-struct Leaves<'r, K: Eq + Hash, V> {
+/// Forgets a path when its last caller has finished or was cancelled.
+struct PathGuard<'r, K: Eq + Hash, V> {
     reads: &'r SharedReads<K, V>,
     key: &'r K,
 }
 
-impl<K: Eq + Hash, V> Drop for Leaves<'_, K, V> {
+impl<K: Eq + Hash, V> Drop for PathGuard<'_, K, V> {
     fn drop(&mut self) {
         let mut lines = lock(&self.reads.lines);
         if let Some(callers) = lines.get_mut(self.key) {

@@ -15,9 +15,9 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Returns `None` if a name is not a valid Kubernetes name: a review can contain anything.
+    /// Returns `None` if a name is not a valid Kubernetes name, because a review can contain any text.
     pub(crate) fn new(namespace: &str, name: &str, cluster: Option<&str>) -> Option<Self> {
-        // A name that the API server has yet to generate is empty. No rule looks for other objects by it.
+        // The name is empty if the API server will generate it. No rule then uses it to look for other objects.
         let given_name = Some(name).filter(|name| !name.is_empty());
         let valid = [Some(namespace), given_name, cluster]
             .into_iter()
@@ -47,7 +47,7 @@ impl Subject {
     }
 }
 
-/// Whether `text` is a DNS subdomain (RFC 1123). Such a name is never `..`, and cannot end a path segment early.
+/// Whether `text` is a DNS subdomain (RFC 1123). Such a name is never `..` and never contains a slash.
 pub(super) fn is_path_segment(text: &str) -> bool {
     text.len() <= NAME_CHARS
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())

@@ -12,7 +12,7 @@ pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
 pub(super) const HIVE: &str = "hive.openshift.io";
 
-/// How long a version is remembered: an upgrade of Cluster API is noticed within this time.
+/// How long a version is remembered. Within this time, the webhook notices an upgrade of Cluster API.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
 /// The discovered versions.
@@ -22,7 +22,7 @@ pub(super) struct Versions {
     unregistered: std::sync::Mutex<Vec<String>>,
 }
 
-/// The version of one group. Locked while it is being discovered, so that concurrent reads share one request to
+/// The version of one group. It is locked while it is being read, so that concurrent reads share one request to
 /// the API server.
 #[derive(Default)]
 pub(super) struct Remembered(Option<(String, Instant)>);
@@ -74,7 +74,7 @@ impl Versions {
             .strip_prefix("/apis/")
             .and_then(|path| path.split('/').next());
         let remembered = group.and_then(|group| self.remembered(group));
-        // If the lock is taken, the version is being discovered again already.
+        // If the lock is taken, another task is already reading the version again.
         if let Some(Ok(mut remembered)) = remembered.map(Mutex::try_lock) {
             remembered.0 = None;
         }

@@ -24,22 +24,22 @@ use super::{
     versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
-/// One worker is enough to deny a deletion; the message names a few.
+/// The maximum number of workers that are read. One is enough to deny a deletion, and the message names a few.
 const NAMED_WORKERS: usize = 3;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
-/// Where a view is read from.
+/// The source from which a view is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The caches, and live reads of everything that is not cached. Lags behind the API server slightly.
+    /// The caches, and live reads of all kinds that are not cached. The caches lag slightly behind the API server.
     Caches,
     LiveReads,
 }
 
 /// The result of reading a view.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub(crate) struct FilledView {
     pub(crate) view: View,
     /// Whether any part comes from a cache.
     pub(crate) from_caches: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Filled {
     pub(crate) unread: Vec<String>,
 }
 
-/// Collected while the parts of a view are read concurrently.
+/// Results that are collected while the parts of a view are read concurrently.
 #[derive(Default)]
 struct Progress {
     from_caches: AtomicBool,
@@ -55,14 +55,15 @@ struct Progress {
 }
 
 impl LiveReads<'_> {
-    /// Reads the missing parts all at once, from `source` where possible. A part that cannot be read stays missing.
+    /// Reads the missing parts all at the same time, from `source` where possible. A part that cannot be read stays
+    /// missing.
     pub(super) async fn view(
         &self,
         missing: MissingParts,
         subject: &Subject,
         all_caches: &Caches,
         source: Source,
-    ) -> Filled {
+    ) -> FilledView {
         let Subject { namespace, name, .. } = subject;
         let caches = (source == Source::Caches).then_some(all_caches);
         let progress = Progress::default();
@@ -140,9 +141,9 @@ impl LiveReads<'_> {
             .unread
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        // Independent of the order in which the responses arrive.
+        // Sort, so that the result does not depend on the order in which responses arrive.
         unread.sort();
-        Filled {
+        FilledView {
             view: View {
                 machines,
                 cluster,
@@ -178,7 +179,8 @@ impl LiveReads<'_> {
         Ok(cluster.map(view::Cluster::from))
     }
 
-    /// The names of worker Machines and `MachinePool`s of the Cluster. Clusters without the `MachinePool` kind have none.
+    /// The names of worker Machines and `MachinePool`s of the Cluster. If the API server does not serve `MachinePool`s,
+    /// there are none.
     async fn worker_machines(&self, subject: &Subject) -> Result<Vec<String>, ReadError> {
         let cluster = subject.cluster()?;
         let [machines, pools] = [
@@ -255,7 +257,7 @@ impl LiveReads<'_> {
 }
 
 impl LiveReads<'_> {
-    /// One part of a view: `cached` if there is one, else the result of `read`.
+    /// One part of a view: `cached` if it is known, otherwise the result of `read`.
     async fn part<T>(
         &self,
         missing: bool,
@@ -274,7 +276,7 @@ impl LiveReads<'_> {
         let read = time::timeout_at(self.deadline, read);
         match read.await.unwrap_or(Err(ReadError::TooSlow)) {
             Ok(value) => value.into(),
-            // Normal for a new control plane.
+            // Return no warning, because this is normal for a new control plane.
             Err(ReadError::ClusterUnknown) => Part::default(),
             Err(error) => {
                 tracing::warn!(%error, name, "cannot read objects that rules need");
@@ -289,7 +291,7 @@ impl LiveReads<'_> {
     }
 }
 
-/// If the API server does not serve a kind, there are no objects of it.
+/// Treats a kind that the API server does not serve as having no objects.
 async fn or_none<T: Default>(read: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadError> {
     optional(read.await).map(Option::unwrap_or_default)
 }

@@ -1,9 +1,9 @@
 //! Lists and watches a kind, and updates its cache.
 //!
-//! Not kube-runtime, because it takes more memory. With 3,000 objects of each of the four kinds (4 KB each, debug build),
-//! the watches and caches add 13 MiB at their peak. kube's `watcher` that fills the same caches adds 19 MiB, its reflector
-//! with types that decode only the cached fields 32 MiB, and its reflector with `DynamicObject`s 405 MiB. The `watcher`
-//! also reads pages of any size, whereas this one stops at [`ANSWER_BYTES`].
+//! This does not use kube-runtime, which needs more memory. With 3,000 objects of each of the four kinds (4 KB each, debug
+//! build), the watches and caches add 13 MiB at their peak. kube's `watcher` that fills the same caches adds 19 MiB, its
+//! reflector with types that decode only the cached fields 32 MiB, and its reflector with `DynamicObject`s 405 MiB. The
+//! `watcher` also reads pages of any size, whereas this watch stops at [`RESPONSE_BYTES`].
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -23,21 +23,21 @@ use super::{
 };
 use crate::{
     body::{self, BufferedBody, Pace},
-    limits::{ANSWER_BYTES, CACHED_OBJECTS, PAGE_OBJECTS},
+    limits::{CACHED_OBJECTS, PAGE_OBJECTS, RESPONSE_BYTES},
     tasks::Tasks,
 };
 
-/// For one page of a list, or the response headers of a watch.
+/// The time limit for one page of a list, or for the response headers of a watch.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API server ends a watch after this many seconds. We then check for a newer API version.
+/// The API server ends a watch after this many seconds. The webhook then checks for a newer API version.
 const WATCH_SECONDS: u64 = 290;
 
-/// A watch without an event for this long is dead. The API server sends a bookmark every 60 to 75 s
+/// A watch that has no event for this long counts as failed. The API server sends a bookmark every 60 to 75 s
 /// (k8s.io/apiserver, `pkg/storage/cacher/cacher.go`, `defaultBookmarkFrequency`).
 const EVENT_TIMEOUT: Duration = Duration::from_secs(160);
 
-/// The delay before the first retry, doubled for each further one.
+/// The delay before the first retry. Each later delay is twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
@@ -46,7 +46,7 @@ const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
 /// Starts one watch for each cached kind.
 pub(super) fn spawn_all(server: &ApiServer, caches: &Caches, tasks: &mut Tasks) {
-    // The kinds take turns: a page of each at the same time would take several times the memory.
+    // List one kind after the other, because a page of each kind at the same time would need several times the memory.
     let listing = Arc::new(Mutex::new(()));
     spawn(server, tasks, &listing, CONTROL_PLANE, &caches.control_planes);
     spawn(server, tasks, &listing, CLUSTER, &caches.clusters);
@@ -118,7 +118,7 @@ impl<T: Cached> Watch<T> {
                 }
                 Stopped::Failed(error) => {
                     let state = State::Failing(error.label());
-                    // Logged once for each reason, not for each retry.
+                    // Log once for each reason, not for each retry.
                     if self.set(state) != state {
                         tracing::warn!(
                             kind = plural,
@@ -197,7 +197,7 @@ impl<T: Cached> Watch<T> {
                 .await
                 .map_err(|_| ReadError::Failed("the watch sent no event in time".to_owned()))??;
             let Some(line) = line else {
-                // A watch that ends immediately is restarted only after a delay.
+                // If the watch ended immediately, return an error, so that it is restarted after a delay.
                 return if since.elapsed() > FIRST_RETRY {
                     Ok(resource_version)
                 } else {
@@ -242,7 +242,7 @@ impl<T: Cached> Watch<T> {
             return Ok(Lines::new(answer.into_body()));
         }
         let buffer = self.server.buffers.open(None);
-        let body = body::read(answer.into_body(), ANSWER_BYTES, Pace::until(deadline), buffer).await;
+        let body = body::read(answer.into_body(), RESPONSE_BYTES, Pace::until(deadline), buffer).await;
         let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
         Err(ReadError::from_status(&status(code, text)))
     }

@@ -1,4 +1,4 @@
-//! The entries of pools by the leases on them.
+//! Metrics of the entries of pools, by the state of their leases.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use prometheus_client::{
 /// The namespace and name of a pool.
 pub(crate) type PoolName = (String, String);
 
-/// The namespace and name under which pools beyond a limit are counted together. No Kubernetes object has this name.
-pub(crate) const FURTHER_POOLS: &str = "_others";
+/// The namespace and name under which all pools beyond a limit are counted. No Kubernetes object has this name.
+pub(crate) const OTHER_POOLS: &str = "_others";
 
-/// The entries of one pool, as their lease records say.
+/// The numbers of a pool's entries in each state, according to their lease records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolEntries {
-    /// Leased, and the lease has not ended. Includes entries that a cluster uses.
+    /// Entries whose lease has not ended, including entries that a cluster uses.
     pub(crate) held: u32,
-    /// The cluster is gone, and the entry is still reserved for its holder.
+    /// Entries whose cluster no longer exists, and that are still reserved for the holder.
     pub(crate) gone: u32,
-    /// The lease has ended, and the entry is not free yet.
+    /// Entries whose lease has ended, but that are not free yet.
     pub(crate) expired: u32,
-    /// Excluded from new leases. Such an entry may be leased as well.
+    /// Entries that are excluded from new leases. They may also be leased, and are then counted twice.
     pub(crate) cordoned: u32,
 }
 
@@ -52,8 +52,8 @@ impl PoolGauges {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "kcp_webhook_pool_entries",
-            "Entries of each pool by state, as their lease records say: held, gone (reserved for the holder of a deleted \
-             cluster), expired, and cordoned, which may be leased as well",
+            "Entries of each pool by state, according to their lease records: held, gone (reserved for the holder of a \
+             deleted cluster), expired, and cordoned, which may also be leased",
             self.0.clone(),
         );
     }

@@ -1,4 +1,4 @@
-//! Counts requests and how long they took.
+//! Metrics of requests: their number and their latency.
 
 use hyper::StatusCode;
 use prometheus_client::{
@@ -80,8 +80,8 @@ impl Requests {
     }
 }
 
-/// A request in progress. Dropping it without [`InFlight::end`] means that the client disconnected: the request is then
-/// counted under no status code.
+/// A request in progress. If it is dropped without [`InFlight::end`], the client has disconnected, and the request is
+/// not counted under any status code.
 pub(crate) struct InFlight<'r> {
     requests: &'r Requests,
     webhook: &'static str,

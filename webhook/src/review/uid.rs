@@ -8,14 +8,14 @@ use serde::{
     de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 
-/// The uid, if it comes before the first error in the body. Skips everything else.
+/// Returns the uid, if it comes before the first error in the body.
 pub(super) fn find(body: &[u8]) -> Option<String> {
     let mut found = None;
     let at_top = Level {
         path: &["request", "uid"],
         found: &mut found,
     };
-    // An error after the uid does not matter.
+    // Ignore errors, which may come after the uid.
     _ = at_top.deserialize(&mut serde_json::Deserializer::from_slice(body));
     found
 }
@@ -32,7 +32,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         if self.path.is_empty() {
             let uid: Text<'de> = serde::Deserialize::deserialize(deserializer)?;
-            // Of two uids the first counts. The full decoding rejects the second.
+            // If there are two uids, use the first. A complete decoder rejects the second.
             self.found.get_or_insert_with(|| uid.into_owned());
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The certificate authorities of clients, reloaded from a file.
 //!
-//! A client without a certificate may connect: the router decides what it gets. A certificate of another authority fails the
-//! handshake.
+//! A client without a certificate may connect; the router decides how to respond. With a certificate from another authority,
+//! the handshake fails.
 
 use std::{
     fmt, fs, io,
@@ -47,7 +47,7 @@ pub enum ClientCaError {
         /// The cause.
         error: pem::Error,
     },
-    /// A certificate is no authority.
+    /// A certificate is not a certificate authority.
     #[error("cannot use a certificate in {} as a certificate authority: {error}", path.display())]
     BadCertificate {
         /// The file.
@@ -74,7 +74,7 @@ pub(crate) struct ClientCa {
     metrics: Arc<Metrics>,
 }
 
-/// Sized, because [`ArcSwap`] holds no trait objects.
+/// A sized type, because [`ArcSwap`] cannot contain trait objects.
 struct Verifier(Arc<dyn ClientCertVerifier>);
 
 impl ClientCa {
@@ -89,14 +89,14 @@ impl ClientCa {
         })
     }
 
-    /// Replaces the authorities if the file changed and is valid. Open connections stay as they are.
+    /// Replaces the authorities if the file has changed and is valid. Open connections are not affected.
     pub(crate) fn reload(&self) {
         let reloaded = read(&self.file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
             if *last == content {
                 return Ok(None);
             }
-            // An invalid file is reported once, and tried again when it changes.
+            // Report an invalid file once, and read it again when it changes.
             *last = content;
             verifier(&self.file, &last).map(Some)
         });
@@ -169,7 +169,7 @@ impl ClientCertVerifier for ClientCa {
         false
     }
 
-    /// No hints: they would have to outlive a reload. Go's client sends its certificate without them.
+    /// Returns no hints, which would have to outlive a reload. Go's client sends its certificate without hints.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -73,7 +73,7 @@ pub(crate) struct KeyPair {
     metrics: Arc<Metrics>,
 }
 
-/// Without `Debug`: it contains the private key.
+/// The content of both files. No `Debug`, because it contains the private key.
 #[derive(PartialEq, Eq)]
 struct Content {
     certificate: Vec<u8>,
@@ -99,15 +99,15 @@ impl KeyPair {
         })
     }
 
-    /// Replaces the key pair if the files changed and are valid.
+    /// Replaces the key pair if the files have changed and are valid.
     pub(crate) fn reload(&self) {
         let reloaded = Content::read(&self.certificate_file, &self.key_file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
             if *last == content {
                 return Ok(None);
             }
-            // Perhaps only one of the two files has been replaced so far. An invalid pair is reported once, and tried again
-            // when a file changes.
+            // An invalid pair is reported once and tried again when a file changes, because it is possible that only one of
+            // the two files has been replaced so far.
             *last = content;
             last.parse(&self.certificate_file, &self.key_file).map(Some)
         });

@@ -18,7 +18,7 @@ const SCALE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRevi
 /// The server has no API access, so this is what a client with reads gets.
 const READS: &str = "kcp-webhook has no API access";
 const NO_READS: &str =
-    "kcp-webhook reads other objects only for clients with a certificate of --client-ca-file";
+    "kcp-webhook reads other objects only for clients whose certificate a CA in --client-ca-file has signed";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 

@@ -1,7 +1,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{KubeadmControlPlane, RemediationLimits, WithoutConfig};
+use super::{ControlPlaneWithoutConfig, KubeadmControlPlane, RemediationLimits};
 use crate::{Machine, Reference, Remediation, decode, decode_list, metadata::Object as _};
 
 fn control_plane(object: &Value) -> KubeadmControlPlane {
@@ -257,8 +257,8 @@ fn a_long_list_is_read_without_configurations() {
     let mut object = v1beta2();
     object["spec"]["kubeadmConfigSpec"]["users"] = json!([{"passwd": "sesame"}]);
     let list = json!({"items": [object]});
-    let list = decode_list::<WithoutConfig>(&list.to_string()).expect("decodes");
-    let [WithoutConfig(listed)] = list.items.as_slice() else {
+    let list = decode_list::<ControlPlaneWithoutConfig>(&list.to_string()).expect("decodes");
+    let [ControlPlaneWithoutConfig(listed)] = list.items.as_slice() else {
         panic!("one item");
     };
     let config = &listed.spec.kubeadm_config_spec;

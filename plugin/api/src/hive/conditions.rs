@@ -1,4 +1,4 @@
-//! The conditions of Hive's objects with unknown fields, because a merge patch replaces the whole list.
+//! The conditions of Hive's objects. They keep unknown fields, because a merge patch replaces the whole list.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -53,7 +53,7 @@ impl Conditions {
             && self.message(desired.type_).unwrap_or_default() == desired.message
     }
 
-    /// Returns all conditions with this one set. Updates `lastTransitionTime` only if the status changes.
+    /// Returns a copy in which this condition is set. `lastTransitionTime` changes only if the status changes.
     pub fn with(&self, desired: Desired<'_>, now: Timestamp) -> Self {
         let mut conditions = self.0.clone();
         if !self.has(desired.type_) {
@@ -79,7 +79,7 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// Returns all conditions except this one.
+    /// Returns a copy without this condition.
     pub fn without(&self, type_: &str) -> Self {
         let mut conditions = self.0.clone();
         conditions.retain(|condition| !is_of_type(condition, type_));

@@ -1,4 +1,4 @@
-//! Reads the facts that a change of a control plane is checked against.
+//! Reads the facts that decide whether a control plane may be changed.
 
 use std::{
     future::ready,
@@ -78,8 +78,8 @@ async fn read_parts(
     let nothing = Excluded::default();
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let (workload, _, etcd) = Box::pin(beyond).await;
-    // Read the control plane again: querying etcd takes seconds, in which the controller may change it, and the write
-    // requires the resource version that was checked.
+    // Read the control plane again: querying etcd takes seconds, during which the controller may change the control
+    // plane, and the write requires the resource version that was checked.
     let reads = Reads {
         reader,
         namespace,
@@ -268,8 +268,7 @@ mod tests {
         assert_eq!(
             snapshot.warnings(),
             [
-                "could not read the etcd members: etcd: etcd members are reached through the workload cluster: \
-                 Secret/c1-kubeconfig: not found in namespace default; using the Machines' conditions instead"
+                "could not read the etcd members: etcd: cannot reach the etcd members without the workload cluster: Secret/c1-kubeconfig: not found in namespace default; using the Machines' conditions instead"
             ]
         );
         // There is no Cluster: the rules know.

@@ -1,4 +1,4 @@
-//! Queries etcd's members, each separately.
+//! Queries each etcd member separately.
 //!
 //! A query passes through [`members`] (which members to query, and how to reach them) -> [`access`] (CA and client
 //! certificate) -> this file -> [`failure`] (errors with hints).
@@ -94,8 +94,8 @@ const fn is_unreachable(report: &Result<Report, Error>) -> bool {
     )
 }
 
-/// Reads alarms by consensus: from the first member with a leader that responds, for each etcd cluster (normally
-/// one). A member whose leader is lost does not respond.
+/// Reads the alarms of each etcd cluster (normally one) from the first member that has a leader and responds. etcd
+/// reads alarms through raft, so a member without a leader does not respond.
 async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
     let mut with_leader: BTreeMap<u64, Vec<&Connection>> = BTreeMap::new();
     for report in reports {

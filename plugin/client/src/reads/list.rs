@@ -1,12 +1,11 @@
-//! Reads all control planes of one or all namespaces from the management cluster. Only needed fields are kept, so
-//! that a thousand control planes take little memory.
+//! Reads all control planes of one or all namespaces from the management cluster. Other fields than the needed ones are dropped, so that a thousand control planes take little memory.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_api::{
     Cluster, Kind, Machine, MachineHealthCheck, Object as _,
-    control_plane::WithoutConfig,
+    control_plane::ControlPlaneWithoutConfig,
     kind::{CLUSTER, MACHINE, MACHINE_HEALTH_CHECK},
     names::label,
 };
@@ -57,7 +56,7 @@ pub async fn list(
     };
     let mut control_planes: Vec<Snapshot> = control_planes?
         .into_iter()
-        .map(|WithoutConfig(control_plane)| control_plane.into())
+        .map(|ControlPlaneWithoutConfig(control_plane)| control_plane.into())
         .collect();
     control_planes.sort_by(|a, b| {
         let (a, b) = (&a.control_plane, &b.control_plane);

@@ -1,4 +1,4 @@
-//! Reads the facts that a change of a Machine is checked against.
+//! Reads the facts that decide whether a Machine may be changed.
 
 use kcp_api::{
     KubeadmControlPlane, Machine, MachineHealthCheck, Object as _, PartialObjectMetadata, decode,
@@ -89,7 +89,9 @@ impl NoSuchMachine {
             more => format!(", and {more} more"),
         };
         if shown.is_empty() {
-            format!("no control plane in namespace {namespace} has Machines; name another with -n")
+            format!(
+                "no control plane in namespace {namespace} has Machines; choose another namespace with -n"
+            )
         } else {
             let shown = shown.join(", ");
             format!("Machines of control planes in namespace {namespace}: {shown}{more}")
@@ -148,7 +150,7 @@ pub async fn read_machine(
 /// Reads the Machines of a Machine's control plane again.
 ///
 /// # Errors
-/// The Machine does not exist any more, or Machines cannot be read.
+/// The Machine no longer exists, or Machines cannot be read.
 pub async fn read_machines_again(reader: &Reader<'_>, machine: &mut MachineSnapshot) -> Result<(), Error> {
     let name = machine.object.name().to_owned();
     let text = refresh_machines(reader, &mut machine.context, &name).await?;
@@ -156,7 +158,8 @@ pub async fn read_machines_again(reader: &Reader<'_>, machine: &mut MachineSnaps
     Ok(())
 }
 
-/// Reads the Machines again, and returns a warning for each other Machine whose deletion began after the check.
+/// Reads the Machines again, and returns a warning for each other Machine that someone has begun to delete since the
+/// check.
 pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
     let machines = match list_machines(reader, &deleted.observed().control_plane).await {
         Ok(machines) => machines.into_iter().map(|(_, machine)| machine),
@@ -176,7 +179,8 @@ pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>
         .filter(|machine| machine.deletion_timestamp().is_some() && !had_begun(machine.name()))
         .map(|machine| {
             format!(
-                "Machine {} is also being deleted, since after the check: etcd loses both members",
+                "Machine {} is also being deleted, and was not when this command checked it: etcd loses both \
+                 members",
                 machine.name()
             )
         })
@@ -244,7 +248,7 @@ async fn refresh_machines(
     })
 }
 
-/// Replaces Machines by newer versions, but keeps their infrastructure and bootstrap objects.
+/// Replaces Machines with newer versions, but keeps the infrastructure and bootstrap objects that were read for them.
 fn update_machines(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
     let before = std::mem::take(machines);
     machines.extend(now.map(|machine| {
@@ -308,7 +312,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_known_ones() {
         assert_eq!(
             hint(&[]),
-            "no control plane in namespace d has Machines; name another with -n"
+            "no control plane in namespace d has Machines; choose another namespace with -n"
         );
         let known = ["core-a", "edge-c", "edge-a"].map(str::to_owned);
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Reads the facts that commands decide about. Each part is read separately; a part that cannot be read is recorded
-//! with its error.
+//! Reads the facts that the decisions of commands need. Each part is read separately; a part that cannot be read is recorded with its error.
 //!
 //! - [`observe`]: reads one control plane from all sources at the same time
 //! - [`management`]: reads one control plane from the management cluster
@@ -35,8 +34,8 @@ pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 
-/// Why a list does not read Secrets, the workload cluster and etcd: for
-/// [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded).
+/// The reason in [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) why a list does not read Secrets, the
+/// workload cluster and etcd.
 pub const WITHOUT_NAME: &str = "no NAME";
 
 /// The default of `--timeout`.

@@ -1,5 +1,4 @@
-//! Reads one control plane from all sources at the same time. All sources need the control plane, which names the
-//! Cluster and thereby the Secrets. etcd is queried when nodes and Machines are known.
+//! Reads the facts about one control plane from all sources at the same time. The control plane itself is read first, because it names the Cluster, and the names of the Secrets begin with the Cluster's name. etcd is queried when nodes and Machines are known.
 
 use std::time::Instant;
 
@@ -32,7 +31,7 @@ pub async fn observe(
     let (object, control_plane) = reads.control_plane(name).await?;
     let target = Target::new(&control_plane);
     let (machines_known, machines) = oneshot::channel();
-    // Sending fails only if no member is to be queried.
+    // Sending fails only if etcd is not queried.
     let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
     // The sender is dropped if Machines cannot be read.
     let machines = async { machines.await.unwrap_or_default() };
@@ -61,7 +60,7 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
         .collect()
 }
 
-/// A control plane that was listed but then could not be read: all other sources failed, too.
+/// The snapshot of a control plane that was listed but could then not be read. All its other sources count as failed.
 pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
     let failure = failure::from_error(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);

@@ -113,7 +113,7 @@ impl Reads<'_> {
             unread: Vec::new(),
         };
         let control_plane = &fetched.observed.control_plane;
-        // Without a Cluster yet, it has no Machines.
+        // A control plane without a Cluster has no Machines.
         let Some(cluster) = control_plane.cluster().map(str::to_owned) else {
             return fetched;
         };

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use kcp_etcd::Timeouts;
 
-/// Share of the remaining time for one Secret of the management cluster. Secrets are read first, at most two in
-/// sequence.
+/// Share of the remaining time for the read of one Secret in the management cluster. Secrets are read first, at most
+/// two in sequence.
 const SECRET: f64 = 1.0 / 3.0;
 
-/// Share of the then remaining time for one read of the workload cluster. etcd is queried after nodes are known.
+/// Share of the time that remains after the Secrets for one read of the workload cluster. etcd is queried when the
+/// nodes are known.
 const WORKLOAD: f64 = 0.4;
 
-/// Shares of the then remaining time for the steps of an etcd query. The longest query dials, shakes hands, and makes
-/// two calls; the rest is reserve.
+/// Shares of the time that remains after the nodes for the steps of an etcd query. The longest query dials, does a
+/// TLS handshake, and makes two calls; the rest of the time is a reserve.
 const DIAL: f64 = 0.28;
 const HANDSHAKE: f64 = 0.12;
 const CALL: f64 = 0.2;
@@ -44,7 +45,7 @@ pub fn for_etcd(left: Duration) -> Timeouts {
     }
 }
 
-/// Rounded down to tenths of a second, because messages show it.
+/// A share of the time, rounded down to tenths of a second because messages show it.
 fn share(left: Duration, part: f64) -> Duration {
     let share = left.mul_f64(part);
     let tenths = share.as_millis() / 100;

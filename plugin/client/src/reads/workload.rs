@@ -88,7 +88,7 @@ impl WorkloadCluster {
     ) -> (Reading<Workload>, Reading<EndpointCertificate>) {
         let nodes = async {
             let nodes = self.nodes().await;
-            // Sending fails only if no member is to be queried.
+            // Sending fails only if etcd is not queried.
             let _ = nodes_known.send(match &nodes {
                 Ok(nodes) => Nodes::Read(nodes.clone()),
                 Err(error) if is_without_server(error) => {
@@ -226,8 +226,7 @@ impl WorkloadCluster {
     }
 }
 
-/// How to get a new kubeconfig. If the controller does not renew it, this kubeconfig may be the only access, so the
-/// hint says to back it up.
+/// How to get a new kubeconfig. The hint says to back up the old one, which may be the only access to the cluster.
 fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     if is_managed {
         format!(

@@ -20,22 +20,22 @@ use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Read
 pub struct Target {
     pub namespace: String,
     pub cluster: String,
-    /// Whether the control plane is initialized; before that, nothing can be read.
+    /// Whether the control plane is initialized. Until then, the workload cluster cannot be read.
     pub initialized: bool,
-    /// `https://host:port` of each endpoint of an external etcd; none for stacked etcd.
+    /// The endpoints of an external etcd, as `https://host:port`; none for a stacked etcd.
     pub external_etcd: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excluded {
-    /// `--no-workload`
+    /// Whether `--no-workload` is set.
     pub workload: bool,
-    /// `--no-etcd`
+    /// Whether `--no-etcd` is set.
     pub etcd: bool,
 }
 
 impl Target {
-    /// None if the control plane has no Cluster yet.
+    /// Finds out where to read; none if the control plane has no Cluster yet.
     pub fn new(control_plane: &KubeadmControlPlane) -> Option<Self> {
         let config = &control_plane.spec.kubeadm_config_spec;
         let endpoints = config
@@ -63,8 +63,8 @@ pub type WorkloadAndEtcd = (
 /// Machine names by node name.
 pub type MachineByNode = BTreeMap<String, String>;
 
-/// Reads both until `end` at the latest. Parts that take longer fail separately. Only the etcd query waits for
-/// `machines`, which determine the members to query.
+/// Reads the workload cluster and etcd until `end` at the latest. Parts that take longer fail separately. Only the
+/// etcd query waits for `machines`, because their nodes have the members to query.
 pub async fn workload_and_etcd(
     management: &Connection,
     target: &Target,
@@ -214,7 +214,7 @@ fn unreachable_through(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: format!(
-            "etcd members are reached through the workload cluster: {}: {}",
+            "cannot reach the etcd members without the workload cluster: {}: {}",
             failure.object, failure.message
         ),
         hint: failure.hint.clone(),
@@ -292,8 +292,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_out_is_not_read_and_what_is_missing_is_named() {
         const KUBECONFIG: &str = "Secret/edge-kubeconfig: not found in namespace d";
-        const BEHIND: &str = "etcd: etcd members are reached through the workload cluster: Secret/edge-kubeconfig: \
-                              not found in namespace d";
+        const BEHIND: &str = "etcd: cannot reach the etcd members without the workload cluster: Secret/edge-kubeconfig: not found in namespace d";
         const AUTHORITY: &str = "Secret/edge-etcd: not found in namespace d";
         let target = |initialized, external: bool| Target {
             namespace: "d".to_owned(),

@@ -1,7 +1,7 @@
 //! Creates a client for the workload cluster, from the kubeconfig in Cluster API's Secret.
 //!
-//! Those who can write the Secret are not trusted by the user of this program, so a kubeconfig that refers to local
-//! files or programs is rejected.
+//! The user of this program may not trust everyone who can write the Secret, so a kubeconfig that refers to local files or
+//! programs is rejected.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct KubeconfigError {
     pub fault: KubeconfigFault,
 }
 
-/// What is wrong with a kubeconfig. Messages never quote it.
+/// The problem of an invalid kubeconfig. Messages never quote the kubeconfig.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KubeconfigFault {
     #[error("larger than 1 MiB")]
@@ -38,7 +38,9 @@ pub enum KubeconfigFault {
     #[error("not a valid kubeconfig")]
     Unreadable,
     /// The kubeconfig refers to a local file or program.
-    #[error("it refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig")]
+    #[error(
+        "the kubeconfig refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig"
+    )]
     Outside(&'static str),
     #[error("its context, cluster and user do not define a connection")]
     Inconsistent,
@@ -51,7 +53,7 @@ pub struct ApiServer {
     /// `https://host:port`, without secrets.
     pub url: String,
     pub certificate: ServingCertificate,
-    /// What in the kubeconfig lowers the security of the connection, one line each.
+    /// The settings in the kubeconfig that lower the security of the connection, one line each.
     pub risks: Vec<String>,
 }
 
@@ -69,7 +71,7 @@ pub async fn client(
     Ok(server.client)
 }
 
-/// The API server that `kubeconfig` describes. Sends no request. Requests fail if the server is silent for `timeout`,
+/// The API server that `kubeconfig` describes. Sends no request. Requests fail if the server sends nothing for `timeout`,
 /// and are never retried.
 ///
 /// # Errors
@@ -114,7 +116,7 @@ pub async fn api_server(
     })
 }
 
-/// What in a selected kubeconfig lowers the security of the connection, one line each.
+/// The settings in a selected kubeconfig that lower the security of the connection, one line each.
 fn risks(selected: &Kubeconfig) -> Vec<String> {
     let clusters = selected
         .clusters

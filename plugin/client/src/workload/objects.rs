@@ -27,8 +27,8 @@ type InProgress<'r, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'r>>;
 
 /// A workload cluster's objects.
 ///
-/// Each read is consistent (through etcd's quorum) first. If that fails or takes too long, it is repeated from the
-/// API server's watch cache, which works without quorum but may be stale.
+/// Each read first goes through etcd's quorum. If that fails or takes too long, the read is repeated from the API
+/// server's watch cache, which works without quorum but may be stale.
 #[derive(Clone)]
 pub struct Objects {
     cluster: Connection,
@@ -36,12 +36,13 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// `limit` is the time limit of each read.
+    /// Reads `cluster`, with `limit` as the time limit of each read.
     pub const fn new(cluster: Connection, limit: Duration) -> Self {
         Self { cluster, limit }
     }
 
-    /// Lists the objects of one or all namespaces that match a label selector, mapped and filtered by `keep`.
+    /// Lists the objects of one or all namespaces that match a label selector. `keep` converts each object, or
+    /// drops it.
     ///
     /// # Errors
     /// Same as [`Connection::read`].

@@ -12,7 +12,7 @@ use kcp_etcd::{BoxedStream, Dial, Dialing};
 use kube::{Api, Client, api::Portforwarder};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
-/// A port of a pod. Each stream uses its own port-forward, so that one that hangs does not block others.
+/// A port of a pod. Each stream uses its own port-forward, so that a stream that hangs does not block others.
 pub struct PortForward {
     pods: Api<Pod>,
     pod: String,
@@ -47,13 +47,13 @@ impl Dial for PortForward {
     }
 }
 
-/// The error channel: resolves to a message, or to none when the port-forward ends.
+/// The error channel. It resolves to a message, or to none when the port-forward ends.
 type Failure = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 /// A stream that ends when the kubelet reports an error, because the data channel does not end on its own.
 struct ForwardedStream {
     stream: DuplexStream,
-    /// None after it has resolved.
+    /// The error channel; none after it has resolved.
     failure: Option<Failure>,
     forwarder: Portforwarder,
 }

@@ -14,7 +14,7 @@ use kube::{
 use thiserror::Error;
 use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
 
-/// Maximum size of a response in bytes. Set it as an extension of the request.
+/// Maximum size of a response in bytes. A caller sets it as an extension of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimit(pub usize);
 

@@ -40,8 +40,8 @@ pub enum ServingCertificateError {
     Unreadable,
 }
 
-/// A certificate's expiry, from seconds since 1970. Certificates that never expire contain the last second of the
-/// year 9999 (RFC 5280, 4.1.2.5), which exceeds `Timestamp::MAX`.
+/// Converts a certificate's expiry from seconds since 1970. The expiry of a certificate that never expires is the
+/// last second of the year 9999 (RFC 5280, 4.1.2.5), which exceeds `Timestamp::MAX`.
 pub fn certificate_end(not_after: i64) -> Timestamp {
     let latest = if not_after < 0 {
         Timestamp::MIN
@@ -121,7 +121,7 @@ impl ServingCertificate {
     }
 }
 
-/// Inner none if the certificate cannot be parsed.
+/// The observed expiry; the inner value is none if the certificate cannot be parsed.
 #[derive(Debug, Default)]
 struct ObservedExpiry(OnceLock<Option<Timestamp>>);
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The object already has the requested state. The text says so: `replicas is already 3`.
+    /// The object already has the requested state. Contains the message, such as `replicas is already 3`.
     Unchanged(String),
     Refused(Refusal),
     Write(Proposal),
@@ -16,7 +16,7 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     pub write: ObjectWrite,
-    /// The result, printed after the object's name: `scaled from 3 to 5`.
+    /// The result, printed after the object's name, such as `scaled from 3 to 5`.
     pub done: String,
     /// Problems that do not prevent the write.
     pub warnings: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Proposal {
 pub enum ObjectWrite {
     Patch {
         patch: Value,
-        /// None to patch the object itself.
+        /// The subresource to patch; none for the object itself.
         subresource: Option<&'static str>,
     },
     Delete,
@@ -90,7 +90,7 @@ impl Refusal {
         )
     }
 
-    /// Who refuses, for the error message. `is_configured` is whether the webhook's configuration was passed.
+    /// Who refuses the change, for the error message. `is_configured` is whether the user passed the webhook's configuration.
     pub const fn by(&self, is_configured: bool) -> &'static str {
         match (self.by, is_configured) {
             (RefusedBy::Rules, false) => "the admission rules in their default configuration",
@@ -123,10 +123,10 @@ pub struct Objections {
 }
 
 impl Objections {
-    /// The warnings if the change is written despite the objections.
+    /// The warnings to print if the change is written despite the objections.
     ///
     /// # Errors
-    /// The refusal if it must not be written.
+    /// The refusal if the change must not be written.
     pub fn warnings(self, force: bool) -> Result<Vec<String>, Refusal> {
         let Self { lasting, temporary } = self;
         if lasting.is_empty() && (force || temporary.is_empty()) {
@@ -144,7 +144,7 @@ impl Objections {
 /// A qualified name, as the Events API requires.
 const REPORTING_CONTROLLER: &str = "kubectl-kcp.dev/kubectl-kcp";
 
-/// Limit of the Events API.
+/// The Events API's limit for a note.
 const MAX_NOTE_BYTES: usize = 1024;
 
 /// An Event's name has at most 253 bytes: the name of the object and a unique suffix.
@@ -152,13 +152,13 @@ const MAX_NAME_PREFIX_BYTES: usize = 180;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeEvent {
-    /// For example `Scaled`.
+    /// The reason of the Event, such as `Scaled`.
     pub reason: &'static str,
-    /// For example `Scale`.
+    /// The action of the Event, such as `Scale`.
     pub action: &'static str,
-    /// For example `scaled`; the note continues with `by USER`.
+    /// The beginning of the note, such as `scaled`; the note continues with `by USER`.
     pub done: &'static str,
-    /// The end of the note: `from 3 to 5`.
+    /// The end of the note, such as `from 3 to 5`.
     pub detail: String,
 }
 

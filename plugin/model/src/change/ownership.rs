@@ -1,7 +1,7 @@
 //! The owners of the fields that a patch writes, from `metadata.managedFields`.
 //!
-//! If another client manages a field by server-side apply, its next apply reverts the patch. The plugin warns about this, and
-//! refuses to write fields of the topology controller, which applies continuously.
+//! If another client manages a field with server-side apply, its next apply reverts the patch. The plugin warns about this,
+//! and refuses to write fields that the topology controller manages, because this controller applies continuously.
 //!
 //! If another client changed a field after the object was read, and the patch writes that field too, the write conflicts.
 
@@ -43,7 +43,8 @@ const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "version"], "spec.topology.version"),
 ];
 
-/// Fields with different paths in the two API versions. An entry in `managedFields` keeps the API version of its write.
+/// Fields with different paths in the two API versions. An entry in `managedFields` has the paths of the API version that its
+/// client wrote.
 const RENAMED_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout", "after"]),
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
@@ -89,7 +90,7 @@ impl<'m> ManagedFields<'m> {
         self.0.operation.as_deref() == Some("Apply")
     }
 
-    /// Whether the entry owns the field at `path`. An entry that ends above the field owns everything below.
+    /// Whether the entry owns the field at `path`. An entry that ends above the field owns everything below it.
     fn owns(self, path: &[&str]) -> bool {
         let mut at = self.fields();
         for name in path {
@@ -105,7 +106,7 @@ impl<'m> ManagedFields<'m> {
         at.get(".").is_some()
     }
 
-    /// Whether the entry owns the field or a field below it, all of which a removal affects.
+    /// Whether the entry owns the field or a field below it. A removal affects all of them.
     fn owns_any_below(self, path: &[&str]) -> bool {
         let below = path
             .iter()
@@ -222,7 +223,9 @@ impl AppliedField {
             product,
         } = self;
         let product = product.map_or_else(String::new, |product| format!(" ({product})"));
-        format!("{manager}{product} applies {field} and will revert the change: change it there too")
+        format!(
+            "{manager}{product} also applies {field} and will revert this change: set the new value in its manifest too"
+        )
     }
 }
 
@@ -237,7 +240,7 @@ fn topology_refusal(field: &str, instead: Option<&str>, cluster: &str) -> String
 /// The fields that another client changed between two reads of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldConflict {
-    /// One line for each changed field that the patch writes too. The user requested the change for its earlier value.
+    /// One line for each changed field that the patch writes too. The user's decision was based on the earlier value.
     pub contested: Vec<String>,
     /// One line for each other changed field of the spec.
     pub others: Vec<String>,
@@ -522,7 +525,7 @@ mod tests {
         };
         assert_eq!(
             field.message(),
-            "argocd-controller (Argo CD) applies spec.replicas and will revert the change: change it there too"
+            "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value in its manifest too"
         );
         assert_eq!(
             topology_refusal("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
@@ -549,8 +552,7 @@ mod tests {
         assert_eq!(
             of("capi-kubeadmcontrolplane"),
             [
-                "capi-kubeadmcontrolplane applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will revert the \
-                 change: change it there too"
+                "capi-kubeadmcontrolplane also applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will revert this change: set the new value in its manifest too"
             ]
         );
         assert_eq!(of("capi-topology"), Vec::<String>::new());

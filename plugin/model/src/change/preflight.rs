@@ -112,8 +112,8 @@ fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     }
 }
 
-/// Checks a change after which the controller has nothing to do: only admission rules and field owners. Returns the warnings
-/// or the refusal.
+/// Checks a change that the controller does not act on, so there is no plan: checks only the admission rules and the field
+/// owners. Returns the warnings or the refusal.
 pub fn preflight_without_plan(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -258,8 +258,7 @@ mod tests {
                     RefusedBy::Command,
                     &[
                         "etcd member node-m2 of Machine m2 is unhealthy: gone",
-                        "the controller does not detect this; with its first step, etcd could lose quorum: 1 of 2 voting \
-                         members healthy, 2 needed for quorum"
+                        "the controller does not detect this problem; its first step could cost etcd the quorum: 1 of 2 voting members healthy, 2 needed for quorum"
                     ]
                 )),
                 "{force}"
@@ -287,7 +286,7 @@ mod tests {
         };
         lost.observed.etcd_members =
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
-        let etcd = "recover etcd manually: the controller cannot".to_owned();
+        let etcd = "recover etcd yourself, because the controller cannot".to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
@@ -309,7 +308,7 @@ mod tests {
             preflight.warnings,
             [
                 "could not read the etcd members: Secret/c1-etcd: it is not there; using the Machines' conditions instead",
-                "argocd-controller (Argo CD) applies spec.replicas and will revert the change: change it there too"
+                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value in its manifest too"
             ]
         );
         assert_eq!(preflight.refusal, None);
@@ -344,7 +343,7 @@ mod tests {
             panic!("denied");
         };
         assert!(
-            matches!(&warnings[..], [only] if only.starts_with("argocd-controller (Argo CD) applies spec.replicas")),
+            matches!(&warnings[..], [only] if only.starts_with("argocd-controller (Argo CD) also applies spec.replicas")),
             "{warnings:?}"
         );
         for (snapshot, replicas, expected, end) in [

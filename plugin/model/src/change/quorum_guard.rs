@@ -1,4 +1,4 @@
-//! Whether etcd keeps its quorum during a plan and after the loss of one Machine.
+//! Decides whether etcd keeps its quorum during a plan, and after the loss of one Machine.
 //!
 //! [`fatal_loss`] follows `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` also calls. Unlike
 //! Cluster API, it uses the status of each etcd member, and ignores Machines that are being deleted.
@@ -25,7 +25,7 @@ pub enum QuorumGuard {
     Blocked(Vec<Blocker>),
     /// The controller would take its first step now although etcd could lose quorum. `--force` does not override this.
     AtRisk {
-        /// The faults that the controller does not detect.
+        /// The problems that the controller does not detect.
         blockers: Vec<Blocker>,
         /// etcd's votes after the step.
         votes: Votes,
@@ -36,12 +36,12 @@ pub enum QuorumGuard {
 
 impl QuorumGuard {
     pub fn new(plan: &Plan) -> Self {
-        // Without Machines there is no etcd.
+        // A control plane without Machines has no etcd.
         if plan.replicas == 0 {
             return Self::Clear;
         }
         match &plan.steps {
-            // The denial is reported separately.
+            // The caller reports the denial separately.
             Err(NoPlan::Refused { .. }) => Self::Clear,
             Err(no_plan) => Self::NoWay(no_plan.clone()),
             Ok(_) => {
@@ -105,7 +105,7 @@ impl FatalLoss {
     }
 }
 
-/// None if the control plane survives the loss of the Machine.
+/// Why the loss of the Machine would be fatal; none if the control plane survives it.
 pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     // A control plane that was never initialized has no data.
     if !observed.control_plane.status.initialized {
@@ -196,8 +196,8 @@ fn state(observed: &Snapshot) -> State {
     state
 }
 
-/// If this Machine is the only one without a node, a member that has not started belongs to it. The controller removes that
-/// member after the Machine.
+/// If this Machine is the only one without a node, a member that has not started belongs to it. The controller deletes the
+/// Machine first, and then removes the member.
 fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     let has_no_node = |other: &&Replica| other.node.is_none();
     if replica.node.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
@@ -280,9 +280,8 @@ mod tests {
             KubeadmControlPlaneSpec,
             &'static [&'static str],
         );
-        const COSTS_4: &str = "the controller does not detect this; with its first step, etcd could lose quorum: 2 of 4 \
-                               voting members healthy, 3 needed for quorum";
-        const COSTS_2: &str = "the controller does not detect this; with its first step, etcd could lose quorum: 1 of 2 \
+        const COSTS_4: &str = "the controller does not detect this problem; its first step could cost etcd the quorum: 2 of 4 voting members healthy, 3 needed for quorum";
+        const COSTS_2: &str = "the controller does not detect this problem; its first step could cost etcd the quorum: 1 of 2 \
                                voting members healthy, 2 needed for quorum";
         let one = || with_replicas(spec(), 1);
         let five = || with_replicas(spec(), 5);

@@ -1,5 +1,5 @@
-//! Serializes replacements of Machines. An annotation on the control plane names the Machine that `machine replace`
-//! deletes; until that Machine is replaced, other changes are refused.
+//! Allows only one replacement of a Machine at a time. An annotation on the control plane names the Machine that
+//! `machine replace` deletes; until that Machine is replaced, other changes are refused.
 //!
 //! Two deletions at the same time can cost etcd its quorum, and Cluster API's controller then waits forever.
 
@@ -13,7 +13,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// If the Machine is not deleted after this time, the command that announced the replacement has ended.
+/// If the Machine is not deleted within this time, the command that announced the replacement is assumed to have ended.
 pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// The value of the annotation `machine-replacement`, as JSON.
@@ -21,7 +21,7 @@ pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 pub struct Replacement {
     pub machine: String,
     pub uid: String,
-    /// The API server's time.
+    /// When the replacement was announced, in the API server's time.
     pub time: Timestamp,
 }
 
@@ -32,7 +32,7 @@ pub enum ReplacementState {
     /// A Machine is being replaced.
     InProgress {
         machine: String,
-        /// What the replacement waits for, as a sentence.
+        /// What the replacement waits for, such as `the new Machine does not exist yet`.
         waits_for: String,
     },
     /// The replacement was announced, but its Machine was not deleted in time.
@@ -48,7 +48,7 @@ impl Replacement {
         }
     }
 
-    /// None if the annotation is absent or cannot be decoded.
+    /// The announced replacement; none if the annotation is absent or cannot be decoded.
     fn announced(observed: &Snapshot) -> Option<Self> {
         let value = observed
             .control_plane
@@ -73,7 +73,7 @@ impl Replacement {
     }
 }
 
-/// The state of the announced replacement. `target` is the Machine that the command changes, which never blocks itself.
+/// The state of the announced replacement. `target` is the Machine that the command changes; its own replacement never blocks the command.
 pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {
     let Some(replacement) = Replacement::announced(observed) else {
         return ReplacementState::Idle;
@@ -90,17 +90,17 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
         };
     };
     if machine.is_deleting() {
-        in_progress("it is being deleted".to_owned())
+        in_progress("the Machine is being deleted".to_owned())
     } else if target == Some(machine.name()) || replacement.is_withdrawn(machine) {
         ReplacementState::Idle
     } else if now.duration_since(replacement.time) < ABANDONED_AFTER {
-        in_progress("it is about to be deleted".to_owned())
+        in_progress("the Machine is about to be deleted".to_owned())
     } else {
         ReplacementState::Abandoned(replacement)
     }
 }
 
-/// What is missing until the new Machine has taken the place of the deleted one.
+/// The part that the new Machine still lacks, such as its node; none if the replacement is complete.
 fn missing(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
     let staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
     if staying.clone().count() < observed.control_plane.spec.size() {
@@ -219,7 +219,7 @@ mod tests {
                 1,
                 |_| {},
                 None,
-                waits_for("it is about to be deleted"),
+                waits_for("the Machine is about to be deleted"),
             ),
             ("just announced, same Machine", 1, |_| {}, Some("m1"), Idle),
             (
@@ -227,7 +227,7 @@ mod tests {
                 1,
                 |_| {},
                 Some("m2"),
-                waits_for("it is about to be deleted"),
+                waits_for("the Machine is about to be deleted"),
             ),
             (
                 "abandoned",
@@ -262,14 +262,14 @@ mod tests {
                     );
                 },
                 None,
-                waits_for("it is about to be deleted"),
+                waits_for("the Machine is about to be deleted"),
             ),
             (
                 "deleting",
                 9,
                 |o| o.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(8))),
                 Some("m2"),
-                waits_for("it is being deleted"),
+                waits_for("the Machine is being deleted"),
             ),
             (
                 "deleted",
@@ -337,7 +337,7 @@ mod tests {
         let refusal = refusal_during_replacement(&announced(1), None, now()).expect("refused");
         assert_eq!(
             refusal.why,
-            ["Machine m1 is being replaced: it is about to be deleted"]
+            ["Machine m1 is being replaced: the Machine is about to be deleted"]
         );
         assert_eq!(refusal_during_replacement(&announced(1), Some("m1"), now()), None);
         // A takeover withdraws it first.

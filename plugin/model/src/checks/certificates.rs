@@ -38,8 +38,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Days before the expiry of a certificate from which it is a warning. kubeadm's certificates are valid for a year; shorter
-/// ones are a warning in the last third of their validity.
+/// A certificate that expires within this number of days is a warning. kubeadm's certificates are valid for a year; a
+/// certificate with a shorter validity is a warning in the last third of it.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;

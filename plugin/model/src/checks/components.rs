@@ -22,7 +22,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "api-servers-mismatch",
-        "every Machine has an API server, and every API server a Machine",
+        "every Machine has an API server, and every API server has a Machine",
         api_servers_match,
     )
     .preflight(),
@@ -54,7 +54,8 @@ pub const CHECKS: &[Check] = &[
 
 pub const WORKLOAD: &str = "the workload cluster";
 
-/// The Machine condition and the display name of a component. The condition replaces pods that could not be read.
+/// The Machine condition and the display name of a component. The check uses the condition if the pods could not
+/// be read.
 const fn machine_condition(component: Component) -> (&'static str, &'static str) {
     match component {
         Component::ApiServer => ("APIServerPodHealthy", "API server"),
@@ -75,7 +76,7 @@ fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     Ok(pods.iter().filter(is_there).collect())
 }
 
-/// Findings for a condition of all settled Machines.
+/// Findings about a condition of all Machines that are neither starting nor being deleted.
 pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
     let external = observed.has_external_etcd();
     if external && kind.starts_with("Etcd") {

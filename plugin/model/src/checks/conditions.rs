@@ -28,7 +28,7 @@ pub const CHECKS: &[Check] = &[
         current,
     )
     .preflight(),
-    Check::new("unavailable", "condition Available is True", available).summing_up(),
+    Check::new("unavailable", "condition Available is True", available).as_summary(),
     Check::new(
         "certificates-unavailable",
         "condition CertificatesAvailable is True",
@@ -39,13 +39,13 @@ pub const CHECKS: &[Check] = &[
         "condition EtcdClusterHealthy is True",
         etcd_cluster_healthy,
     )
-    .summing_up(),
+    .as_summary(),
     Check::new(
         "components-unhealthy",
         "condition ControlPlaneComponentsHealthy is True",
         components_healthy,
     )
-    .summing_up(),
+    .as_summary(),
 ];
 
 fn unmet<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
@@ -154,7 +154,7 @@ pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
 }
 
 /// Findings for a condition that summarizes the Machines. Cluster API sets it to False for a Machine that has not joined, a
-/// learner, or a member whose Machine was just deleted. It is therefore a fault only if it lasts.
+/// learner, or a member whose Machine was just deleted. It is therefore a problem only if it lasts.
 fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> CheckResult {
     let limit = if are_machines_changing(observed, now)
         || crate::checks::rollout::has_pending_change(observed, now)

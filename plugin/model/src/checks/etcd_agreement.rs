@@ -42,11 +42,12 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// Maximum number of raft log entries that a member may lag behind another member, or behind its own log when it applies
-/// entries. Beyond it, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that applies
-/// too slowly rejects requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
+/// entries. Beyond this limit, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that
+/// applies too slowly rejects requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
 const RAFT_LAG_LIMIT: u64 = 5_000;
 
-/// While Machines start or are deleted, members receive membership changes one after another.
+/// A difference is normal while Machines start or are deleted, because members receive membership changes one after
+/// another.
 fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
     if are_machines_changing {
         CheckOutcome::Info
@@ -66,7 +67,7 @@ pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> CheckResult {
             reported,
             "members belong to different etcd clusters",
             CheckOutcome::Fail,
-            "save a snapshot of one member of each cluster: etcdctl snapshot save; then find out which cluster has the data",
+            "run etcdctl snapshot save on one member of each cluster; then find out which cluster has the data",
         );
         return Ok(vec![finding]);
     }
@@ -104,8 +105,8 @@ pub fn member_lists(observed: &Snapshot, now: Timestamp) -> CheckResult {
             reported,
             "members report different member lists",
             outcome_by_change(are_machines_changing),
-            "before you remove a member or a Machine, find the leader that most voters follow, whose list is correct: \
-             etcdctl endpoint status on each member",
+            "before you remove a member or a Machine, find out which list is correct: the list of the leader that \
+             most voters follow; on each member, run: etcdctl endpoint status",
         );
         return Ok(vec![finding]);
     }
@@ -210,7 +211,7 @@ pub fn leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
         };
         let is_joining =
             status.is_learner || phase_of_queried(survey, queried, observed, now) == Phase::Starting;
-        // No leader at all is a fault even while Machines change, because etcd then rejects writes.
+        // No leader at all is a failure even while Machines change, because etcd then rejects writes.
         Some(member_finding(
             queried,
             outcome_by_change(latest.is_some() && (are_machines_changing || is_joining)),

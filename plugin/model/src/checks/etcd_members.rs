@@ -26,7 +26,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-members-mismatch",
-        "every Machine has an etcd member, and every member a Machine",
+        "every Machine has an etcd member, and every member has a Machine",
         match_machines,
     )
     .preflight(),
@@ -87,8 +87,8 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
             }
             member_without_machine(observed, member, "has no Machine", || {
                 format!(
-                    "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl \
-                     member remove {}",
+                    "the controller removes the member when no Machine is joining; to remove it yourself, run on a \
+                     healthy member: etcdctl member remove {}",
                     hexadecimal(member.id)
                 )
             })
@@ -215,7 +215,7 @@ pub fn learners(observed: &Snapshot, now: Timestamp) -> CheckResult {
                 Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
                 None => member_without_machine(observed, member, message, || {
                     format!(
-                        "remove the member, because no other member can join before: etcdctl member remove {}",
+                        "remove the member, because no other member can join until then: etcdctl member remove {}",
                         hexadecimal(member.id)
                     )
                 }),

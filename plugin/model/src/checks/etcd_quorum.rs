@@ -28,7 +28,7 @@ pub const CHECKS: &[Check] = &[
         tolerance,
     )
     .preflight()
-    .summing_up(),
+    .as_summary(),
     Check::new(
         "etcd-members-unresponsive",
         "every member responds",
@@ -69,7 +69,7 @@ pub fn members_respond(observed: &Snapshot, now: Timestamp) -> CheckResult {
             .listed()
             .any(|listed| listed.member.name == queried.name && !listed.member.is_learner);
         let are_machines_changing = match phase_of_queried(survey, queried, observed, now) {
-            // The member stops shortly before or after it is removed from the list.
+            // The member of a deleted Machine stops shortly before or after it is removed from the list.
             Phase::Deleting => true,
             // A member may vote before its Machine references the node.
             Phase::Starting => !is_listed || membership.may_be_starting(queried, observed, now),
@@ -80,7 +80,7 @@ pub fn members_respond(observed: &Snapshot, now: Timestamp) -> CheckResult {
         } else if survey.statuses().next().is_some() {
             CheckOutcome::Fail
         } else {
-            // No member responded. Perhaps only the connection to the members fails.
+            // No member responded. The members may be healthy, and only the connection to them may fail.
             CheckOutcome::Unknown
         };
         let finding = member_finding(
@@ -228,8 +228,8 @@ pub fn quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
             "quorum is lost, or the API server cannot connect to etcd: it reports that etcd does not respond";
         message = Some(cut_off.to_owned());
     }
-    let hint = "repair the unhealthy members manually, because the controller cannot; if their data is lost, restore etcd from a \
-         snapshot";
+    let hint = "repair the unhealthy members yourself, because the controller cannot; if their data is lost, restore etcd \
+        from a snapshot";
     count.into_result(observed, message, Some(hint))
 }
 
@@ -295,10 +295,10 @@ pub(super) mod cases {
     /// Without quorum the API server finds no pod to forward to, not even that of the member that runs.
     fn kill_two_and_reach_none(observed: &mut Snapshot) {
         kill_two(observed);
-        none_reached(observed);
+        reach_no_member(observed);
     }
 
-    fn none_reached(observed: &mut Snapshot) {
+    fn reach_no_member(observed: &mut Snapshot) {
         observed.survey().alarms = Alarms::FromStatus;
         for (queried, machine) in observed.survey().queried.iter_mut().zip(["m1", "m2", "m3"]) {
             queried.response = Err(failure(
@@ -321,7 +321,7 @@ pub(super) mod cases {
             kill_two_and_reach_none,
         ),
         ("etcd-no-quorum", "the_api_server_lacks_etcd", |o| {
-            none_reached(o);
+            reach_no_member(o);
             o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
             o.survey().api_server_lacks_etcd = true;
         }),

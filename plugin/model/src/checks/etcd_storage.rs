@@ -27,16 +27,16 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Percentage of the quota from which the size of a database is a warning, early enough to compact it.
+/// A database that uses this percentage of its quota is a warning, early enough to compact the database.
 const SPACE_WARNING_PERCENT: u64 = 80;
 
-/// Percentage of the quota at which etcd's own alert `etcdDatabaseQuotaLowSpace` is critical.
+/// A database that uses this percentage of its quota is a failure, as in etcd's alert `etcdDatabaseQuotaLowSpace`.
 const SPACE_FAULT_PERCENT: u64 = 95;
 
-/// Like etcd's own alert `etcdDatabaseHighFragmentationRatio`: less than this percentage of the database is in use …
+/// The database counts as fragmented if less than this percentage of it is in use, as in etcd's alert `etcdDatabaseHighFragmentationRatio` …
 const USED_WARNING_PERCENT: u64 = 50;
 
-/// … and more than this size is in use.
+/// … and if more than this many bytes are in use.
 const USED_WARNING_BYTES: u64 = 100 * MEBIBYTE;
 
 const MEBIBYTE: u64 = 1024 * 1024;

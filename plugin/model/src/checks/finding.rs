@@ -25,9 +25,9 @@ pub enum CheckOutcome {
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     pub outcome: CheckOutcome,
-    /// At least one `Kind/name`.
+    /// The objects that the finding is about, as `Kind/name`; at least one.
     pub objects: Vec<String>,
-    /// A single line.
+    /// The message, on a single line.
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -46,7 +46,7 @@ impl CheckOutcome {
     }
 }
 
-/// The findings, empty if the check passes; or why the check has no result.
+/// The findings (empty if the check passes), or why the check has no result.
 pub type CheckResult = Result<Vec<Finding>, NoResult>;
 
 /// Why a check has no result. This does not affect the verdict: a separate check reports the failed source.

@@ -54,7 +54,7 @@ pub fn version(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let message = format!("{message}: joining Machines get static pods of {configured}");
     let control_plane = &observed.control_plane;
     Ok(vec![Finding::warn(object, message).hint(format!(
-        "start a rollout, which updates it: kubectl kcp rollout start {} -n {}",
+        "start a rollout, which updates kubeadm-config: kubectl kcp rollout start {} -n {}",
         control_plane.name(),
         control_plane.namespace()
     ))])

@@ -38,7 +38,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "topology-upgrade-pending",
-        "the version of a managed topology permits the desired version",
+        "the Cluster's topology does not hold back the desired version",
         topology,
     ),
     Check::new(
@@ -173,7 +173,7 @@ pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
     });
     let others = observed.others.iter().map(|other| {
         let message = format!(
-            "controlled by {}: the controller of {} does not manage a control plane with Machines of another owner",
+            "controlled by {}: the controller of {} does nothing while another owner controls a Machine of the Cluster",
             owner(other),
             control_plane.name()
         );

@@ -1,4 +1,4 @@
-//! Grace periods: while a Machine starts or is being deleted, missing parts are not faults.
+//! Grace periods: while a Machine starts or is being deleted, missing parts are not problems.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ use kcp_api::{Condition, Machine, Object as _};
 /// The condition that kubeadm has labelled and tainted the node.
 const LABELS_AND_TAINTS_SET: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// The phase of a Machine's life.
+/// The phase of a Machine's lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Created recently, and not joined or only just joined. Missing parts are not faults.
+    /// The Machine was created recently, and its node has not joined or has only just joined. Missing parts are not
+    /// problems.
     Starting,
-    /// Being deleted, for less than [`DELETION_LIMIT`].
+    /// The Machine has been in deletion for less than [`DELETION_LIMIT`].
     Deleting,
-    /// Every missing part is a fault.
+    /// Any other Machine. Every missing part is a problem.
     Settled,
 }
 
@@ -59,8 +60,8 @@ pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool 
         .is_some_and(|since| age(since, now) < limit)
 }
 
-/// Whether any Machine is starting or being deleted. During that time etcd's members may differ from the Machines and from
-/// each other.
+/// Whether any Machine is starting or being deleted. During that time the list of etcd members may differ from the
+/// Machines, and from one member to another.
 pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
     observed
         .machines
@@ -90,7 +91,7 @@ pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Mac
 }
 
 /// Machines without `status.nodeRef`. A node registers, and its etcd member may vote, before the Machine references the
-/// node: the reference requires the provider id of the node.
+/// node, because Cluster API needs the node's provider id for the reference.
 pub fn machines_without_node(observed: &Snapshot) -> impl Iterator<Item = &Machine> {
     observed.machines.iter().filter(|machine| !machine.has_node())
 }

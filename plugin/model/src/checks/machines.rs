@@ -130,8 +130,8 @@ pub fn ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// How to replace a Machine: through its `MachineHealthCheck`, because remediation protects the quorum; without one, by
-/// deletion.
+/// How to replace a Machine: through its `MachineHealthCheck`, because remediation protects the quorum, or by deletion
+/// if it has none.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
     let covers = observed.health_checks.read().is_some_and(|checks| {

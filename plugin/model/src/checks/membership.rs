@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// None if no member reports it, or members contradict each other.
+    /// The id of the etcd cluster; none if no member reports one, or members contradict each other.
     pub cluster_id: Option<u64>,
     list: Option<&'s Members>,
 }
@@ -29,7 +29,7 @@ pub struct Membership<'s> {
 #[derive(Clone, Copy, Debug)]
 pub struct ListedMember<'s> {
     pub member: &'s Member,
-    /// None if no node or endpoint could be matched with the member.
+    /// The response from the member's node or endpoint; none if no node or endpoint belongs to the member.
     pub queried: Option<&'s QueriedMember>,
 }
 
@@ -64,7 +64,7 @@ impl<'s> Membership<'s> {
         self.list.is_some()
     }
 
-    /// Whether members contradict each other and no report outranks the others.
+    /// Whether members contradict each other and it is unknown which report counts.
     pub fn is_disputed(&self) -> bool {
         let mut responses = self.survey.responses().map(|(_, response)| response);
         match self.cluster_id {
@@ -81,7 +81,7 @@ impl<'s> Membership<'s> {
         })
     }
 
-    /// Fails if the members belong to different etcd clusters and no cluster outranks the others.
+    /// Fails if the members belong to different etcd clusters and it is unknown which cluster counts.
     pub fn one_cluster(&self) -> Result<(), NoResult> {
         if self.cluster_id.is_none() && self.is_disputed() {
             return Err(NoResult::unknown(
@@ -155,7 +155,8 @@ pub fn member_finding(queried: &QueriedMember, outcome: CheckOutcome, message: &
     }
 }
 
-/// Whether the response belongs to the member: by member id if the member responded, otherwise by name or client URL.
+/// Whether the response belongs to the member. Compares the member id if the member responded, otherwise the name or
+/// the client URL.
 fn is_same(queried: &QueriedMember, member: &Member) -> bool {
     let status = queried
         .response

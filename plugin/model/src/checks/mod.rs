@@ -40,15 +40,15 @@ pub mod workload;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Kebab-case; part of the JSON output.
+    /// The id in kebab-case, which JSON output contains.
     pub id: &'static str,
     /// The statement that is true if the check passes.
     pub summary: &'static str,
-    /// While the check fails, the controller creates and deletes no Machine.
+    /// Whether the controller creates and deletes no Machine while the check fails.
     pub is_preflight: bool,
-    /// While the check fails, the pending change makes no progress.
+    /// Whether the pending change makes no progress while the check fails.
     pub is_blocking: bool,
-    /// The check repeats problems that other checks report in detail.
+    /// Whether the check repeats problems that other checks report in detail.
     pub sums_up: bool,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
 }
@@ -94,7 +94,7 @@ impl Check {
         }
     }
 
-    const fn summing_up(self) -> Self {
+    const fn as_summary(self) -> Self {
         Self {
             sums_up: true,
             ..self
@@ -119,7 +119,7 @@ impl Check {
     }
 }
 
-/// All checks by topic. Findings of equal severity are printed in this order; causes come before their effects.
+/// All checks by topic. Findings of equal severity are printed in this order, in which causes come before their effects.
 pub const TOPICS: &[&[Check]] = &[
     sources::CHECKS,
     conditions::CHECKS,

@@ -37,8 +37,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// The state that decisions start from. If the etcd members could not be read, a member is also unhealthy if its pod is not
-/// ready.
+/// The current state of the Machines and members, for decisions about remediation. If the etcd members could not be read, a
+/// member whose pod is not ready also counts as unhealthy.
 pub fn state(observed: &Snapshot, now: Timestamp) -> State {
     let mut state = State::new(observed, &up_to_date(observed, now));
     if observed.members() != EtcdMembers::Unread {
@@ -131,7 +131,7 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings)
 }
 
-/// A blocker that clears on its own is not a fault. The others require action.
+/// A blocker that clears on its own is only an Info. The others require action.
 const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
     match blocker {
         Blocker::TriedTooOften { .. }
@@ -159,7 +159,7 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
         if check.paused {
             findings.push(Finding::warn(
                 object(&check.name),
-                "paused: it does not remediate unhealthy Machines",
+                "the MachineHealthCheck is paused, so unhealthy Machines are not remediated",
             ));
         } else if check.remediation_allowed == Some(false) {
             // A MachineHealthCheck counts Machines that have not joined as unhealthy.
@@ -171,7 +171,7 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
             findings.push(Finding::new(
                 outcome,
                 object(&check.name),
-                "does not remediate now: too many of its Machines are unhealthy",
+                "does not remediate now, because too many of its Machines are unhealthy",
             ));
         }
     }
@@ -183,7 +183,7 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .map(|of| {
             Finding::warn(
                 machine_object(of.name()),
-                "no MachineHealthCheck selects this Machine, unlike the others",
+                "no MachineHealthCheck selects this Machine, although the other Machines have one",
             )
         });
     findings.extend(uncovered);

@@ -19,7 +19,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("machines-outdated", "no Machine is outdated", machines_up_to_date),
     Check::new(
         "rollout-endless",
-        "a rollout ends: new Machines are up to date",
+        "new Machines stay up to date, so that a rollout can end",
         ends,
     ),
     Check::new(
@@ -29,7 +29,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "controller-stopped",
-        "the controller processes changes of the spec",
+        "the controller processes changes to the spec",
         controller,
     )
     .blocking(),

@@ -61,7 +61,7 @@ fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     whole.into_iter().chain(parts.into_iter().flatten().flatten())
 }
 
-/// Failed requests to etcd. Of these, only missing permissions are reported here; `etcd-members-unresponsive` reports members that
+/// Failed requests to etcd. This file reports only missing permissions; the check `etcd-members-unresponsive` reports members that
 /// do not respond.
 fn etcd_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let survey = observed.etcd.read();

@@ -49,7 +49,7 @@ pub const CHECKS: &[Check] = &[
 const SKIP_KUBE_PROXY: &str = "controlplane.cluster.x-k8s.io/skip-kube-proxy";
 const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
-/// How long a Lease may be expired. A change of leader takes seconds, and clocks differ.
+/// A Lease that has been expired for longer is a problem. Until then, the leader may be changing, which takes seconds, or clocks may differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 pub fn connection(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -58,7 +58,7 @@ pub fn connection(observed: &Snapshot, _: Timestamp) -> CheckResult {
         let cluster = observed.control_plane.cluster().unwrap_or_default();
         let secret = format!("Secret/{cluster}-kubeconfig");
         Finding::warn(secret, risk.clone())
-            .hint("check who has changed the kubeconfig, and restore it if this is not intended")
+            .hint("find out who changed the kubeconfig, and restore it if the change was not intended")
     });
     Ok(findings.collect())
 }
@@ -72,7 +72,7 @@ pub fn leases(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let findings = leases.iter().filter_map(|lease| {
         let object = format!("Lease/{}", lease.name);
         if lease.holder.as_deref().unwrap_or_default().is_empty() {
-            // A controller that shuts down releases its Lease; the others acquire it after their retry period.
+            // A controller that shuts down releases its Lease; another instance acquires it after its retry period.
             return Some(match lease.renewed {
                 Some(released) if age(released, now) > LEASE_LIMIT => {
                     let lasts = format_age(released, now);
@@ -101,7 +101,7 @@ struct Expected<'e> {
     kind: &'static str,
     name: &'static str,
     addon: &'e Reading<Option<Addon>>,
-    /// Pods that may still be starting.
+    /// The number of pods that may still be starting.
     starting: i64,
     /// The tag of the image; none if the spec does not determine it.
     tag: Option<&'e str>,
@@ -115,7 +115,7 @@ pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> CheckResult {
         kind: "DaemonSet",
         name: "kube-proxy",
         addon: &workload.kube_proxy,
-        // The pod on a node that is not settled may not be ready yet, and a joining node may not be listed yet.
+        // The pod on a new node may not be ready yet, and a joining node may not be listed yet.
         starting: count_nodes(workload, |node| !has_settled(node, now))
             .saturating_add(joining(observed, now)),
         tag: is_managed.then(|| control_plane.spec.version()),
@@ -139,7 +139,7 @@ pub fn core_dns(observed: &Snapshot, now: Timestamp) -> CheckResult {
         kind: "Deployment",
         name: "coredns",
         addon: &workload.core_dns,
-        // Until the first node is settled, no pod may be ready.
+        // No pod may be ready while every node is new.
         starting: if has_settled_node { 0 } else { i64::MAX },
         tag: tag
             .and_then(serde_json::Value::as_str)

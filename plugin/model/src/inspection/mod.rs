@@ -40,7 +40,7 @@ pub struct Inspection {
     pub health: Health,
     pub basis: Basis,
     pub checks: Vec<Checked>,
-    /// None if etcd is external or its members are unknown.
+    /// etcd's votes; none if etcd is external or its members are unknown.
     pub votes: Option<Votes>,
     pub up_to_date: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
@@ -62,13 +62,13 @@ pub enum Basis {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Preflight {
-    /// Creating one Machine.
+    /// Whether the controller would create one Machine.
     pub scale_up: Permission,
-    /// Deleting one Machine.
+    /// Whether the controller would delete one Machine.
     pub scale_down: Permission,
-    /// Replacing every Machine.
+    /// Whether the controller would replace every Machine.
     pub rollout: Permission,
-    /// Replacing each Machine if it were unhealthy, by name.
+    /// Whether the controller would replace each Machine if it were unhealthy; ordered by name.
     pub remediation: Vec<Remediation>,
 }
 
@@ -85,7 +85,7 @@ pub struct Remediation {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
-    /// Null if it is unknown.
+    /// Whether the controller would start the change; null if this is unknown.
     pub allowed: Option<bool>,
     /// The blockers, or why `allowed` is unknown.
     pub blocked_by: Vec<BlockedBy>,
@@ -98,9 +98,9 @@ pub struct Permission {
 #[serde(rename_all = "camelCase")]
 pub struct BlockedBy {
     pub check: &'static str,
-    /// As `Kind/name`.
+    /// The objects that block the change, as `Kind/name`.
     pub objects: Vec<String>,
-    /// One line.
+    /// The reason, on one line.
     pub message: String,
 }
 
@@ -152,7 +152,8 @@ impl Health {
 }
 
 impl Inspection {
-    /// Findings of all checks, most severe first. For equal severity: blocking checks first, summary checks last.
+    /// Findings of all checks, most severe first. Among findings of equal severity, those of blocking checks come first
+    /// and those of summary checks last.
     pub fn findings(&self) -> Vec<(&Checked, &Finding)> {
         let checks = self.checks.iter();
         let mut all: Vec<(&Checked, &Finding)> = checks
@@ -169,7 +170,7 @@ impl Inspection {
         all
     }
 
-    /// None if it is unknown.
+    /// Whether the Machine matches the spec; none if this is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.up_to_date.iter();
         let verdict = verdicts.find(|verdict| verdict.machine == machine.name());

@@ -1,5 +1,6 @@
-//! Whether the controller would start each kind of change now: the blockers of a plan's first step, and the preflight checks
-//! that Cluster API's proposal "Kubeadm Based Control Plane Management" requires but the controller no longer makes.
+//! Decides whether the controller would start each kind of change now, from the blockers of a plan's first step and from the
+//! preflight checks that Cluster API's proposal "Kubeadm Based Control Plane Management" requires but the controller no
+//! longer makes.
 
 use jiff::Timestamp;
 use kcp_api::KubeadmControlPlaneSpec;
@@ -107,7 +108,7 @@ impl Inputs<'_> {
         self.permission_to_delete(&blockers)
     }
 
-    /// Findings about Machines that are marked for deletion do not count.
+    /// Whether the controller may delete a Machine. Findings about Machines that are marked for deletion are ignored.
     fn permission_to_delete(&self, blockers: &[Blocker]) -> Permission {
         let replicas = self.state.replicas.iter();
         let marked: Vec<String> = replicas
@@ -152,7 +153,7 @@ impl Inputs<'_> {
             .collect();
         if are_members_disputed(self.observed) {
             let disputes = |check: &Check| DISPUTE_CHECKS.contains(&check.id);
-            // While Machines start or are deleted, contradictions are only Info, but still block a remediation.
+            // While Machines start or are deleted, contradictions between members are only Info, but they still block a remediation.
             for outcome in [CheckOutcome::Fail, CheckOutcome::Info] {
                 found.extend(blockers_from_checks(self.checks, disputes, outcome, |_| true));
             }

@@ -433,10 +433,9 @@ fn an_unreachable_leader_blocks_every_deletion() {
 
     let mut observed = observed();
     observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
-    let blocker = "etcd's leader node-m1 does not respond: Cluster API cannot move the leadership, and therefore removes \
-                   no member";
-    let way_out = "repair node node-m1, or stop etcd on it, for example by shutting it down: the other members then elect \
-                   a new leader";
+    let blocker = "etcd's leader node-m1 does not respond, so Cluster API cannot move the leadership and removes no member";
+    let way_out = "repair node node-m1, or stop its etcd member, for example by shutting the node down: the other members \
+                   then elect a new leader";
     let preflight = inspect(&observed, now()).preflight;
     let remediations = preflight
         .remediation

@@ -13,7 +13,7 @@ pub enum Effect {
     Rollout,
     /// Creates or deletes Machines.
     Scale,
-    /// Replaces the first Machine, unless its configuration matches that of a joining Machine.
+    /// Replaces the first Machine, unless its configuration equals that of a joining Machine.
     FirstMachine,
     /// Applies to new Machines only.
     NextMachine,
@@ -31,7 +31,7 @@ pub enum Effect {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// The path: `spec.a.b[2].c`.
+    /// The path of the field, such as `spec.a.b[2].c`.
     pub field: String,
     pub effect: Effect,
 }

@@ -12,8 +12,8 @@ use crate::merge_patch::differences;
 const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
 /// Command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an argument.
 const ARGUMENT_FIELDS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
-/// Fields that Cluster API itself writes into a Machine's configuration, that apply to the whole workload cluster, that only
-/// new Machines use, or that v1beta2 removed.
+/// Fields that are not compared: Cluster API itself writes them into a Machine's configuration, they apply to the whole
+/// workload cluster, only new Machines use them, or v1beta2 removed them.
 const IGNORED_FIELDS: &[&str] = &[
     "/clusterConfiguration/controlPlaneEndpoint",
     "/clusterConfiguration/dns",
@@ -41,7 +41,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// Fields of `initConfiguration` that `joinConfiguration` has as well.
 const JOIN_FIELDS_FROM_INIT: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
 
-/// The paths at which a Machine's configuration differs from `desired`; none if the API versions differ, so that the two
+/// The paths at which a Machine's configuration differs from `desired`. None if the two have different API versions and
 /// cannot be compared.
 pub fn outdated_paths(
     machine: &KubeadmConfigSpec,

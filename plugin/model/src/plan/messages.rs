@@ -4,7 +4,7 @@ use crate::{
     plan::{
         Plan, StepRange,
         effect::Effect,
-        selection::{Group, Why},
+        selection::{FailureDomainReason, Group},
         simulate::{Choice, Step},
         step::{Action, NoPlan, Purpose},
     },
@@ -88,14 +88,14 @@ const fn group(group: Group) -> &'static str {
     }
 }
 
-const fn domain_reason(why: Why) -> Option<&'static str> {
+const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
     match why {
-        Why::NoneDeclared | Why::Given => None,
-        Why::FewestThatStay => Some("its failure domain keeps the fewest Machines"),
-        Why::FewestInAll => Some("its failure domain has the fewest Machines"),
-        Why::NotDeclared => Some("its failure its failure domain is not declared"),
-        Why::MostThatMayGo => Some("its failure domain has the most candidates"),
-        Why::MostInAll => Some("its failure domain has the most Machines"),
+        FailureDomainReason::NoneDeclared | FailureDomainReason::Given => None,
+        FailureDomainReason::FewestThatStay => Some("its failure domain keeps the fewest Machines"),
+        FailureDomainReason::FewestInAll => Some("its failure domain has the fewest Machines"),
+        FailureDomainReason::NotDeclared => Some("its failure domain is not declared"),
+        FailureDomainReason::MostThatMayGo => Some("its failure domain has the most candidates"),
+        FailureDomainReason::MostInAll => Some("its failure domain has the most Machines"),
     }
 }
 
@@ -152,12 +152,12 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 
 /// Why the plugin refuses a change whose first step the controller would take.
 pub fn at_risk(votes: Votes) -> String {
-    format!("the controller does not detect this; with its first step, etcd could lose quorum: {votes}")
+    format!("the controller does not detect this problem; its first step could cost etcd the quorum: {votes}")
 }
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
-        NoPlan::QuorumLost { .. } => Some("recover etcd manually: the controller cannot"),
+        NoPlan::QuorumLost { .. } => Some("recover etcd yourself, because the controller cannot"),
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
         NoPlan::NoReplicas => Some("to delete the workload cluster, delete its Cluster object"),

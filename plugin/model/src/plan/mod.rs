@@ -49,7 +49,7 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// The current spec, without a change.
+    /// The spec without a change.
     pub fn current(observed: &Snapshot) -> Self {
         Self {
             spec: observed.control_plane.spec.clone(),
@@ -72,7 +72,8 @@ pub struct Plan {
     pub rollout_to_come: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
-    /// The votes after the first Machine is created or deleted, if etcd could lose quorum and the controller would not wait.
+    /// etcd's votes after the first Machine is created or deleted. Set only if etcd could then lose quorum and the
+    /// controller would not wait.
     pub at_risk: Option<Votes>,
     /// Whether each Machine is assumed to have an etcd member, because the members could not be read.
     pub members_unread: bool,
@@ -88,7 +89,7 @@ pub struct StepRange {
 
 /// Simulates the controller from one second after `now`.
 pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
-    // A rollout begins strictly after its time, and a rollout started now has the time `now`.
+    // A rollout begins after its time, not at its time, and a rollout that is started now has the time `now`.
     let decided_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
     let verdicts = verdicts(observed, &desired.spec, decided_at);
     let state = State::new(observed, &verdicts);

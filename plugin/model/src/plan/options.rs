@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     pub replicas: Option<i64>,
-    /// With or without the leading `v`.
+    /// The Kubernetes version, with or without the leading `v`.
     pub version: Option<String>,
     pub restart: bool,
 }
@@ -42,7 +42,7 @@ impl PlanOptions {
     }
 }
 
-/// The spec fields that replace all existing Machines. The API stores whole seconds.
+/// The spec fields that make the controller replace all existing Machines. The API stores whole seconds.
 fn restart(api_version: &str, now: Timestamp) -> Value {
     rollout_after(
         api_version,
@@ -50,7 +50,8 @@ fn restart(api_version: &str, now: Timestamp) -> Value {
     )
 }
 
-/// The spec fields that replace, from `after` on, every Machine that was created before.
+/// The spec fields that make the controller replace, once `after` has passed, every Machine that was created
+/// before it.
 pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     match Shape::from_api_version(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
@@ -58,13 +59,13 @@ pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     }
 }
 
-/// The desired change of a merge patch, and the warnings of the admission rules.
+/// The change that a merge patch makes, and the warnings of the admission rules.
 pub fn review_desired(
     text: &str,
     patch: &Value,
     context: ReviewContext<'_>,
 ) -> Result<(Desired, Vec<String>), DecodeError> {
-    // The webhook already reviewed the current object.
+    // The patch changes nothing, and the webhook has already reviewed the current object.
     let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Review::default()
     } else {

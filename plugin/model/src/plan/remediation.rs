@@ -1,4 +1,4 @@
-//! Which unhealthy Machine the controller replaces next, and what blocks it.
+//! Decides which unhealthy Machine the controller replaces next, and what blocks this remediation.
 //!
 //! The decision follows `reconcileUnhealthyMachines` of Cluster API: the controller remediates one Machine at a time,
 //! before rollouts and scaling, and without their preflight checks.
@@ -20,7 +20,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct NextRemediation {
     pub machine: String,
-    /// None if the controller replaces the Machine now.
+    /// What blocks the remediation; none if the controller replaces the Machine now.
     #[serde(rename = "keptBy")]
     pub blocked_by: Option<Blocker>,
 }
@@ -46,7 +46,7 @@ impl<'t> RemediationContext<'t> {
     }
 }
 
-/// None if no Machine waits for remediation.
+/// The next remediation; none if no Machine waits for one.
 pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
     let waiting = state
         .replicas
@@ -94,7 +94,7 @@ fn blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Opt
     if let Some(blocker) = retry_blocker(first, terms) {
         return Some(blocker);
     }
-    // A control plane that was never initialized has no data to lose.
+    // A control plane that was never initialized has no data.
     if terms.initialized {
         loss_blocker(state, first)
     } else {
@@ -148,7 +148,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);
     }
-    // Without a node, the controller finds no member of the Machine and does not check the quorum.
+    // If the Machine has no node, the controller does not find its member and does not check the quorum.
     let removed = first.node.as_deref().map(Change::Removed)?;
     state.quorum_blocker(removed)
 }

@@ -1,7 +1,8 @@
-//! Whether a Machine is outdated, and why.
+//! Decides whether a Machine is outdated, and why.
 //!
 //! The comparison follows `UpToDate` of Cluster API v1.14. The running controller may have another version: once it has
-//! processed the current spec, its own result counts, and further differences apply only after an update of Cluster API.
+//! processed the current spec, its own result counts, and differences that only this comparison finds apply after an
+//! update of Cluster API.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
@@ -16,7 +17,7 @@ use crate::{plan::kubeadm_config::outdated_paths, snapshot::Snapshot};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub machine: String,
-    /// Empty if the Machine is up to date.
+    /// Why the Machine is outdated; empty if it is up to date.
     pub reasons: Vec<Reason>,
     /// Parts that could not be compared. The controller assumes that they match.
     pub gaps: Vec<Gap>,
@@ -155,7 +156,7 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
     }
 }
 
-/// Whether this comparison, too, finds a difference to the current spec.
+/// Whether this comparison also finds that the Machine differs from the current spec.
 fn is_explained_by(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Timestamp) -> bool {
     let gaps = &mut Vec::new();
     !time_reasons(machine, current, now, gaps).is_empty()
@@ -238,10 +239,7 @@ impl Reason {
             Self::Certificates { expire } => format!("certificates expire at {expire}"),
             Self::RolloutAfter { after } => format!("created before the rollout at {after}"),
             Self::Version { machine, desired } => format!("version {machine}, desired {desired}"),
-            Self::Config { fields } => format!(
-                "bootstrap bootstrap configuration differs in {}",
-                fields.join(", ")
-            ),
+            Self::Config { fields } => format!("bootstrap configuration differs in {}", fields.join(", ")),
             Self::Infrastructure { machine, desired } => format!("cloned from {machine}, desired {desired}"),
             Self::Reported { message } => format!("the controller reports: {message}"),
         }

@@ -1,9 +1,9 @@
-//! Which Machine the controller deletes next, and in which failure domain it creates the next one.
+//! Decides which Machine the controller deletes next, and in which failure domain it creates the next Machine.
 //!
 //! The choice follows `selectMachineForInPlaceUpdateOrScaleDown`, `NextFailureDomainForScaleUp` and
 //! `FailureDomainWithMostMachines` of Cluster API. The controller deletes the oldest Machine in the failure domain with the
-//! most Machines of the first non-empty group. Between equal domains it chooses at random (the iteration order of a Go
-//! map); the result here contains all of them.
+//! most Machines of the first non-empty group. If several domains have equally many, the controller chooses at random (the
+//! iteration order of a Go map), and the result here contains all of them.
 
 use serde::Serialize;
 
@@ -14,10 +14,10 @@ use crate::plan::state::{Deletion, Replica};
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
-    /// Marked means annotated with `cluster.x-k8s.io/delete-machine`.
+    /// Outdated Machines that are marked, which means annotated with `cluster.x-k8s.io/delete-machine`.
     OutdatedAndMarked,
     Marked,
-    /// Failed means that a component or the etcd member is known to be unhealthy.
+    /// Outdated Machines that have failed, which means that a component or the etcd member is known to be unhealthy.
     OutdatedAndFailed,
     Outdated,
     Any,
@@ -25,10 +25,10 @@ pub enum Group {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDeletion {
-    /// Several if the controller chooses at random.
+    /// The Machines that may be deleted next; several if the controller chooses at random.
     pub machines: Vec<String>,
     pub group: Group,
-    pub why: Why,
+    pub why: FailureDomainReason,
 }
 
 type GroupFilter = fn(&Replica) -> bool;
@@ -45,8 +45,8 @@ const GROUPS: &[(Group, GroupFilter)] = &[
     (Group::Any, |_| true),
 ];
 
-/// None if there is no Machine. Machines that are being deleted are candidates too, because the controller waits for them
-/// first.
+/// The Machines that the controller may delete next; none if the control plane has no Machine. Machines that are being
+/// deleted are candidates too, because the controller first waits for their deletion.
 pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextDeletion> {
     let (group, may_go) = GROUPS.iter().find_map(|(group, is_of)| {
         let may_go: Vec<&Replica> = replicas.iter().filter(|replica| is_of(replica)).collect();
@@ -72,15 +72,15 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextD
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainChoice {
-    /// Several if the controller chooses at random. An inner none means no failure domain.
+    /// The chosen domains; several if the controller chooses at random. An inner none means no failure domain.
     pub domains: Vec<Option<String>>,
-    pub why: Why,
+    pub why: FailureDomainReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub enum Why {
+pub enum FailureDomainReason {
     /// The Cluster has no failure domains.
     NoneDeclared,
     /// The domain has the fewest Machines that are neither outdated nor being deleted.
@@ -138,15 +138,15 @@ pub fn domain_to_fill(declared: &[String], replicas: &[Replica]) -> DomainChoice
     if best.is_empty() {
         return DomainChoice {
             domains: vec![None],
-            why: Why::NoneDeclared,
+            why: FailureDomainReason::NoneDeclared,
         };
     }
     DomainChoice {
         domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
         why: if decided {
-            Why::FewestInAll
+            FailureDomainReason::FewestInAll
         } else {
-            Why::FewestThatStay
+            FailureDomainReason::FewestThatStay
         },
     }
 }
@@ -170,9 +170,9 @@ pub fn domain_to_empty(
         return Some(DomainChoice {
             domains: vec![oldest.failure_domain.clone()],
             why: if declared.is_empty() {
-                Why::NoneDeclared
+                FailureDomainReason::NoneDeclared
             } else {
-                Why::NotDeclared
+                FailureDomainReason::NotDeclared
             },
         });
     }
@@ -181,21 +181,32 @@ pub fn domain_to_empty(
     (!may_go.is_empty()).then(|| DomainChoice {
         domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
         why: if decided {
-            Why::MostInAll
+            FailureDomainReason::MostInAll
         } else {
-            Why::MostThatMayGo
+            FailureDomainReason::MostThatMayGo
         },
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, Replica, Why, domain_to_empty, domain_to_fill, next_to_delete};
+    use super::{
+        FailureDomainReason::{
+            self, FewestInAll, FewestThatStay, MostInAll, MostThatMayGo, NoneDeclared, NotDeclared,
+        },
+        Group, Replica, domain_to_empty, domain_to_fill, next_to_delete,
+    };
     use crate::testing::plan::{declared, replicas};
 
     #[test]
     fn the_first_group_that_has_a_machine_gives_its_oldest() {
-        type Case = (&'static str, &'static str, &'static [&'static str], Group, Why);
+        type Case = (
+            &'static str,
+            &'static str,
+            &'static [&'static str],
+            Group,
+            FailureDomainReason,
+        );
         // Older Machines stand first; `!` outdated, `d` marked, `f` a component failed, `u` unknown of one.
         let cases: &[Case] = &[
             (
@@ -203,28 +214,16 @@ mod tests {
                 "m1@a! m2@b!d m3@bd",
                 &["m2"],
                 Group::OutdatedAndMarked,
-                Why::MostThatMayGo,
+                MostThatMayGo,
             ),
-            (
-                "a b",
-                "m1@a! m2@b! m3@bd",
-                &["m3"],
-                Group::Marked,
-                Why::MostThatMayGo,
-            ),
-            (
-                "a b",
-                "m1@a!f m2@b! m3@bd",
-                &["m3"],
-                Group::Marked,
-                Why::MostThatMayGo,
-            ),
+            ("a b", "m1@a! m2@b! m3@bd", &["m3"], Group::Marked, MostThatMayGo),
+            ("a b", "m1@a!f m2@b! m3@bd", &["m3"], Group::Marked, MostThatMayGo),
             (
                 "a b",
                 "m1@a! m2@b! m3@b!f",
                 &["m3"],
                 Group::OutdatedAndFailed,
-                Why::MostThatMayGo,
+                MostThatMayGo,
             ),
             // Unknown is not failed, and up to date is not outdated.
             (
@@ -232,35 +231,29 @@ mod tests {
                 "m1@a! m2@b! m3@b!u m4@af",
                 &["m2"],
                 Group::Outdated,
-                Why::MostThatMayGo,
+                MostThatMayGo,
             ),
-            (
-                "a b",
-                "m1@a! m2@b! m3@b",
-                &["m2"],
-                Group::Outdated,
-                Why::MostInAll,
-            ),
-            ("a b", "m1@a m2@b m3@b", &["m2"], Group::Any, Why::MostThatMayGo),
-            ("a b", "m1@a m2@b m3@bf", &["m2"], Group::Any, Why::MostThatMayGo),
+            ("a b", "m1@a! m2@b! m3@b", &["m2"], Group::Outdated, MostInAll),
+            ("a b", "m1@a m2@b m3@b", &["m2"], Group::Any, MostThatMayGo),
+            ("a b", "m1@a m2@b m3@bf", &["m2"], Group::Any, MostThatMayGo),
             (
                 "a b c",
                 "m1@a m2@b m3@c",
                 &["m1", "m2", "m3"],
                 Group::Any,
-                Why::MostThatMayGo,
+                MostThatMayGo,
             ),
             (
                 "a b c",
                 "m1@a m2@b m3@c m4@a m5@b",
                 &["m1", "m2"],
                 Group::Any,
-                Why::MostThatMayGo,
+                MostThatMayGo,
             ),
-            ("a", "m1@a m2@z m3@z", &["m2"], Group::Any, Why::NotDeclared),
-            ("a", "m1@a m2 m3@z", &["m2"], Group::Any, Why::NotDeclared),
-            ("", "m1 m2 m3", &["m1"], Group::Any, Why::NoneDeclared),
-            ("", "m1@z m2 m3!", &["m3"], Group::Outdated, Why::NoneDeclared),
+            ("a", "m1@a m2@z m3@z", &["m2"], Group::Any, NotDeclared),
+            ("a", "m1@a m2 m3@z", &["m2"], Group::Any, NotDeclared),
+            ("", "m1 m2 m3", &["m1"], Group::Any, NoneDeclared),
+            ("", "m1@z m2 m3!", &["m3"], Group::Outdated, NoneDeclared),
         ];
         for (domains, machines, expected, group, why) in cases {
             let next = next_to_delete(&declared(domains), &replicas(machines)).expect("one goes");
@@ -301,31 +294,26 @@ mod tests {
     /// Machines are written `name@domain`, with `!` where outdated and `x` where being deleted.
     #[test]
     fn the_next_machine_comes_up_where_the_fewest_stay() {
-        type Case = (&'static str, &'static str, &'static [&'static str], Why);
+        type Case = (
+            &'static str,
+            &'static str,
+            &'static [&'static str],
+            FailureDomainReason,
+        );
         let cases: &[Case] = &[
-            ("", "m1 m2", &["-"], Why::NoneDeclared),
-            ("a b c", "", &["a", "b", "c"], Why::FewestThatStay),
-            ("a b c", "m1@a m2@b", &["c"], Why::FewestThatStay),
+            ("", "m1 m2", &["-"], NoneDeclared),
+            ("a b c", "", &["a", "b", "c"], FewestThatStay),
+            ("a b c", "m1@a m2@b", &["c"], FewestThatStay),
             // None stays: the fewest in all.
-            ("a b c", "m1@a! m2@a! m3@b!", &["c"], Why::FewestInAll),
-            ("a b", "m1@a! m2@a! m3@b!", &["b"], Why::FewestInAll),
-            (
-                "a b c",
-                "m1@a! m2@b! m3@c!",
-                &["a", "b", "c"],
-                Why::FewestThatStay,
-            ),
-            (
-                "a b c",
-                "m1@a! m2@b! m3@c! n1@a",
-                &["b", "c"],
-                Why::FewestThatStay,
-            ),
+            ("a b c", "m1@a! m2@a! m3@b!", &["c"], FewestInAll),
+            ("a b", "m1@a! m2@a! m3@b!", &["b"], FewestInAll),
+            ("a b c", "m1@a! m2@b! m3@c!", &["a", "b", "c"], FewestThatStay),
+            ("a b c", "m1@a! m2@b! m3@c! n1@a", &["b", "c"], FewestThatStay),
             // One that is being deleted does not stay, yet counts in all.
-            ("a b", "m1@ax m2@b", &["a"], Why::FewestThatStay),
-            ("a b", "m1@ax m2@bx m3@bx", &["a"], Why::FewestInAll),
+            ("a b", "m1@ax m2@b", &["a"], FewestThatStay),
+            ("a b", "m1@ax m2@bx m3@bx", &["a"], FewestInAll),
             // Machines elsewhere, or nowhere, count for none.
-            ("a b", "m1@z m2 m3@a", &["b"], Why::FewestThatStay),
+            ("a b", "m1@z m2 m3@a", &["b"], FewestThatStay),
         ];
         for (domains, machines, expected, why) in cases {
             let choice = domain_to_fill(&declared(domains), &replicas(machines));
@@ -339,19 +327,24 @@ mod tests {
 
     #[test]
     fn the_next_machine_goes_from_where_the_most_may_go() {
-        type Case = (&'static str, &'static str, &'static [&'static str], Why);
+        type Case = (
+            &'static str,
+            &'static str,
+            &'static [&'static str],
+            FailureDomainReason,
+        );
         let cases: &[Case] = &[
-            ("", "m1! m2!", &["-"], Why::NoneDeclared),
-            ("", "m1@z! m2!", &["z"], Why::NoneDeclared),
-            ("a b", "m1@a! m2@a! m3@b!", &["a"], Why::MostThatMayGo),
-            ("a b", "m1@a! m2@b! n1@b", &["b"], Why::MostInAll),
-            ("a b c", "m1@a! m2@b! n1@c", &["a", "b"], Why::MostThatMayGo),
-            ("a b", "m1@a! m2@b!", &["a", "b"], Why::MostThatMayGo),
+            ("", "m1! m2!", &["-"], NoneDeclared),
+            ("", "m1@z! m2!", &["z"], NoneDeclared),
+            ("a b", "m1@a! m2@a! m3@b!", &["a"], MostThatMayGo),
+            ("a b", "m1@a! m2@b! n1@b", &["b"], MostInAll),
+            ("a b c", "m1@a! m2@b! n1@c", &["a", "b"], MostThatMayGo),
+            ("a b", "m1@a! m2@b!", &["a", "b"], MostThatMayGo),
             // What is not declared any more goes first, the oldest of it.
-            ("a b", "m1@a! m2@a! m3@z! m4@y!", &["z"], Why::NotDeclared),
-            ("a b", "m1@a! m2!", &["-"], Why::NotDeclared),
+            ("a b", "m1@a! m2@a! m3@z! m4@y!", &["z"], NotDeclared),
+            ("a b", "m1@a! m2!", &["-"], NotDeclared),
             // Only of those that may go.
-            ("a b", "m1@a! m2@z", &["a"], Why::MostThatMayGo),
+            ("a b", "m1@a! m2@z", &["a"], MostThatMayGo),
         ];
         for (domains, machines, expected, why) in cases {
             let replicas = replicas(machines);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     plan::{
-        selection::{Group, Why},
+        selection::{FailureDomainReason, Group},
         state::{Replica, State},
         step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
@@ -14,25 +14,25 @@ use crate::{
 };
 
 /// Maximum number of states that are simulated in parallel after random choices of the controller. The limit suffices for
-/// nine Machines in three failure domains; further states are dropped.
+/// nine Machines in three failure domains. More states are dropped.
 const MAX_STATES: usize = 2_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub action: Action,
     pub purpose: Purpose,
-    /// Candidates: Machines, or etcd members for [`Purpose::RemoveMember`].
+    /// The names of the Machines that the step may concern, or of etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub choice: Choice,
-    /// An inner none means a Machine without a failure domain.
+    /// The failure domains of the Machines. An inner none means a Machine without a failure domain.
     pub failure_domains: Vec<Option<String>>,
-    pub why: Why,
+    pub why: FailureDomainReason,
     pub group: Option<Group>,
     /// Whether earlier random choices can lead to a different step.
     pub may_differ: bool,
     /// The number of Machines after the step.
     pub replicas: usize,
-    /// None if etcd is external.
+    /// etcd's votes; none if etcd is external.
     pub votes: Option<StepVotes>,
 }
 
@@ -53,7 +53,7 @@ pub enum Choice {
 #[serde(rename_all = "camelCase")]
 pub struct StepVotes {
     pub before: Votes,
-    /// The worst case during the step.
+    /// The votes in the worst case during the step.
     pub meanwhile: Votes,
     pub after: Votes,
 }
@@ -70,7 +70,7 @@ impl StepVotes {
 /// All steps from `start` to the desired state.
 ///
 /// # Errors
-/// If no sequence of steps keeps etcd's quorum or reaches the desired state.
+/// No sequence of steps keeps etcd's quorum and reaches the desired state.
 pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
     let spec = context.spec;
     if spec.size() == 0 {
@@ -92,7 +92,7 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
 /// whole change is possible.
 ///
 /// # Errors
-/// If the controller cannot continue, or must not.
+/// The controller cannot continue, or must not.
 pub fn first_change(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
     simulate_until(start, context, |step| step.action != Action::Wait)
 }
@@ -102,7 +102,7 @@ fn simulate_until(
     context: Context<'_>,
     is_last: impl Fn(&Step) -> bool,
 ) -> Result<Vec<Step>, NoPlan> {
-    // Each Machine is awaited, deleted and replaced at most once.
+    // The controller waits for, deletes and replaces each Machine at most once.
     let members = start.members.as_ref().map_or(0, Vec::len);
     let limit = 4 * (start.replicas.len() + members + context.spec.size()) + 4;
     let mut steps = Vec::new();
@@ -157,7 +157,7 @@ fn possible_steps(
             transition,
         }));
     }
-    // After random choices, states rarely differ in more than names.
+    // After random choices, states rarely differ in anything but names.
     let kind = |way: &PossibleStep| (way.transition.action, way.transition.purpose);
     let first = ways.first().map(kind);
     let all = ways.len();
@@ -198,7 +198,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
         why: transitions()
             .map(|transition| transition.why)
             .max()
-            .unwrap_or(Why::Given),
+            .unwrap_or(FailureDomainReason::Given),
         group: first.and_then(|first| first.group),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
@@ -206,8 +206,8 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
     }
 }
 
-/// The votes after the first creation or deletion of a Machine, if that step is not safe. Before it, everything that the
-/// controller waits for has happened; faults that the controller does not detect remain.
+/// The votes after the first creation or deletion of a Machine, if that step is not safe. When the step begins, everything
+/// that the controller waits for has happened, but problems that the controller does not detect remain.
 pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<Votes> {
     let mut state = start.clone();
     let mut steps = steps.iter();
@@ -230,7 +230,7 @@ fn apply_wait(state: &mut State, step: &Step) {
     for name in &step.names {
         match step.purpose {
             Purpose::ComeUp | Purpose::Recover => {
-                if !state.replica(name).is_some_and(Replica::fails_unreported) {
+                if !state.replica(name).is_some_and(Replica::has_unreported_failure) {
                     state.recover(name);
                 }
             }

@@ -12,7 +12,8 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// Machine conditions that the controller checks, and whether they concern stacked etcd. The order is that of remediation.
+/// Machine conditions that the controller checks, and whether each concerns stacked etcd, in the order in which the
+/// controller remediates.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER_HEALTHY, true),
     ("EtcdPodHealthy", true),
@@ -27,10 +28,10 @@ pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
 pub struct Replica {
-    /// A placeholder such as `(new 1)` for a Machine that a step creates.
+    /// The name of the Machine, or a placeholder such as `(new 1)` for a Machine that a step creates.
     pub name: String,
     pub is_new: bool,
-    /// None for a Machine that a step creates; it counts as the newest.
+    /// When the Machine was created; none for a Machine that a step creates, which counts as the newest.
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
@@ -68,14 +69,14 @@ pub enum HealthCheck {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     pub condition: &'static str,
-    /// False if the condition is Unknown or absent.
+    /// Whether the condition is False. If not, it is Unknown or absent.
     pub is_false: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     pub replicas: Vec<Replica>,
-    /// None if etcd is external.
+    /// The etcd members; none if etcd is external.
     pub members: Option<Vec<Member>>,
     /// The name of etcd's leader, if it does not respond.
     pub unreachable_leader: Option<String>,
@@ -126,13 +127,14 @@ impl Replica {
             .filter(|fault| fault.condition != LABELS_AND_TAINTS)
     }
 
-    /// Whether the Machine blocks the controller now, or as soon as the controller detects the same faults as the plugin.
+    /// Whether the Machine blocks the controller now, or will block it once the controller detects the same problems as the
+    /// plugin.
     pub fn blocks_controller(&self) -> bool {
         self.node.is_none() || self.has_unhealthy_member || self.blocking_faults().next().is_some()
     }
 
     /// Whether the etcd member is unhealthy, but no condition reports it.
-    pub fn fails_unreported(&self) -> bool {
+    pub fn has_unreported_failure(&self) -> bool {
         let mut conditions = COMPONENT_CONDITIONS.iter();
         self.has_unhealthy_member
             && !conditions.any(|(condition, of_etcd)| *of_etcd && self.has_fault(condition))
@@ -163,7 +165,7 @@ fn health(machine: &Machine) -> HealthCheck {
     }
 }
 
-/// The types in [`COMPONENT_CONDITIONS`]; those that concern etcd only if etcd is stacked.
+/// The condition types in [`COMPONENT_CONDITIONS`]. Types that concern etcd are included only if etcd is stacked.
 pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
     let conditions = COMPONENT_CONDITIONS.iter();
     let conditions = conditions.filter(move |(_, of_etcd)| stacked || !of_etcd);
@@ -246,7 +248,7 @@ impl State {
         reported
     }
 
-    /// None if etcd is external.
+    /// etcd's votes after a change of its members; none if etcd is external.
     pub fn votes(&self, change: Change<'_>) -> Option<Votes> {
         self.members.as_ref().map(|members| Votes::after(members, change))
     }
@@ -326,7 +328,7 @@ impl State {
         self.replicas.retain(|replica| replica.name != name);
         if let Some(members) = &mut self.members {
             members.retain(|member| member.machine.as_deref() != Some(name));
-            // The last Machine takes etcd with it.
+            // The deletion of the last Machine also deletes etcd.
             if self.replicas.is_empty() {
                 members.clear();
             }
@@ -365,7 +367,8 @@ impl State {
     }
 }
 
-/// The member that a joining Machine has started: the one with the Machine's name, or one that may be joining.
+/// The index of the member that a joining Machine has started: the member with the Machine's name, or a member that may be
+/// joining.
 fn joining_member(members: &[Member], machine: &str) -> Option<usize> {
     let unmatched = || {
         members

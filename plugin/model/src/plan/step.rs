@@ -1,6 +1,5 @@
 //! The controller's next step.
-//!
-//! The order is that of the controller's `reconcile`: etcd members without a Machine, deletions, remediation, in-place
+//! The steps have the order of the controller's `reconcile`: etcd members without a Machine, deletions, remediation, in-place
 //! updates, rollout, scaling. The simulation assumes that everything the controller waits for happens.
 
 use kcp_api::KubeadmControlPlaneSpec;
@@ -9,7 +8,7 @@ use serde::Serialize;
 use crate::{
     plan::{
         remediation::{self, RemediationContext},
-        selection::{self, Group, Why},
+        selection::{self, FailureDomainReason, Group},
         state::{Replica, State},
     },
     quorum::{Change, Votes},
@@ -49,12 +48,12 @@ pub enum Purpose {
 pub struct Transition {
     pub action: Action,
     pub purpose: Purpose,
-    /// Machines, or etcd members for [`Purpose::RemoveMember`].
+    /// The names of Machines, or of etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub failure_domain: Option<String>,
-    pub why: Why,
+    pub why: FailureDomainReason,
     pub group: Option<Group>,
-    /// The worst case of the votes during the step; none if etcd is external.
+    /// etcd's votes in the worst case during the step; none if etcd is external.
     pub meanwhile: Option<Votes>,
     /// The state after the step.
     pub state: State,
@@ -89,7 +88,7 @@ pub enum NoPlan {
     },
     /// The controller cannot continue without manual repair.
     Stuck {
-        /// The Machines or etcd members that block it.
+        /// The Machines or etcd members that block the controller.
         names: Vec<String>,
     },
 }
@@ -103,10 +102,10 @@ pub struct Context<'s> {
     pub terms: RemediationContext<'s>,
 }
 
-/// All variants of the next step, with the same action; empty if the desired state is reached.
+/// All variants of the next step. They have the same action. Empty if the desired state is reached.
 ///
 /// # Errors
-/// If the controller cannot continue, or must not.
+/// The controller cannot continue, or must not.
 pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
     if let Some(transition) = remove_orphans(state)? {
         return Ok(vec![transition]);
@@ -116,9 +115,15 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
     }
     let remediation = remediation::next_remediation(state, context.terms);
     if let Some(next) = remediation.filter(|next| next.blocked_by.is_none()) {
-        let transition = state
-            .replica(&next.machine)
-            .map(|replica| delete_transition(state, replica, Purpose::Remediate, Why::Given, None));
+        let transition = state.replica(&next.machine).map(|replica| {
+            delete_transition(
+                state,
+                replica,
+                Purpose::Remediate,
+                FailureDomainReason::Given,
+                None,
+            )
+        });
         return Ok(transition.into_iter().collect());
     }
     if let Some(transition) = finish_in_place_update(state) {
@@ -186,7 +191,8 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     if state.replicas.iter().all(Replica::is_deleting) {
         return Err(last());
     }
-    // The controller delays the deletion until it can remove the member. Without a node it finds no member to remove.
+    // The controller delays the deletion until it can remove the member. If the Machine has no node, the controller finds no
+    // member to remove.
     let is_held = first.node.is_some() && !state.is_safe(state.removal(first));
     let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
     if is_held || !state.replicas.iter().any(other_works) {
@@ -197,7 +203,13 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     }
     let transition = Transition {
         action: Action::Wait,
-        ..delete_transition(state, first, Purpose::FinishDeletion, Why::Given, None)
+        ..delete_transition(
+            state,
+            first,
+            Purpose::FinishDeletion,
+            FailureDomainReason::Given,
+            None,
+        )
     };
     Ok(Some(transition))
 }
@@ -272,8 +284,8 @@ fn delete(
             machine: only.clone(),
         });
     }
-    // At each reconciliation the controller chooses again, until the other Machines are healthy. Faults of the chosen
-    // Machine do not count.
+    // At each reconciliation the controller chooses again, until the other Machines are healthy. Problems of the chosen
+    // Machine are ignored.
     let may_go = |replica: &Replica| wait_for_recovery(state, Some(replica)).is_none();
     // The controller may choose a Machine whose deletion is unsafe because of a fault that only the plugin detects.
     let reported = state.by_conditions();
@@ -323,8 +335,8 @@ fn stuck_members(state: &State) -> NoPlan {
     }
 }
 
-/// The wait for all Machines, except `save`, that block the controller: starting Machines first, Machines that are being
-/// deleted last.
+/// The next wait for Machines, other than `save`, that block the controller: first for starting Machines, last for Machines
+/// that are being deleted.
 fn wait_for_recovery(state: &State, save: Option<&Replica>) -> Option<Transition> {
     let not_saved = |replica: &&Replica| save.is_none_or(|save| save.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state
@@ -375,7 +387,7 @@ fn wait_transition(purpose: Purpose, after: State) -> Transition {
         purpose,
         names: Vec::new(),
         failure_domain: None,
-        why: Why::Given,
+        why: FailureDomainReason::Given,
         group: None,
         meanwhile: None,
         state: after,
@@ -386,7 +398,7 @@ fn delete_transition(
     state: &State,
     replica: &Replica,
     purpose: Purpose,
-    why: Why,
+    why: FailureDomainReason,
     group: Option<Group>,
 ) -> Transition {
     let mut after = state.clone();

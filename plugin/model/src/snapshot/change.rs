@@ -1,4 +1,4 @@
-//! The state that a change of a control plane or of one of its Machines is checked against.
+//! The state that decides whether a control plane or one of its Machines may be changed.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -16,7 +16,7 @@ use crate::snapshot::{Failure, Snapshot};
 pub enum ReadScope {
     /// The control plane, its Cluster, Machines, workload cluster and etcd.
     All,
-    /// The control plane and its Cluster. Enough for a change after which the controller has nothing to do.
+    /// The control plane and its Cluster. Enough for a change that the controller does not act on.
     ControlPlane,
     /// The control plane and its Cluster until the time of a planned rollout; [`Self::All`] from then on.
     AllOnceRollingOut,
@@ -40,11 +40,12 @@ pub struct ChangeSnapshot {
     /// The control plane's JSON when the first read began. All reads together take seconds.
     pub object_at_start: String,
     pub observed: Snapshot,
-    /// False if the Machines, the workload cluster and etcd were not requested.
+    /// Whether the Machines, the workload cluster and etcd were requested.
     pub machines_read: bool,
     /// Parts of `observed` that could not be read. The control plane and requested Machines are never among them.
     pub unread: Vec<UnreadPart>,
-    /// Why the Machines' conditions replace the etcd members' own status. None if a member responded, or etcd is external.
+    /// Why the etcd members could not be read, so that the Machines' conditions are used instead. None if a member
+    /// responded, or etcd is external.
     pub etcd_failure: Option<Failure>,
 }
 
@@ -61,7 +62,7 @@ impl ChangeSnapshot {
             None if self.unread_cluster().is_none_or(UnreadPart::is_missing_cluster) => {
                 view.cluster = None.into();
             }
-            // The webhook can read the Cluster, and decides.
+            // The webhook can read the Cluster and decides.
             None => {}
         }
         if self.machines_read {
@@ -85,7 +86,7 @@ impl ChangeSnapshot {
             .collect()
     }
 
-    /// One line for each part that could not be read, with the assumption made instead.
+    /// One line for each part that could not be read, and what is assumed about it.
     pub fn warnings(&self) -> Vec<String> {
         let etcd = self.etcd_failure.iter().map(|failure| {
             format!(
@@ -128,7 +129,7 @@ impl UnreadPart {
     }
 }
 
-/// A part of [`Snapshot`], with the value it has if it could not be read.
+/// A part of [`Snapshot`]. Each variant says which value the part has if it could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// [`Snapshot::cluster`]: counts as ready and without failure domains.

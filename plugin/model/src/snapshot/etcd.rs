@@ -1,11 +1,11 @@
-//! The status of each etcd member, and which report counts if members contradict each other.
+//! The status of each etcd member, and the choice of the report that counts if members contradict each other.
 //!
 //! - If members of one cluster report different member lists, the list of the members that follow a leader counts: raft
 //!   has a leader only while most voters follow it (etcd's raft, `CheckQuorum`). If several such lists exist, or none, the
 //!   list that most members report counts.
 //! - If members belong to different clusters, the cluster of most members counts, unless only another cluster has a leader:
 //!   a member that was started as a new cluster leads that cluster, without the data.
-//! - If two reports rank equal, neither counts: the rejected one could be the one with the data.
+//! - If two reports rank equal, neither counts, because the rejected report could come from the member with the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,10 +120,10 @@ pub struct MemberResponse {
     pub certificate_expires: Option<Timestamp>,
 }
 
-/// The alarms of all members, by source.
+/// The alarms of all members, or why they could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarms {
-    /// From etcd's list of alarms, requested from a member that has a leader.
+    /// A member that has a leader has returned etcd's list of alarms.
     Listed(Vec<Alarm>),
     /// No member has a leader. The alarms are in the errors of each member's status.
     FromStatus,
@@ -165,8 +165,8 @@ impl EtcdSurvey {
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
 
-    /// The members in the agreed list, with the faults that every command counts. A member that was not queried is never
-    /// healthy. `machines` are the Machines of the control plane.
+    /// The members in the agreed list, with the reasons why they are unhealthy, which are the same in every command. A
+    /// member that was not queried is never healthy. `machines` are the Machines of the control plane.
     pub fn members(&self, machines: &[Machine]) -> EtcdMembers {
         if !self.stacked {
             return EtcdMembers::External;
@@ -232,8 +232,8 @@ impl EtcdSurvey {
         self.alarms_by_member().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Pairs of member id and alarm name: from etcd's list of alarms, otherwise from the errors in the members' statuses.
-    /// Each status contains the alarms of all members.
+    /// Pairs of member id and alarm name. They come from etcd's list of alarms, or else from the errors in the members'
+    /// statuses, each of which contains the alarms of all members.
     pub fn alarms_by_member(&self) -> BTreeSet<(u64, String)> {
         match &self.alarms {
             Alarms::Listed(alarms) => alarms
@@ -252,8 +252,8 @@ impl EtcdSurvey {
     }
 }
 
-/// Marks as many members without a Machine as Machines are joining. Healthy members come first: a member that does not
-/// respond is more likely one that a deleted Machine left behind.
+/// Marks members without a Machine as joining, at most as many as Machines are joining. Healthy members come first, because
+/// a member that does not respond was more likely left behind by a deleted Machine.
 fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     let joining = machines
         .iter()
@@ -339,7 +339,7 @@ struct MemberSupport {
     members: usize,
 }
 
-/// Counts the members for each reported value. The flag of a report is whether its member follows a leader.
+/// Counts the members for each reported value. The flag in a report says whether its member follows a leader.
 fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, MemberSupport> {
     let mut tally: BTreeMap<T, MemberSupport> = BTreeMap::new();
     for (value, follows_leader) in reports {

@@ -66,7 +66,7 @@ impl HealthCheck {
     }
 }
 
-/// The controller of a Machine: `KubeadmControlPlane c2-cp`.
+/// The controller of a Machine, such as `KubeadmControlPlane c2-cp`.
 pub fn owner(machine: &Machine) -> String {
     machine.controller().map_or_else(
         || "another owner".to_owned(),
@@ -78,14 +78,14 @@ pub fn owner(machine: &Machine) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     AtMost(u64),
-    /// Percentage of the selected Machines, rounded down.
+    /// At most this percentage of the selected Machines, rounded down.
     AtMostPercent(u64),
-    /// Both limits are included.
+    /// From the first to the second number, both included.
     Between(u64, u64),
 }
 
 impl Trigger {
-    /// None if a limit does not have the documented form.
+    /// The trigger in the spec; none if it does not have the documented form.
     fn from_spec(check: &MachineHealthCheck) -> Option<Self> {
         match (
             &check.spec.unhealthy_in_range,
@@ -97,13 +97,13 @@ impl Trigger {
         }
     }
 
-    /// Parses `[1-3]`.
+    /// Parses a range such as `[1-3]`.
     fn parse_range(range: &str) -> Option<Self> {
         let (least, most) = range.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
         Some(Self::Between(least.parse().ok()?, most.parse().ok()?))
     }
 
-    /// Parses a number or `40%`.
+    /// Parses a number, or a percentage such as `40%`.
     fn parse_limit(most: &IntOrString) -> Option<Self> {
         match most {
             IntOrString::Int(number) => u64::try_from(*number).ok().map(Self::AtMost),

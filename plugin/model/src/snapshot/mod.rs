@@ -1,10 +1,10 @@
-//! A control plane, its Machines, its workload cluster and etcd at one time. The data is plain; a part that was not read
-//! states why.
+//! A control plane, its Machines, its workload cluster and etcd at one time. A part that was not read contains the
+//! reason.
 //!
 //! - [`reading`]: a part that was read, excluded by a flag, or failed
 //! - [`management`]: deletions and `MachineHealthChecks` in the management cluster
 //! - [`workload`]: nodes, static pods and add-ons of the workload cluster
-//! - [`etcd`]: the status of each etcd member, and which reports count if members contradict each other
+//! - [`etcd`]: the status of each etcd member, and the choice of the report that counts if members contradict each other
 //! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
 pub mod change;
@@ -25,13 +25,13 @@ pub use workload::{EndpointCertificate, Workload};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
-    /// `NotYet` until Cluster API labels the control plane with the name of its Cluster.
+    /// The Cluster; `NotYet` until Cluster API labels the control plane with its name.
     pub cluster: Reading<Cluster>,
     /// Whether the Secret with the workload cluster's kubeconfig exists; none if it was not read.
     pub has_kubeconfig: Option<bool>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
-    /// The etcd members if `etcd` was not read. Use [`Self::members`], which prefers `etcd`.
+    /// The etcd members to use if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
     pub etcd_members: EtcdMembers,
     /// Control plane Machines of the Cluster without an owner. The controller has not adopted them.
     pub unowned: Vec<String>,
@@ -117,12 +117,12 @@ impl Snapshot {
         (!is_reached).then(|| step.unwrap_or(version))
     }
 
-    /// `KubeadmControlPlane/c1-cp`
+    /// The object for messages, such as `KubeadmControlPlane/c1-cp`.
     pub fn object(&self) -> String {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
     }
 
-    /// The etcd members, for every decision about them.
+    /// The etcd members. Every decision about members uses this function.
     pub fn members(&self) -> EtcdMembers {
         let Some(survey) = self.etcd.read() else {
             return self.etcd_members.clone();
@@ -133,7 +133,7 @@ impl Snapshot {
         }
     }
 
-    /// No member responds, and the API server reports that etcd does not respond either: every member is unhealthy.
+    /// The members if none responds, and the API server reports that etcd does not respond either: every member is unhealthy.
     fn members_without_quorum(&self) -> EtcdMembers {
         let nodes = self.machines.iter().filter_map(Machine::node);
         let members = nodes.map(|node| EtcdMember {

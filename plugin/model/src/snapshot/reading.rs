@@ -9,7 +9,7 @@ pub enum Reading<T> {
     },
     /// The control plane has no running Machine yet.
     NotYet,
-    /// An external etcd that the user's machine cannot connect to. The verdict ignores it.
+    /// An external etcd to which the user's machine cannot connect. The verdict ignores this source.
     OutOfReach(Failure),
     /// The read failed.
     Failed(Failure),
@@ -17,9 +17,9 @@ pub enum Reading<T> {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
-    /// The requested object: `Secret/edge-kubeconfig`, `Node`, `etcd member edge-n1`.
+    /// The requested object, such as `Secret/edge-kubeconfig`, `Node` or `etcd member edge-n1`.
     pub object: String,
-    /// One line, without secrets.
+    /// The message, on one line and without secrets.
     pub message: String,
     pub hint: Option<String>,
     pub forbidden: Option<Forbidden>,
@@ -27,11 +27,11 @@ pub struct Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forbidden {
-    /// `get`, `list`, `create`.
+    /// The verb, such as `get`, `list` or `create`.
     pub verb: String,
-    /// `secrets`, `pods/portforward`, `machines.cluster.x-k8s.io`.
+    /// The resource, such as `secrets`, `pods/portforward` or `machines.cluster.x-k8s.io`.
     pub resource: String,
-    /// None for all namespaces, and for cluster-scoped resources.
+    /// The namespace; none for all namespaces, and for cluster-scoped resources.
     pub namespace: Option<String>,
     /// Whether the workload cluster denied the request. Otherwise the management cluster did.
     pub in_workload_cluster: bool,

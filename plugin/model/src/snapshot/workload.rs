@@ -18,7 +18,7 @@ pub struct Workload {
     pub kubeadm_version: Reading<Option<String>>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
-    /// What in the kubeconfig lowers the security of the connection, one line each.
+    /// The settings in the kubeconfig that lower the security of the connection, one line each.
     pub connection_risks: Vec<String>,
 }
 
@@ -35,15 +35,15 @@ pub struct EndpointCertificate {
 pub struct Node {
     pub name: String,
     pub created: Option<Timestamp>,
-    /// With a leading `v`.
+    /// The kubelet's version, with a leading `v`.
     pub kubelet_version: String,
     /// The condition `Ready`; none if its status is Unknown or it is absent.
     pub ready: Option<bool>,
-    /// The label `node-role.kubernetes.io/control-plane`.
+    /// Whether the node has the label `node-role.kubernetes.io/control-plane`.
     pub has_control_plane_label: bool,
-    /// The taint `node-role.kubernetes.io/control-plane:NoSchedule`.
+    /// Whether the node has the taint `node-role.kubernetes.io/control-plane:NoSchedule`.
     pub has_control_plane_taint: bool,
-    /// The taint `node.kubernetes.io/unreachable:NoExecute`.
+    /// Whether the node has the taint `node.kubernetes.io/unreachable:NoExecute`.
     pub is_unreachable: bool,
 }
 

@@ -30,7 +30,10 @@ pub fn decide(
     if let Some(current) = options.current.filter(|current| desired != Some(*current)) {
         return Ok(Decision::Refused(Refusal::new(
             RefusedBy::Command,
-            vec![format!("replicas is {}, not {current}", number(desired))],
+            vec![format!(
+                "replicas is {}, but --current-replicas is {current}",
+                number(desired)
+            )],
         )));
     }
     if desired == Some(replicas) {
@@ -168,12 +171,12 @@ mod tests {
         assert!(matches!(decision(&snapshot(), options(5, 3)), Decision::Write(_)));
         assert_eq!(
             refusal(decision(&snapshot(), options(5, 1))),
-            refused(RefusedBy::Command, "replicas is 3, not 1")
+            refused(RefusedBy::Command, "replicas is 3, but --current-replicas is 1")
         );
         // The number is as requested, but was not the expected one.
         assert_eq!(
             refusal(decision(&snapshot(), options(3, 1))),
-            refused(RefusedBy::Command, "replicas is 3, not 1")
+            refused(RefusedBy::Command, "replicas is 3, but --current-replicas is 1")
         );
     }
 

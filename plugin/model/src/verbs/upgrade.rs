@@ -17,11 +17,11 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub struct UpgradeOptions<'u> {
-    /// With or without the leading `v`.
+    /// The Kubernetes version, with or without the leading `v`.
     pub version: &'u str,
     pub force: bool,
     /// `MachineDeployments` and `MachinePools` of the Cluster, with the versions of their Machines.
-    pub makers: &'u Workers,
+    pub workers: &'u Workers,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Upgrade {
     pub decision: Decision,
 }
 
-/// Effects of an upgrade outside the control plane's Machines.
+/// Effects of an upgrade on objects other than the control plane's Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
     /// One line for each worker that the new API servers do not support. `--force` does not override them.
@@ -80,7 +80,7 @@ impl Upgrade {
     }
 }
 
-/// Decides about an upgrade. `context.view` is [`ChangeSnapshot::view`].
+/// Decides whether an upgrade may be written. `context.view` is [`ChangeSnapshot::view`].
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: UpgradeOptions<'_>,
@@ -92,7 +92,7 @@ pub fn decide(
     let patch = json!({ "spec": { "version": version } });
     let preflight = preflight(snapshot, &patch, options.force, context)?;
     let workers = options
-        .makers
+        .workers
         .clone()
         .with_nodes(&snapshot.observed.workload, &observed.machines);
     let assessment = assess(
@@ -186,7 +186,7 @@ mod tests {
         },
     };
 
-    fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, makers: &Workers) -> Upgrade {
+    fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, workers: &Workers) -> Upgrade {
         let view = View {
             machines: snapshot.machines_for_rules().into(),
             cluster: None.into(),
@@ -201,7 +201,7 @@ mod tests {
         let options = UpgradeOptions {
             version,
             force,
-            makers,
+            workers,
         };
         decide(snapshot, options, context).expect("decodes")
     }
@@ -255,7 +255,7 @@ mod tests {
         let skips = "(version-skips-minor)";
         let lowered = "(version-lowered)";
         let command = RefusedBy::Command;
-        for (name, snapshot, version, makers, force, expected) in [
+        for (name, snapshot, version, workers, force, expected) in [
             (
                 "preflight",
                 &unhealthy,
@@ -314,7 +314,7 @@ mod tests {
                 Some((RefusedBy::Rules, vec![lowered])),
             ),
         ] {
-            let decision = upgrade(snapshot, version, force, makers).decision;
+            let decision = upgrade(snapshot, version, force, workers).decision;
             match (decision, expected) {
                 (Decision::Write(_), None) => {}
                 (Decision::Refused(Refusal { why, by, .. }), Some((expected_by, lines))) => {
@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn tells_two_upgrades_apart() {
         let confirmed = upgrade(&snapshot(), "v1.35.0", false, &Workers::default());
-        let is_equivalent = |snapshot: &ChangeSnapshot, makers: &Workers| {
-            upgrade(snapshot, "v1.35.0", true, makers).is_equivalent(&confirmed)
+        let is_equivalent = |snapshot: &ChangeSnapshot, workers: &Workers| {
+            upgrade(snapshot, "v1.35.0", true, workers).is_equivalent(&confirmed)
         };
         assert!(is_equivalent(&snapshot(), &Workers::default()));
         let mut unhealthy = snapshot();
@@ -415,12 +415,11 @@ mod tests {
             reported,
             [
                 (
-                    "v1.33 removed the flag --cloud-provider, with which kube-apiserver does not start: remove it",
+                    "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start with it: remove it",
                     Some("https://github.com/kubernetes/kubernetes/pull/130162")
                 ),
                 (
-                    "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 or newer by \
-                     default: raise or remove the tag",
+                    "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 or newer by default: use a newer tag, or remove it",
                     None
                 ),
                 (

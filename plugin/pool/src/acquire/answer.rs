@@ -19,14 +19,14 @@ use crate::{
     objects::{Holder, PoolName},
 };
 
-/// A message names at most this many entries of each state, and counts the others.
-const NAMED: usize = 10;
+/// The maximum number of entries of each state that a message names. The others are only counted.
+const MAX_NAMED: usize = 10;
 
-/// A message explains at most this many broken entries.
-const EXPLAINED: usize = 3;
+/// The maximum number of broken entries that a message explains.
+const MAX_EXPLAINED: usize = 3;
 
 /// The maximum length of the explanation of a broken entry, in characters.
-const EXPLANATION: usize = 400;
+const MAX_EXPLANATION_CHARS: usize = 400;
 
 #[derive(Debug)]
 pub struct LeaseAnswer {
@@ -34,7 +34,7 @@ pub struct LeaseAnswer {
     /// The holder; for a claim, the ClusterDeployment that Hive assigned.
     pub cluster_deployment: String,
     pub outcome: LeaseOutcome,
-    /// The duration of a wait that ended without a lease.
+    /// How long the command waited for a lease that it did not get.
     pub waited: Option<Duration>,
     /// Why the clusters could not be listed, so that it is unknown which customizations they use.
     pub clusters_unread: Option<Error>,
@@ -48,7 +48,7 @@ pub enum LeaseOutcome {
     /// A cluster that Hive assigned to a claim.
     Claimed {
         name: String,
-        /// None if the pool has no inventory.
+        /// The customization that Hive assigned; none if the pool has no inventory.
         customization: Option<String>,
     },
     Refused(LeaseRefusal),
@@ -57,14 +57,14 @@ pub enum LeaseOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub leased: Leased,
-    /// Whether the ClusterDeployment was created, or existed.
+    /// Whether the ClusterDeployment was created or already existed.
     pub has_cluster: bool,
 }
 
 /// Why there is no lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRefusal {
-    /// No entry is free. The state of each.
+    /// No entry is free. Contains the state of each entry.
     Exhausted {
         pool: PoolName,
         entries: Vec<(String, Availability)>,
@@ -90,7 +90,8 @@ pub enum LeaseRefusal {
     NoneSelected {
         pool: String,
     },
-    /// Hive frees an entry that it has not reserved itself, and deletes a cluster that it did not create.
+    /// Hive runs the pool. It would free an entry that it has not reserved itself, and delete a cluster that it did not
+    /// create.
     RunByHive {
         pool: String,
         because: HiveEvidence,
@@ -115,7 +116,7 @@ pub enum LeaseRefusal {
     },
     /// The lease's cluster cannot be created.
     Creation(Obstacle),
-    /// The lease's cluster cannot be created, and the entry is leased.
+    /// The entry is leased, but its cluster cannot be created.
     Unfinished {
         customization: String,
         cluster_deployment: String,
@@ -134,7 +135,7 @@ pub enum LeaseRefusal {
         why: String,
         fate: ClaimFate,
     },
-    /// The claim existed before, and the request is for a new one.
+    /// The claim existed before, and the request is for a new claim.
     ClaimExists {
         claim: String,
     },
@@ -151,15 +152,15 @@ pub enum LeaseRefusal {
     },
 }
 
-/// What happens to a claim that got no cluster.
+/// Whether a claim that got no cluster was deleted, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimFate {
-    /// `--keep` was given.
+    /// The claim still exists, because `--keep` is set.
     Kept,
     Deleted,
-    /// The claim existed before the command, so the command does not delete it.
+    /// The claim existed before the command, so the command has not deleted it.
     Existed,
-    /// It could not be deleted, for this reason.
+    /// The claim could not be deleted, for this reason.
     NotDeleted(String),
 }
 
@@ -172,7 +173,7 @@ impl fmt::Display for ClaimFate {
             Self::NotDeleted(why) => {
                 write!(
                     f,
-                    "the claim could not be deleted ({why}): delete it, or it gets a cluster later"
+                    "the claim could not be deleted ({why}): delete it, or Hive may assign a cluster to it later"
                 )
             }
         }
@@ -191,7 +192,7 @@ impl LeaseAnswer {
         }
     }
 
-    /// This answer, after a wait of this duration.
+    /// Adds that the command waited this long.
     pub fn timed_out(self, waited: Duration) -> Self {
         Self {
             waited: Some(waited),
@@ -225,9 +226,12 @@ impl LeaseAnswer {
 impl fmt::Display for LeaseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exhausted { pool, entries } => f.write_str(&none_free(pool, entries)),
+            Self::Exhausted { pool, entries } => f.write_str(&no_free_entry(pool, entries)),
             Self::NoInventory { pool } => {
-                write!(f, "pool {pool} has no inventory, so it has nothing to lease")
+                write!(
+                    f,
+                    "pool {pool} has no inventory, so there is no customization to lease"
+                )
             }
             Self::PoolPatchProblem {
                 pool,
@@ -327,7 +331,7 @@ impl Availability {
         }
     }
 
-    /// ` by x until ...`, with the pool if it differs from the requested pool.
+    /// The holder and the end of the lease, such as ` by x until ...`, with the pool if it differs from the requested pool.
     fn by(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
         let mut text = String::new();
@@ -347,24 +351,24 @@ impl Availability {
         text
     }
 
-    /// `a, which is held by x`.
+    /// The entry and its state, such as `a, which is held by x`.
     pub fn described(&self, name: &str, asked: &str) -> String {
         format!("{name}, which is {}{}", self.participle(), self.by(asked))
     }
 
-    /// `a by x`.
+    /// The entry and its holder, such as `a by x`.
     fn named(&self, name: &str, asked: &str) -> String {
         format!("{name}{}", self.by(asked))
     }
 
-    /// `a by x`, or `a (why it cannot be used)`.
+    /// The entry with its holder or with the reason why it cannot be used, such as `a by x` or `a (no such customization)`.
     fn explained(&self, name: &str, asked: &str) -> String {
         match self {
             Self::Unusable(UnusableReason::Patches(why)) => {
-                format!("{name} ({})", shortened(&why.to_string(), EXPLANATION))
+                format!("{name} ({})", shortened(&why.to_string(), MAX_EXPLANATION_CHARS))
             }
             Self::Unusable(UnusableReason::Cordoned(why)) => {
-                format!("{name} ({})", shortened(why, EXPLANATION))
+                format!("{name} ({})", shortened(why, MAX_EXPLANATION_CHARS))
             }
             Self::Unusable(UnusableReason::Unreadable(why)) => format!("{name} ({why})"),
             _ => self.named(name, asked),
@@ -390,7 +394,7 @@ impl UnusableReason {
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ClusterGone => f.write_str("until its cluster is gone"),
+            Self::ClusterGone => f.write_str("until its cluster no longer exists"),
             Self::Time(time) => write!(f, "until {}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
             Self::NextCheck => f.write_str("whose lease has ended; to free it, run pool repair --yes"),
             Self::Never => f.write_str("until it is released"),
@@ -398,8 +402,8 @@ impl fmt::Display for Until {
     }
 }
 
-/// `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.
-fn none_free(pool: &PoolName, entries: &[(String, Availability)]) -> String {
+/// The message for a pool without a free entry, such as `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.
+fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String {
     const USED: &str = "used by a cluster without a lease";
     const TITLES: [&str; 8] = [
         "held",
@@ -432,10 +436,10 @@ fn none_free(pool: &PoolName, entries: &[(String, Availability)]) -> String {
         }
         let names: Vec<_> = such
             .iter()
-            .take(NAMED)
+            .take(MAX_NAMED)
             .enumerate()
             .map(|(index, (name, availability))| {
-                if index < EXPLAINED {
+                if index < MAX_EXPLAINED {
                     availability.explained(name, &pool.name)
                 } else {
                     availability.named(name, &pool.name)
@@ -444,8 +448,8 @@ fn none_free(pool: &PoolName, entries: &[(String, Availability)]) -> String {
             .collect();
         // Writing to a String cannot fail.
         let _ = write!(text, "{separator}{} {of_title}: {}", such.len(), names.join(", "));
-        if such.len() > NAMED {
-            let _ = write!(text, " and {} more", such.len() - NAMED);
+        if such.len() > MAX_NAMED {
+            let _ = write!(text, " and {} more", such.len() - MAX_NAMED);
         }
         separator = "; ";
     }
@@ -454,7 +458,7 @@ fn none_free(pool: &PoolName, entries: &[(String, Availability)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Availability, LeaseRefusal, PoolName, Until, UnusableReason, none_free};
+    use super::{Availability, LeaseRefusal, PoolName, Until, UnusableReason, no_free_entry};
     use crate::{install_config::patches::PatchProblem, objects::ClusterName};
 
     #[test]
@@ -515,7 +519,7 @@ mod tests {
             "pool d/pool has no free entry of 5: 4 broken: a (not a), b (not b), c (not c), d; \
              1 cordoned: e (fan is broken)"
         );
-        let long = none_free(&pool, &[broken("a", "ä".repeat(33_000))]);
+        let long = no_free_entry(&pool, &[broken("a", "ä".repeat(33_000))]);
         assert_eq!(
             long,
             format!(

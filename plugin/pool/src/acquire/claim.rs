@@ -1,4 +1,4 @@
-//! Gets a cluster from Hive by a ClusterClaim. Hive selects the cluster and its customization.
+//! Gets a cluster from Hive with a ClusterClaim. Hive selects the cluster and its customization.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -20,11 +20,11 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The attempts to create or delete a claim when responses are lost.
+/// The maximum number of attempts to create or delete a claim if responses are lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The pause before the claim is read back.
-const REST: Duration = Duration::from_millis(200);
+/// The pause before the claim is read again after a lost response.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The time between two checks of a claim whose cluster is in use.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(10);
@@ -36,9 +36,9 @@ const KUBECONFIG: &str = "kubeconfig";
 pub struct ClaimRequest<'r> {
     pub holder: Holder<'r>,
     pub timeout: Timeout,
-    /// Whether to keep a claim that this command created and that gets no cluster.
+    /// Whether not to delete the claim if this command created it and it gets no cluster.
     pub keep: bool,
-    /// Whether to refuse a claim of this name that already exists, because another process may use it.
+    /// Whether to refuse if a claim of this name already exists, because another process may use it.
     pub is_new: bool,
     /// How long Hive keeps the cluster, as a Go duration.
     pub lifetime: Option<&'r str>,
@@ -50,10 +50,10 @@ pub struct ClaimRequest<'r> {
 /// The API server could not be reached, or refused a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Before the claim was created.
+    /// The failure occurred before the claim was created.
     #[error(transparent)]
     Api(#[from] Error),
-    /// While the claim waited for a cluster.
+    /// The failure occurred while the claim waited for a cluster.
     #[error("ClusterClaim {claim} got no cluster; {fate}")]
     NoCluster {
         claim: String,
@@ -62,11 +62,11 @@ pub enum ClaimError {
     },
 }
 
-/// Creates a claim, and waits until Hive has assigned a cluster to it. If the claim gets no cluster, for whatever reason,
-/// it is deleted, unless the caller keeps it or it existed before.
+/// Creates a claim, and waits until Hive has assigned a cluster to it. A claim that gets no cluster, for whatever reason,
+/// is deleted, unless the request says to keep it or the claim existed before.
 ///
 /// # Errors
-/// If the API server cannot be reached or refuses a request. The error says what happened to the claim.
+/// The API server cannot be reached or refuses a request. The error says what happened to the claim.
 pub async fn claim(
     store: &Store<'_>,
     request: &ClaimRequest<'_>,
@@ -147,9 +147,9 @@ async fn delete_by_uid(store: &Store<'_>, name: &str, uid: &str) -> Result<(), E
     }
 }
 
-/// Waits until the claim no longer has this cluster, and returns why. Calls `failed` after each check that fails: a claim
-/// does not end while the API server cannot be reached.
-pub async fn until_lost(
+/// Waits until the claim no longer has this cluster, and returns the reason. Calls `failed` after each check that fails:
+/// while the API server cannot be reached, the claim counts as unchanged.
+pub async fn wait_until_lost(
     store: &Store<'_>,
     holder: Holder<'_>,
     cluster: &str,
@@ -187,7 +187,7 @@ pub enum KubeconfigError {
     #[error(transparent)]
     Api(#[from] Error),
     #[error(
-        "ClusterDeployment {0} does not name the Secret with its kubeconfig (spec.clusterMetadata): it is not installed yet"
+        "ClusterDeployment {0} is not installed yet: its spec.clusterMetadata does not name the Secret with the kubeconfig"
     )]
     NotInstalled(String),
     #[error("Secret {namespace}/{name} has no key {KUBECONFIG}")]
@@ -197,7 +197,7 @@ pub enum KubeconfigError {
 /// The kubeconfig of a claimed cluster. Hive allows the claim's subjects to read its Secret.
 ///
 /// # Errors
-/// If the cluster is not installed yet, or its Secret cannot be read.
+/// The cluster is not installed yet, or its Secret cannot be read.
 pub async fn kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, KubeconfigError> {
     let deployment = store.cluster(cluster, cluster).await?;
     let metadata = deployment.and_then(|deployment| deployment.spec.cluster_metadata);
@@ -278,8 +278,8 @@ enum Observation {
     Pending(String),
 }
 
-/// The claim that the ClusterDeployment names decides, because whoever may write claims can write the name of any
-/// cluster into a claim.
+/// The state of the claim. A claim has a cluster only if the ClusterDeployment names the claim, because every client that
+/// may write claims can write the name of any cluster into a claim.
 async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<Observation, Error> {
     let name = claim.name();
     if claim.is_deleting() {
@@ -330,7 +330,7 @@ async fn find_or_create(
             .await?
         {
             unanswered = Some(error);
-            store.rest(REST).await;
+            store.pause(RETRY_PAUSE).await;
         }
     }
     Err(unanswered.unwrap_or_else(|| Error::Contended {
@@ -342,7 +342,7 @@ async fn find_or_create(
 /// Deletes a claim. Hive deprovisions its cluster.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error> {
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
@@ -351,7 +351,7 @@ pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error
             Written::Stored | Written::Changed => return Ok(()),
             Written::Unknown(error) => {
                 unanswered = Some(error);
-                store.rest(REST).await;
+                store.pause(RETRY_PAUSE).await;
             }
         }
     }

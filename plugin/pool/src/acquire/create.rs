@@ -29,7 +29,7 @@ use crate::{
 /// continues where the first was interrupted.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.
+/// The API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.
 pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
     let holder = request.holder;
     let refused = |refusal| LeaseAnswer::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
@@ -47,7 +47,7 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
             pool: holder.pool.to_owned(),
         })));
     };
-    // Checked before an entry is leased, so that a creation that must fail holds no entry.
+    // Check this before an entry is leased, so that a creation that must fail leases no entry.
     let foreign = foreign_namespace(store, holder.cluster_deployment);
     let obstacle = match unusable(holder) {
         Some(why) => Some(why),
@@ -131,7 +131,7 @@ async fn create_for(
         Ok(cluster) => cluster,
         Err(why) => return Ok(Err(why)),
     };
-    // One attempt is enough: if the entry changes at the same time, the next check records the cluster.
+    // One attempt to record the cluster is enough: if the entry changes at the same time, the next check of the lease records it.
     let entry = store.get(customization).await.map_err(unfinished)?;
     let Some((entry, record)) = entry.and_then(|entry| name.record_in(&entry).map(|record| (entry, record)))
     else {

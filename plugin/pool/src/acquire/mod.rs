@@ -1,8 +1,7 @@
 //! Acquires a lease, or a cluster, from a pool.
-//!
-//! - [`answer`]: the result
+//! - [`answer`]: the result of a request
 //! - [`wait`]: tries again until an entry is free
-//! - [`create`]: a lease and its cluster, without Hive; [`claim`]: a cluster from Hive
+//! - [`create`]: acquires a lease and creates its cluster without Hive; [`claim`]: gets a cluster from Hive
 
 pub mod answer;
 pub mod claim;
@@ -30,23 +29,23 @@ use crate::{
 };
 
 /// The time limit for writing the pool's conditions.
-const FOR_THE_POOL: Duration = Duration::from_secs(2);
+const POOL_STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Which entries of the inventory may be leased.
+/// The entries of the inventory that may be leased.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'s> {
-    /// Only this customization.
+    /// If set, only this customization may be leased.
     pub customization: Option<&'s str>,
-    /// Customizations with these labels, as a label selector of the API server.
+    /// If set, only customizations that match this label selector may be leased.
     pub labels: Option<&'s str>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'w> {
     pub holder: Holder<'w>,
-    /// None: a new lease gets the default, and an existing lease keeps its end.
+    /// How long the lease lasts. If none, a new lease gets the default, and an existing lease keeps its end.
     pub ttl: Option<Ttl>,
-    /// The holder's future cluster. None: the holder creates no cluster.
+    /// The name of the cluster that the holder will create; none if the holder creates no cluster.
     pub cluster: Option<&'w ClusterName>,
     pub install_config: Option<&'w InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
@@ -96,9 +95,9 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             broken: &outcome.broken(),
         };
         if let Some(patch) = inventory_patch(&pool, findings, &capacity, store.now().latest) {
-            // Best effort: the client may lack the permission, and the next command writes the same conditions.
+            // Ignore errors: the client may lack the permission, and the next command writes the same conditions.
             let written = store.write_pool_status(holder.pool, &patch);
-            drop(tokio::time::timeout(FOR_THE_POOL, written).await);
+            drop(tokio::time::timeout(POOL_STATUS_TIMEOUT, written).await);
         }
     }
     if let AttemptOutcome::Leased(leased) = &outcome
@@ -147,8 +146,8 @@ async fn selected<'p>(
     Ok(names)
 }
 
-/// The install-config of the pool's template, if the caller has none. Customizations whose patches do not apply to it are
-/// not leased. None if the template cannot be read.
+/// The install-config of the pool's template, for callers without an install-config. Customizations whose patches cannot
+/// be applied to it are not leased. None if the template cannot be read.
 async fn template(
     store: &Store<'_>,
     pool: &ClusterPool,
@@ -180,7 +179,7 @@ async fn customized(
         why,
     };
     let Some(of_pool) = store.get(&reference.name).await? else {
-        return Ok(Err(unfit("it does not exist".to_owned())));
+        return Ok(Err(unfit("the customization does not exist".to_owned())));
     };
     Ok(match patched(install_config, &of_pool.spec) {
         Ok(patched) => Ok(Some(patched.install_config)),

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 
 use crate::{acquire::answer::LeaseAnswer, lease::LeaseError};
 
-/// The minimum and the maximum pause between two attempts. The pause is random, so that many clients of one pool do not
-/// all try at once.
+/// The minimum and maximum pause between two attempts. The pause is random, so that the clients of a pool do not all
+/// try at the same time.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,13 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// How long the wait has lasted. Zero if the clock was set back.
+    /// How long the wait has lasted; zero if the clock was set back.
     pub fn waited(&self, now: Timestamp) -> Duration {
         Duration::try_from(now.duration_since(self.since)).unwrap_or_default()
     }
 
-    /// The pause before the next attempt; None if the limit is reached. `random` is any number.
+    /// The pause before the next attempt; none if the limit is reached. `random` is any number, which determines the
+    /// length of the pause.
     pub fn until_next(&self, now: Timestamp, random: u64) -> Option<Duration> {
         let (least, most) = PAUSE;
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
@@ -50,14 +51,14 @@ impl Timeout {
             None => Some(pause),
             Some(limit) => {
                 let left = limit.saturating_sub(self.waited(now));
-                // The last attempt is at the limit.
+                // The last attempt runs when the limit is reached.
                 (!left.is_zero()).then_some(pause.min(left))
             }
         }
     }
 }
 
-/// Reports a wait while it lasts.
+/// Receives reports while a command waits.
 pub trait Progress {
     /// Called with the reason to wait, whenever it changes.
     fn waiting(&self, why: &str);
@@ -66,11 +67,11 @@ pub trait Progress {
     fn pausing(&self, is_pausing: bool);
 }
 
-/// Repeats the attempt while no entry is free. Returns the last answer, or the value of `stop`. `stop` is only checked
-/// between two attempts, because an attempt may acquire a lease.
+/// Repeats the attempt while no entry is free. Returns the last answer, or the value of `stop`. An attempt is never
+/// interrupted by `stop`, because it may acquire a lease.
 ///
 /// # Errors
-/// The error of an attempt that waiting does not help.
+/// An attempt fails with an error that does not clear on its own.
 pub async fn wait_for<S>(
     mut attempt: impl AsyncFnMut() -> Result<LeaseAnswer, LeaseError>,
     timeout: Timeout,

@@ -1,6 +1,7 @@
-//! Limits the clusters that several clients create for a pool at the same time. Each client first adds an intent to an
-//! annotation of the pool, under the pool's resourceVersion, so it sees the intents of earlier clients, and a pool never
-//! exceeds its limits. An intent counts until its cluster exists, and at most for ten minutes.
+//! Limits the clusters that several clients create for a pool at the same time. Each client first adds an intent (the name
+//! of its cluster) to an annotation of the pool. The write requires the pool's resourceVersion, so the client has seen the
+//! intents of all earlier clients, and the pool never exceeds its limits. An intent counts until its cluster exists, and for
+//! at most ten minutes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,15 +21,16 @@ use crate::{
 const MAX_INTENTS: usize = 64;
 
 /// How long an intent counts if its cluster does not appear.
-const LASTS: SignedDuration = SignedDuration::from_mins(10);
+const INTENT_LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
-/// The attempts to write a pool that other clients change at the same time.
+/// The maximum number of attempts to write a pool that other clients change at the same time.
 const MAX_ATTEMPTS: u32 = 20;
 
 /// The pause before the pool is read again.
-const REST: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The clusters that are being created, and until when each counts. An annotation that cannot be parsed is ignored.
+/// The clusters that are being created, and the time until which each counts. An annotation that cannot be parsed is
+/// ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Intents(BTreeMap<String, Timestamp>);
 
@@ -46,7 +48,7 @@ impl Intents {
         Self(intents)
     }
 
-    /// The pool's annotation with one more intent, or the limit that is reached.
+    /// Returns the intents with one more, or the limit that the pool has reached.
     fn with(
         mut self,
         pool: &ClusterPool,
@@ -69,7 +71,7 @@ impl Intents {
                 pool: pool.name().to_owned(),
             });
         }
-        let until = now.checked_add(LASTS).unwrap_or(Timestamp::MAX);
+        let until = now.checked_add(INTENT_LIFETIME).unwrap_or(Timestamp::MAX);
         self.0.insert(name.to_owned(), until);
         Ok(self.patch(pool))
     }
@@ -86,7 +88,7 @@ impl Intents {
 /// Adds an intent, unless the pool has reached a limit. A pool without limits needs no intent.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<(), Obstacle>, Error> {
     for attempt in 1..=MAX_ATTEMPTS {
         let pool = store.pool(holder.pool).await?;
@@ -105,17 +107,18 @@ pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<()
         };
         match store.write_pool(holder.pool, &patch).await? {
             Written::Stored => return Ok(Ok(())),
-            // If the write was stored without a response, the intent is this client's own, and writing it again is harmless.
-            Written::Changed | Written::Unknown(_) => store.rest(REST * attempt).await,
+            // If the write was stored but its response was lost, the next read shows this client's own intent, and it is
+            // harmless to write the intent again.
+            Written::Changed | Written::Unknown(_) => store.pause(RETRY_PAUSE * attempt).await,
         }
     }
     Err(Error::Contended {
-        goal: format!("announce a cluster of pool {}", holder.pool),
+        goal: format!("reserve a place for a new cluster in pool {}", holder.pool),
         attempts: usize::try_from(MAX_ATTEMPTS).unwrap_or(usize::MAX),
     })
 }
 
-/// Removes the intent. Tried once, because the intent expires after ten minutes.
+/// Removes the intent. One attempt is enough, because the intent expires after ten minutes.
 pub async fn forget(store: &Store<'_>, holder: Holder<'_>) {
     let Ok(pool) = store.pool(holder.pool).await else {
         return;

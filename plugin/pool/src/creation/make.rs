@@ -1,5 +1,5 @@
-//! Creates the cluster of a lease, in pools that Hive does not run. It continues an interrupted creation, and updates
-//! objects of an earlier lease.
+//! Creates the cluster of a lease, in pools that Hive does not run. Continues an interrupted creation, and updates objects that
+//! an earlier lease has left.
 
 use std::{fmt, time::Duration};
 
@@ -27,14 +27,14 @@ use crate::{
 /// The maximum length of a label's value, in characters.
 const MAX_LABEL: usize = 63;
 
-/// The attempts to create an object when responses are lost.
+/// The maximum number of attempts to create an object if responses are lost.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The pause before an object is created again.
-const REST: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The minimum time that a lease must still last when its cluster is created.
-const WHILE_CREATING: Ttl = Ttl::For(Duration::from_secs(600));
+/// The lease is renewed to last at least this long before its cluster is created.
+const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// Why a cluster is not created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum Obstacle {
     NoInstallConfig {
         pool: String,
     },
-    /// The namespace exists, and this command did not create it.
+    /// The namespace exists, but was not created for a lease.
     ForeignNamespace {
         name: String,
     },
@@ -65,7 +65,7 @@ pub enum Obstacle {
     ClusterDeleted {
         name: String,
     },
-    /// The object exists, and this command did not create it.
+    /// The object exists, but was not created for a lease.
     ForeignObject {
         kind: &'static str,
         name: String,
@@ -108,36 +108,35 @@ impl fmt::Display for Obstacle {
             Self::ForeignNamespace { name } => {
                 write!(
                     f,
-                    "namespace {name} exists, and was not created for a lease; to use it: kubectl label namespace {name} \
+                    "namespace {name} exists, but was not created for a lease; to use it: kubectl label namespace {name} \
                      {LABEL}=true"
                 )
             }
             Self::ForeignCluster { name } => {
                 write!(
                     f,
-                    "ClusterDeployment {name} exists, and was not created with this lease"
+                    "ClusterDeployment {name} exists, but was not created with this lease"
                 )
             }
             Self::ClusterDeleted { name } => write!(f, "ClusterDeployment {name} was deleted"),
             Self::ForeignObject { kind, name } => {
-                write!(f, "{kind} {name} exists, and was not created for a lease")
+                write!(f, "{kind} {name} exists, but was not created for a lease")
             }
             Self::NoNamespace { name } => write!(
                 f,
-                "the cluster's namespace has the cluster's name, and {name} is not a valid one: use at most 63 lower \
-                 case letters, digits and '-'"
+                "{name} is not a valid namespace name, and a cluster's namespace has the cluster's name: use at most 63 \
+                 lowercase letters, digits and '-'"
             ),
             Self::NoLabel { pool } => {
                 write!(
                     f,
-                    "labels contain the pool's name, and {pool} is longer than the {MAX_LABEL} characters of a label"
+                    "labels contain the pool's name, and {pool} is longer than {MAX_LABEL} characters, the maximum of a label"
                 )
             }
             Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
             Self::LostWhileCreating { customization, name } => write!(
                 f,
-                "the lease on {customization} was lost while cluster {name} was created with it: delete ClusterDeployment \
-                 {name}"
+                "the lease on {customization} was lost while cluster {name} was being created: delete ClusterDeployment {name}"
             ),
         }
     }
@@ -156,10 +155,10 @@ pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
     })
 }
 
-/// Why the cluster's namespace cannot be used: it exists without the label for namespaces of leases.
+/// The obstacle if the cluster's namespace exists but does not have the label for namespaces of leases.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<Obstacle>, Error> {
     let labels = store.labels_of_namespace(name).await?;
     let is_foreign = labels.is_some_and(|labels| !labels.contains_key(LABEL));
@@ -171,7 +170,7 @@ pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<O
 /// ClusterDeployment is created. Updates objects of an earlier lease, unless a cluster uses them.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
     let Ok(objects) = parts.objects() else {
         return Ok(Err(Obstacle::NotYaml));
@@ -197,7 +196,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
         holder: parts.holder,
         id: Some(parts.lease_id),
     };
-    let renewed = renew(store, customization, lease, WHILE_CREATING).await;
+    let renewed = renew(store, customization, lease, MIN_REMAINING_TTL).await;
     if renewed.map_err(LeaseError::into_cause)?.is_none() {
         return Ok(Err(Obstacle::LeaseLost {
             customization: customization.to_owned(),
@@ -212,7 +211,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     })
 }
 
-/// The cluster, if it belongs to this lease.
+/// The existing cluster, if it belongs to this lease.
 fn own(
     store: &Store<'_>,
     parts: Parts<'_>,
@@ -239,7 +238,7 @@ async fn ensure(store: &Store<'_>, made: ObjectTarget<'_>, object: &Value) -> Re
             CreateResult::Unknown(error) if attempt == MAX_ATTEMPTS => return Err(error),
             CreateResult::Unknown(_) => {
                 attempt += 1;
-                store.rest(REST).await;
+                store.pause(RETRY_PAUSE).await;
             }
         }
     }
@@ -260,17 +259,17 @@ async fn create_or_update(
             continue;
         };
         match compare(&found, object, field) {
-            Before::UpToDate => return Ok(Ok(())),
-            Before::Foreign => {
+            ExistingObject::UpToDate => return Ok(Ok(())),
+            ExistingObject::Foreign => {
                 return Ok(Err(Obstacle::ForeignObject {
                     kind: made.kind(),
                     name: name.to_owned(),
                 }));
             }
-            // The object is read again, whatever the result.
-            Before::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
+            // Whatever the result of the write, the object is read again.
+            ExistingObject::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
                 Written::Stored | Written::Changed => {}
-                Written::Unknown(_) => store.rest(REST).await,
+                Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
             },
         }
     }
@@ -282,30 +281,30 @@ async fn create_or_update(
 
 /// The difference between an existing object and the desired one. No `Debug`, because it may contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Before {
+pub enum ExistingObject {
     UpToDate,
-    /// The object is from an earlier lease or another install-config. This merge patch updates it; the server refuses
-    /// the patch if the object has changed.
+    /// The object belongs to an earlier lease or has another install-config. This merge patch updates the object; the server
+    /// refuses the patch if the object has changed.
     Outdated(Value),
-    /// This command did not create the object.
+    /// The object was not created for a lease.
     Foreign,
 }
 
-/// Compares this field of both objects.
-pub fn compare(found: &Value, wanted: &Value, field: &str) -> Before {
+/// Compares the named field of both objects.
+pub fn compare(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
     let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
     let (has, wants) = (of(found), of(wanted));
     if has == wants {
-        return Before::UpToDate;
+        return ExistingObject::UpToDate;
     }
     let label = |object: &Value, name: &str| object.pointer("/metadata/labels")?.get(name).cloned();
-    // Another pool's lease may have the same name.
+    // The lease of another pool may have the same name.
     let pool = |object| label(object, CLUSTER_POOL_NAMESPACE);
     let is_another_pools = pool(found).is_some_and(|of| Some(of) != pool(wanted));
     if label(found, LABEL).is_none() || is_another_pools {
-        return Before::Foreign;
+        return ExistingObject::Foreign;
     }
-    Before::Outdated(json!({
+    ExistingObject::Outdated(json!({
         "metadata": {"resourceVersion": found.pointer("/metadata/resourceVersion")},
         field: replacing(&has, &wants),
     }))
@@ -334,7 +333,7 @@ mod tests {
     use kcp_client::{Connection, canned::failure};
     use serde_json::{Value, json};
 
-    use super::{Before, Obstacle, compare, make, unusable};
+    use super::{ExistingObject, Obstacle, compare, make, unusable};
     use crate::{
         creation::Parts,
         install_config::InstallConfig,
@@ -477,9 +476,9 @@ mod tests {
             ("another's without labels", found(Value::Null, other), Some(true)),
         ] {
             match compare(&found, &wanted, "spec") {
-                Before::UpToDate => assert_eq!(is_foreign, None, "{case}"),
-                Before::Foreign => assert_eq!(is_foreign, Some(true), "{case}"),
-                Before::Outdated(patch) => {
+                ExistingObject::UpToDate => assert_eq!(is_foreign, None, "{case}"),
+                ExistingObject::Foreign => assert_eq!(is_foreign, Some(true), "{case}"),
+                ExistingObject::Outdated(patch) => {
                     assert_eq!(is_foreign, Some(false), "{case}");
                     assert_eq!(patch["metadata"], json!({"resourceVersion": "7"}), "{case}");
                     let mut replaced = found;

@@ -1,7 +1,6 @@
 //! Builds the objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for
 //! [`make`] and [`intent`], which `pool lease --create` and `pool repair --recreate` use.
-//!
-//! - [`make`]: creates the objects; [`intent`]: keeps concurrent clients within the pool's limits
+//! - [`make`]: creates the objects; [`intent`]: prevents that concurrent clients exceed the pool's limits
 
 pub mod intent;
 pub mod make;
@@ -21,7 +20,7 @@ use crate::{
 };
 
 /// Fields that a cluster's spec takes from the pool's spec.
-const OF_THE_POOL: [&str; 5] = [
+const POOL_SPEC_FIELDS: [&str; 5] = [
     "baseDomain",
     "hibernateAfter",
     "installAttemptsLimit",
@@ -33,7 +32,7 @@ const OF_THE_POOL: [&str; 5] = [
 /// `Debug`, because they contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Creation {
-    /// Named like the cluster.
+    /// The namespace, which has the cluster's name.
     pub namespace: Value,
     pub install_config: Value,
     pub customization: Value,
@@ -45,7 +44,7 @@ pub struct Parts<'p> {
     pub pool: &'p ClusterPool,
     pub entry: &'p Entry,
     pub holder: Holder<'p>,
-    /// Of the lease.
+    /// The id of the lease.
     pub lease_id: &'p str,
     /// The install-config after the patches.
     pub install_config: &'p InstallConfig,
@@ -55,10 +54,11 @@ impl Parts<'_> {
     /// The objects.
     ///
     /// # Errors
-    /// If the install-config cannot be written as YAML.
+    /// The install-config cannot be written as YAML.
     pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
-        // The name of the customization keeps leases of two pools under one name from sharing a Secret.
+        // The Secret's name contains the name of the customization, so that leases of two pools with the same holder do
+        // not share a Secret.
         let secret = format!("{name}-{}-install-config", self.entry.name());
         let metadata = |object: &str| json!({"name": object, "namespace": name, "labels": self.labels()});
         Ok(Creation {
@@ -113,7 +113,7 @@ impl Parts<'_> {
         all.map(|(name, value)| (name.to_owned(), value.into())).collect()
     }
 
-    /// The pool's labels or annotations for its clusters. This program's own ones take precedence.
+    /// The pool's labels or annotations for its clusters, and those of this program, which take precedence.
     fn with_pools(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
         let mut all = match self.pool.whole_spec.get(field) {
             Some(Value::Object(pools)) => pools.clone(),
@@ -126,12 +126,12 @@ impl Parts<'_> {
     fn deployment_spec(&self, install_config_secret: &str) -> Map<String, Value> {
         let pool = &self.pool.whole_spec;
         let mut spec = Map::new();
-        for field in OF_THE_POOL {
+        for field in POOL_SPEC_FIELDS {
             if let Some(value) = pool.get(field) {
                 spec.insert(field.to_owned(), value.clone());
             }
         }
-        // The patches may set the name for which DNS was prepared.
+        // The patches may set the cluster's name, because DNS may be prepared for a certain name.
         let patched_name = self.install_config.value().pointer("/metadata/name");
         let name = self.holder.cluster_deployment;
         let cluster_name = patched_name.and_then(Value::as_str).unwrap_or(name);

@@ -1,7 +1,7 @@
 //! The install-config, to which a customization's patches are applied. It contains a pull secret, and passwords on
 //! some platforms, so it is printed only on request.
 //!
-//! - [`scalars`]: YAML scalars that Hive reads differently
+//! - [`scalars`]: finds YAML scalars that Hive reads differently
 //! - [`patches`]: applies a customization's patches as RFC 6902 and Hive's library do
 
 mod scalars;
@@ -14,12 +14,12 @@ use kcp_api::{Secret, kind::SECRET};
 use kcp_client::{Connection, Error};
 use serde_json::Value;
 
-/// The key of a Secret with an install-config, as for Hive.
+/// The key of the install-config in a Secret. Hive uses the same key.
 pub const KEY: &str = "install-config.yaml";
 
 /// The maximum depth of nesting.
 const MAX_DEPTH: usize = 128;
-/// The maximum number of parser events that aliases may add.
+/// The maximum number of parser events that YAML aliases may add.
 const MAX_REPEATED: usize = 100_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ impl InstallConfig {
     /// Reads the install-config in a Secret of the connection's namespace.
     ///
     /// # Errors
-    /// If the Secret cannot be read, or does not contain a YAML object.
+    /// The Secret cannot be read, or does not contain a YAML object.
     pub async fn from_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
         let secret: Secret = connection
             .get(&SECRET.at("v1"), &connection.namespace, name)
@@ -61,7 +61,7 @@ impl InstallConfig {
     /// Parses YAML. Error messages name `place` and the position of a syntax error, never the content.
     ///
     /// # Errors
-    /// If the text is not a YAML object.
+    /// The text is not a YAML object.
     pub fn parse(yaml: &[u8], place: &str) -> Result<Self, InstallConfigError> {
         let malformed = |why: String| InstallConfigError::Malformed {
             place: place.to_owned(),
@@ -80,7 +80,7 @@ impl InstallConfig {
         match scalars::first_misread(text, |scalar| parse_yaml(scalar).ok()) {
             None => Ok(Self(value)),
             Some((line, column)) => Err(malformed(format!(
-                "Hive reads the unquoted value at line {line}, column {column} differently than YAML 1.2; put it in \
+                "Hive reads the unquoted value at line {line}, column {column} differently from YAML 1.2; put it in \
                  quotes"
             ))),
         }
@@ -94,10 +94,10 @@ impl InstallConfig {
         &self.0
     }
 
-    /// As YAML, fields sorted by name.
+    /// The install-config as YAML, with fields sorted by name.
     ///
     /// # Errors
-    /// If the install-config cannot be written as YAML.
+    /// The install-config cannot be written as YAML.
     pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser::Error> {
         let mut text = serde_saphyr::to_string(&self.0)?;
         if !text.ends_with('\n') {

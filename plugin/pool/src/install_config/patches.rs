@@ -1,7 +1,7 @@
-//! Applies a customization's patches to an install-config by RFC 6902, with values as Hive reads them. No I/O.
+//! Applies a customization's patches to an install-config according to RFC 6902, with values as Hive reads them. No I/O.
 //!
 //! Hive applies the patches with a Go library that also accepts patches that the RFC rejects. Such a patch is reported
-//! separately from a patch that Hive rejects too.
+//! separately from a patch that Hive also rejects.
 //!
 //! - [`hive_jsonpatch`]: the result of that library for a patch
 
@@ -27,15 +27,15 @@ use crate::install_config::{
 };
 
 /// The maximum length of a path in a message, in characters.
-const SHOWN: usize = 120;
+const MAX_PATH_CHARS: usize = 120;
 
 /// The result of a customization's patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     pub install_config: InstallConfig,
-    /// The unchanged patches of the manifests that the installer writes.
+    /// The patches for the manifests that the installer writes, unchanged.
     pub manifest_patches: Vec<Value>,
-    /// A sentence for each patch that was read differently than it is written.
+    /// A sentence for each patch that Hive reads differently from what it says.
     pub warnings: Vec<String>,
 }
 
@@ -56,10 +56,11 @@ impl fmt::Display for PatchProblem {
     }
 }
 
-/// Applies a customization's patches, given its spec.
+/// Applies the patches in the spec of a customization.
 ///
 /// # Errors
-/// The first patch that cannot be applied at all, or else the first that only Hive's library applies.
+/// A patch cannot be applied: the first one that nothing can apply, or else the first one that only Hive's library
+/// applies.
 pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, PatchProblem> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
@@ -87,12 +88,12 @@ fn patched_document(
     let mut strictly_broken = None;
     for (index, patch) in patches.iter().enumerate() {
         let place = Place { index, patch };
-        place.leaves_the_document()?;
+        place.check_not_whole_document()?;
         let value = place.value()?;
         let strictly = match &strictly_broken {
             None => place.applied(&document, &value, warnings),
-            // Later patches would apply to a document that only Hive's library produces.
-            Some(_) => Err("it cannot be applied"),
+            // Later patches would be applied to a document that only Hive's library produces.
+            Some(_) => Err("the patch cannot be applied"),
         };
         document = match strictly {
             Ok(document) => document,
@@ -107,11 +108,11 @@ fn patched_document(
         };
         // Hive checks this after every patch.
         if !document.is_object() && !document.is_array() {
-            return Err(place.broken("the result is not a mapping, as an install-config is"));
+            return Err(place.broken("the result is not a mapping, but an install-config is one"));
         }
     }
     if !document.is_object() {
-        let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
+        let why = "spec.installConfigPatches: the result is not a mapping, but an install-config is one";
         return Err(PatchProblem::Broken(why.to_owned()));
     }
     strictly_broken.map_or(Ok(document), Err)
@@ -129,7 +130,7 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
         status: None,
     };
     let judgement = judge(&Change::create(&customization), &Configuration::default());
-    // Only rules about patches apply: rules about names and other objects concern writes.
+    // Ignore rules about names and other objects, which concern only writes of the customization.
     let of_patches = |field: &str| field.starts_with("spec.installerManifestPatches");
     let found = judgement
         .denials()
@@ -154,13 +155,13 @@ struct Place<'p> {
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, patch } = self;
-        let path = shortened(&patch.path, SHOWN);
+        let path = shortened(&patch.path, MAX_PATH_CHARS);
         write!(f, "spec.installConfigPatches[{index}] ({} {path:?})", patch.op)
     }
 }
 
 impl Place<'_> {
-    /// The document after the patch by the RFC, or why the patch fails.
+    /// The document after the patch according to the RFC, or why the patch fails.
     fn applied(
         &self,
         document: &Value,
@@ -174,10 +175,10 @@ impl Place<'_> {
             Ok(()) => Ok(document),
             Err(error) => Err(match error.kind {
                 PatchErrorKind::TestFailed => "the value differs",
-                PatchErrorKind::InvalidFromPointer => "its from does not exist",
-                PatchErrorKind::InvalidPointer => "its path does not exist",
+                PatchErrorKind::InvalidFromPointer => "the field that `from` names does not exist",
+                PatchErrorKind::InvalidPointer => "the field that `path` names does not exist",
                 PatchErrorKind::CannotMoveInsideItself => "a value cannot move into itself",
-                _ => "it cannot be applied",
+                _ => "the patch cannot be applied",
             }),
         }
     }
@@ -190,7 +191,7 @@ impl Place<'_> {
         if let Value::Object(fields) = &mut operation {
             match patch.op.as_str() {
                 "move" | "copy" => {
-                    let from = patch.from.as_deref().ok_or("it has no from")?;
+                    let from = patch.from.as_deref().ok_or("`from` is not set")?;
                     fields.insert("from".to_owned(), self.pointer("from", from, warnings).into());
                 }
                 "remove" => {}
@@ -199,11 +200,11 @@ impl Place<'_> {
                 }
             }
         }
-        PatchOperation::deserialize(operation).map_err(|_| "it is not an operation of RFC 6902")
+        PatchOperation::deserialize(operation).map_err(|_| "the op is not one of RFC 6902")
     }
 
-    /// The RFC allows the whole document as the target of every operation, Hive's library only for two.
-    fn leaves_the_document(&self) -> Result<(), PatchProblem> {
+    /// Refuses a patch of the whole document. The RFC allows it for every operation, but Hive's library only for two.
+    fn check_not_whole_document(&self) -> Result<(), PatchProblem> {
         let patch = self.patch;
         let names_it = match patch.op.as_str() {
             "add" | "remove" => patch.path.is_empty(),
@@ -211,7 +212,7 @@ impl Place<'_> {
             _ => false,
         };
         if names_it {
-            return Err(self.broken("Hive accepts the whole document only in replace and test"));
+            return Err(self.broken("Hive allows a patch of the whole document only with op replace or test"));
         }
         Ok(())
     }
@@ -223,25 +224,26 @@ impl Place<'_> {
         }
         warnings.push(format!(
             "{self}: the {field} {:?} does not begin with / and is read as {:?}; Hive would drop its first part",
-            shortened(text, SHOWN),
-            shortened(&format!("/{text}"), SHOWN)
+            shortened(text, MAX_PATH_CHARS),
+            shortened(&format!("/{text}"), MAX_PATH_CHARS)
         ));
         format!("/{text}")
     }
 
-    /// `valueJSON` if it is set, otherwise `value` as a string; no value is the empty string.
+    /// The value of the patch: `valueJSON` if it is set, otherwise `value` as a string, which is empty if it is absent.
     fn value(&self) -> Result<Value, PatchProblem> {
         if !matches!(self.patch.op.as_str(), "add" | "replace" | "test") {
             return Ok(Value::Null);
         }
         if let Some(text) = self.patch.value_json.as_deref().filter(|text| !text.is_empty()) {
             return serde_json::from_str(text)
-                .map_err(|_| self.broken("its valueJSON must hold a single valid JSON value"));
+                .map_err(|_| self.broken("valueJSON must be exactly one valid JSON value"));
         }
         let text = self.patch.value.as_deref().unwrap_or_default();
         if text.chars().any(is_not_json_between_gos_quotes) {
-            return Err(self
-                .broken("its value has a control character that Hive cannot write in JSON; use valueJSON"));
+            return Err(
+                self.broken("value has a control character that Hive cannot write in JSON; use valueJSON")
+            );
         }
         Ok(text.into())
     }
@@ -251,7 +253,7 @@ impl Place<'_> {
     }
 }
 
-/// The first characters of a text, followed by dots if it is longer.
+/// The first characters of `text`, followed by dots if it is longer.
 pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => text.into(),

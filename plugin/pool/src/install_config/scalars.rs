@@ -1,11 +1,11 @@
-//! Finds plain scalars that Hive reads differently than this crate does. Hive uses sigs.k8s.io/yaml (v1.6.0), which mostly
+//! Finds plain scalars that Hive reads differently from this crate. Hive uses sigs.k8s.io/yaml (v1.6.0), which mostly
 //! follows YAML 1.1.
 
 use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 
-/// A float represents every whole number up to 2^53.
-const WHOLE: f64 = 9_007_199_254_740_992.0;
+/// The number up to which a float represents every whole number: 2^53.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The line and column, both from 1, of the first plain scalar that `read` and Hive read differently.
 pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
@@ -36,7 +36,7 @@ pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) ->
     None
 }
 
-/// A list or mapping that the parser is inside.
+/// A list or mapping that the parser has begun but not finished.
 enum Level {
     List,
     Mapping { is_key_next: bool },
@@ -54,7 +54,7 @@ fn next_node(levels: &mut [Level]) -> bool {
 }
 
 fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -> bool {
-    // Both read other tags as text, and `<<` as the merge of a mapping.
+    // Hive and this crate both read text with spaces as text, and `<<` as the merge of a mapping.
     if text.contains(char::is_whitespace) || text == "<<" {
         return false;
     }
@@ -67,7 +67,7 @@ fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -
             meant.is_null() || json != text
         }
         (false, meant) => {
-            // Parsed inside a list, because `---` on its own starts a document.
+            // Parse the text as a list item, because `---` on its own starts a document.
             let items = read(&format!("- {text}"));
             items.as_ref().and_then(|items| items.get(0)) != Some(&meant)
         }
@@ -150,7 +150,7 @@ pub(super) fn with_whole_numbers(value: &mut Value) {
 }
 
 fn whole(number: f64) -> Option<i64> {
-    let is_whole = number.fract() == 0.0 && number.abs() < WHOLE;
+    let is_whole = number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER;
     #[allow(clippy::cast_possible_truncation, reason = "below 2^53")]
     is_whole.then_some(number as i64)
 }
@@ -170,7 +170,7 @@ mod tests {
 
     fn refused(column: usize) -> String {
         format!(
-            "f is not an install-config: Hive reads the unquoted value at line 1, column {column} differently than \
+            "f is not an install-config: Hive reads the unquoted value at line 1, column {column} differently from \
              YAML 1.2; put it in quotes"
         )
     }

@@ -14,16 +14,16 @@ use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, EntryStatu
 pub struct Capacity {
     /// The desired number of unclaimed clusters.
     pub size: usize,
-    /// The limit of all clusters; None means no limit. A negative limit allows no cluster, as in Hive.
+    /// The maximum number of clusters; none for no limit. A negative limit allows no cluster, as in Hive.
     pub max_size: Option<usize>,
-    /// The limit of clusters that are being created or deleted at the same time.
+    /// The maximum number of clusters that may be created or deleted at the same time.
     pub max_concurrent: Option<usize>,
-    /// The number of customizations in the inventory.
+    /// The number of customizations in the inventory; none if the pool has no inventory.
     pub inventory: Option<usize>,
     pub clusters: usize,
-    /// Clusters that are not being deleted.
+    /// The number of unclaimed clusters that are not being deleted.
     pub unclaimed: usize,
-    /// Clusters that are unclaimed, installed and not being deleted.
+    /// The number of unclaimed clusters that are installed and not being deleted.
     pub ready: usize,
     pub installing: usize,
     pub deleting: usize,
@@ -69,7 +69,7 @@ impl Capacity {
         capacity
     }
 
-    /// How many clusters may be created now; None means no limit.
+    /// How many clusters may be created now; none for no limit.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -87,7 +87,7 @@ impl Capacity {
         }
     }
 
-    /// These counts with one more cluster that is being created.
+    /// Adds one cluster that is being created to the counts.
     pub fn with_one_more(self) -> Self {
         Self {
             clusters: self.clusters + 1,
@@ -131,9 +131,10 @@ impl fmt::Display for LimitReached {
 }
 
 /// Hive's condition about the inventory.
-const VALID: &str = "InventoryValid";
-/// The condition about the size that the design document requires. Hive does not have it, so it has a name of our own.
-const SUFFICIENT: &str = "InventorySufficient";
+const INVENTORY_VALID: &str = "InventoryValid";
+/// The condition that the design document of inventories requires if the inventory is smaller than the pool's size. Hive
+/// does not have this condition, so this program has chosen its name.
+const INVENTORY_SUFFICIENT: &str = "InventorySufficient";
 /// Hive's reason in `ApplySucceeded` for a cluster that could not be created.
 const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
@@ -155,13 +156,13 @@ pub fn inventory_patch(
     let faults = faults(pool, findings);
     let shortage = capacity.shortage().map(|shortage| shortage.to_string());
     let valid = Desired {
-        type_: VALID,
+        type_: INVENTORY_VALID,
         status: if faults.is_some() { "False" } else { "True" },
         reason: if faults.is_some() { "Invalid" } else { "Valid" },
         message: faults.as_deref().unwrap_or_default(),
     };
     let sufficient = Desired {
-        type_: SUFFICIENT,
+        type_: INVENTORY_SUFFICIENT,
         status: if shortage.is_some() { "False" } else { "True" },
         reason: if shortage.is_some() {
             "SizeAboveInventory"

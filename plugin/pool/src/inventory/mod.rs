@@ -1,4 +1,4 @@
-//! How many clusters a pool may have, and which are stale.
+//! Counts a pool's clusters against its limits, and finds stale clusters.
 
 pub mod capacity;
 pub mod staleness;

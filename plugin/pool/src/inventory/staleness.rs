@@ -9,17 +9,17 @@ use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 pub enum Stale {
     /// The cluster was created from another version of the pool.
     Version {
-        /// None if the cluster has no version, which Hive treats as another version.
+        /// The cluster's version; none if it has no version, which Hive treats as another version.
         made_from: Option<String>,
     },
-    /// The pool no longer lists its customization.
+    /// The pool no longer lists the cluster's customization.
     DroppedFromInventory { customization: String },
 }
 
 /// The current version and inventory of a pool, with which its clusters are compared.
 #[derive(Clone, Debug)]
 pub struct Freshness<'p> {
-    /// None if it is unknown: the platform has a field that only a newer Hive has.
+    /// The pool's version; none if it is unknown because the platform has a field that only a newer Hive knows.
     version: Option<String>,
     inventory: Vec<&'p str>,
     is_run_by_hive: bool,
@@ -38,7 +38,7 @@ impl<'p> Freshness<'p> {
         self.version.as_deref()
     }
 
-    /// Why a cluster of the pool is stale; None if it is not, or if it is claimed or being deleted.
+    /// Why a cluster of the pool is stale; none if it is not stale, claimed, or being deleted.
     pub fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
         if !is_replaceable(cluster) {
             return None;
@@ -69,7 +69,7 @@ impl<'p> Freshness<'p> {
     }
 }
 
-/// Whether Hive replaces the cluster when it is stale: a claimed cluster, or one that is being deleted, stays.
+/// Whether Hive replaces the cluster if it is stale. Hive does not replace a cluster that is claimed or being deleted.
 pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
     cluster.claim().is_none() && !cluster.is_deleting()
 }

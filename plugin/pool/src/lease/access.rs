@@ -12,17 +12,18 @@ use crate::{lease::usage::Clusters, objects::entry::Entry};
 pub trait LeaseStore {
     async fn list(&self) -> Result<Vec<Entry>, Error>;
 
-    /// None if the entry does not exist.
+    /// Reads an entry; none if it does not exist.
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
 
-    /// Writes a status once. `Changed` if the entry no longer exists. An error would fail the write of any other entry too.
+    /// Writes an entry's status once. `Changed` also means that the entry no longer exists. If the result is an error, the
+    /// write of every other entry would fail too.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
 
-    /// The ClusterDeployments of all namespaces. Unknown if the client may not list them.
+    /// The ClusterDeployments of all namespaces, or `Unknown` if the client may not list them.
     async fn clusters(&self) -> Result<Clusters, Error>;
 
     /// Pauses before the next request.
-    async fn rest(&self, delay: Duration) {
+    async fn pause(&self, delay: Duration) {
         tokio::time::sleep(delay).await;
     }
 

@@ -1,8 +1,9 @@
 //! One attempt to lease an entry of an inventory for a holder.
 //!
-//! A lease is one write. A lease that the holder already has is written again before it is reported: this changes the
-//! entry's resourceVersion, so that a release that another client decided earlier is refused. After the write of a new
-//! lease the clusters are listed once more. If another holder's cluster uses the entry by then, the entry goes to it.
+//! A lease is acquired with one write. If the holder already has a lease, it is written again before it is reported: this
+//! changes the entry's resourceVersion, so that the server refuses a release that another client decided before. After a
+//! new lease was written, the clusters are listed again. If another holder's cluster uses the entry by then, the lease is
+//! given to that holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,23 +32,23 @@ use crate::{
     },
 };
 
-/// How often the entries are listed again after other clients reserved all free ones. In each round at least one client
+/// How often the entries are listed again after other clients reserved all free entries. In each round at least one client
 /// gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
 /// One attempt's input.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptRequest<'r> {
-    /// The inventory.
+    /// The names in the inventory.
     pub names: &'r [&'r str],
     pub clusters: &'r Clusters,
     pub holder: Holder<'r>,
-    /// None: a new lease gets the default, and an existing lease keeps its end.
+    /// How long the lease lasts. If none, a new lease gets the default, and an existing lease keeps its end.
     pub ttl: Option<Ttl>,
-    /// The holder's future cluster. None: the holder creates no cluster.
+    /// The name of the cluster that the holder will create; none if the holder creates no cluster.
     pub cluster: Option<&'r ClusterName>,
     pub user: Option<&'r str>,
-    /// The install-config that the entry's patches must apply to. None: the patches are not checked.
+    /// The install-config to which the entry's patches must be applicable; none if the patches are not checked.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
     pub is_new: bool,
@@ -63,7 +64,7 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     Leased(Box<Leased>),
-    /// No entry is free. The state of each.
+    /// No entry is free. Contains the state of each entry.
     Exhausted(Vec<(String, Availability)>),
     /// The holder's cluster or an earlier lease names an entry that the holder cannot lease.
     Bound {
@@ -87,7 +88,7 @@ pub struct Leased {
     pub record: LeaseRecord,
     /// Whether the holder had the entry before the request.
     pub already: bool,
-    /// The patched install-config.
+    /// The install-config after the entry's patches.
     pub patched: Option<Patched>,
     /// Entries that were skipped because their patches cannot be applied.
     pub unfit: PatchProblems,
@@ -131,11 +132,11 @@ impl AttemptOutcome {
 /// Leases an entry, or confirms the lease that the holder already has.
 ///
 /// # Errors
-/// If the API server cannot be reached or refuses a request, or other clients reserve every free entry first. If it is
-/// unknown whether an entry was reserved, the message says so, and the same command finds out.
+/// The API server cannot be reached or refuses a request, or other clients reserve every free entry first. If it is
+/// unknown whether an entry was reserved, the message says so; running the same command again finds out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
     let mut unfit = PatchProblems::new();
-    // The clusters, if this attempt has listed them again.
+    // The clusters; set if this attempt has listed them again.
     let mut listed: Option<Clusters> = None;
     for _ in 0..MAX_ROUNDS {
         let request = AttemptRequest {
@@ -162,7 +163,7 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
                 steps,
             } => {
                 for RecordUpdate { entry, pool, record } in steps {
-                    // One attempt is enough: if the entry has changed, the next check decides.
+                    // One attempt to write the record is enough: if the entry has changed, the next check decides again.
                     let patch = entry.lease(&pool, &record, store.now().latest);
                     store.write_status(entry.name(), &patch).await?;
                 }
@@ -223,8 +224,8 @@ fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_
     }
 }
 
-/// The record of an existing lease after the holder leases again. A lease that has ended gets a new id, because a process
-/// that uses the old id has lost the lease.
+/// The new record if the holder requests a lease that it already has. If that lease has ended, the record gets a new id,
+/// because a process that uses the old id has lost the lease.
 fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
     let Reservation::Leased(before) = entry.reservation() else {
         return new_record(store, entry, request);
@@ -295,9 +296,9 @@ async fn apply_patches(
     };
     let outcome = patched(install_config, &entry.spec);
     if let Err(PatchProblem::Broken(why)) = &outcome
-        && !entry.says_broken(why)
+        && !entry.has_broken_message(why)
     {
-        // Best effort: the next client finds the same problem, or the entry was corrected.
+        // Ignore errors: the next client finds the same problem and reports it, unless the entry was corrected.
         store
             .write_status(entry.name(), &entry.broken(why, store.now().latest))
             .await?;
@@ -310,7 +311,8 @@ enum TryOutcome {
     Taken(Box<Leased>),
     /// The entries must be listed again: other clients have changed them, or their patches cannot be applied.
     ListAgain,
-    /// The entries must be listed again, because another holder's cluster uses the leased entry. Has the current clusters.
+    /// The entries must be listed again, because another holder's cluster uses the leased entry. Contains the current
+    /// clusters.
     Withdrawn(Clusters),
 }
 
@@ -352,7 +354,7 @@ async fn try_each(
             WriteResult::Superseded(after) => {
                 let is_ours = has_record(after.as_deref(), &record);
                 if !is_ours && after.is_some_and(|after| after.names(request.holder)) {
-                    // Another process has leased the entry for the same holder, and the next list shows it.
+                    // Another process has leased the entry for the same holder. The next list shows this lease.
                     return Ok(TryOutcome::ListAgain);
                 }
                 is_ours
@@ -390,8 +392,8 @@ fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-/// Lists the clusters after the entry was leased. If another holder's cluster uses the entry, records that cluster as the
-/// holder, and returns the clusters.
+/// Lists the clusters after the entry was leased. If another holder's cluster uses the entry, records that holder in the
+/// entry and returns the clusters.
 async fn withdraw(
     store: &impl LeaseStore,
     name: &str,

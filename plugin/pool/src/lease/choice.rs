@@ -23,7 +23,8 @@ use crate::{
 /// The entries of a pool, other entries of the holder, and the clusters.
 #[derive(Clone, Debug)]
 pub struct Inventory<'l> {
-    /// The inventory in the pool's order, each name once, then the holder's entries that the pool does not list.
+    /// One slot for each name in the inventory, in the pool's order, followed by the holder's entries that the pool does
+    /// not list.
     pub slots: Vec<Slot<'l>>,
     pub clusters: &'l Clusters,
     pub rule: Rule,
@@ -35,13 +36,13 @@ pub struct Slot<'l> {
     pub name: &'l str,
     /// Whether the pool lists the entry. Other entries are never leased.
     pub is_named: bool,
-    /// None if the customization does not exist.
+    /// The entry; none if the customization does not exist.
     pub entry: Option<&'l Entry>,
-    /// Why its patches cannot be applied; None if no problem was found.
+    /// Why the entry's patches cannot be applied; none if no problem was found.
     pub unfit: Option<PatchProblem>,
 }
 
-/// Whether one holder can lease one entry.
+/// Whether a holder can lease an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     Ours,
@@ -49,7 +50,7 @@ pub enum Availability {
     Free,
     /// Another holder has the entry.
     Held {
-        /// None while Hive reserves the entry in two steps.
+        /// The other holder; none while Hive reserves the entry, which takes it two writes.
         cluster_deployment: Option<String>,
         pool: Option<String>,
         until: Option<Until>,
@@ -62,14 +63,14 @@ pub enum Availability {
     Unusable(UnusableReason),
 }
 
-/// How long another holder keeps an entry.
+/// How long an entry stays with another holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// Until its cluster no longer exists.
     ClusterGone,
     /// Until its lease ends.
     Time(Timestamp),
-    /// The lease has ended, but a check must still find that no cluster uses the entry.
+    /// Until a check finds that no cluster uses the entry. The lease has ended.
     NextCheck,
     Never,
 }
@@ -87,19 +88,20 @@ pub enum UnusableReason {
     Unreadable(Unreadable),
 }
 
-/// The decision for a holder.
+/// The decision about the entry that a holder gets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice<'l> {
-    /// The entry that the holder already has.
+    /// The holder already has this entry.
     Held(&'l Entry),
-    /// One of these free entries, tried in this order. Never empty.
+    /// The holder gets one of these free entries, which are tried in this order. Never empty.
     Free(Vec<&'l Entry>),
-    /// No entry: the holder's ClusterDeployment or an earlier lease names this entry, but the holder cannot lease it.
+    /// The holder gets no entry: its ClusterDeployment or an earlier lease names this entry, but the holder cannot lease
+    /// it.
     Bound {
         name: &'l str,
         availability: Availability,
     },
-    /// No entry: none of the pool's entries is free.
+    /// The holder gets no entry, because none of the pool's entries is free.
     Exhausted {
         /// Why each entry is not free.
         availabilities: Vec<(&'l str, Availability)>,
@@ -132,7 +134,8 @@ impl Availability {
 }
 
 impl<'l> Inventory<'l> {
-    /// Decides for a holder. An entry that it already has comes first, so that leasing twice leases one entry.
+    /// Decides which entry the holder gets. An entry that the holder already has comes first, so that a repeated request
+    /// leases only one entry.
     pub fn choose(&self, holder: Holder<'_>) -> Choice<'l> {
         let availabilities: Vec<_> = self
             .slots
@@ -243,7 +246,7 @@ impl<'l> Inventory<'l> {
         users(deployments, entry).find(|cluster| !is_own(cluster, deployments.namespace(), holder))
     }
 
-    /// New records for the leases of the inventory that the rule changes without freeing the entry.
+    /// New records for leases that the rule changes without freeing their entries.
     fn steps(&self) -> Vec<RecordUpdate<'l>> {
         let named = self.slots.iter().filter(|slot| slot.is_named);
         let step = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), lease_id) {
@@ -253,15 +256,15 @@ impl<'l> Inventory<'l> {
         named.filter_map(|slot| step(slot.entry?)).collect()
     }
 
-    /// Free entries before entries whose lease has ended; then entries whose last use succeeded or that were never used,
-    /// before entries whose last use failed; then the entry that was unused for longest; then a different order for each
-    /// holder, so that many holders do not all try the same entry. A total order, unlike Hive's, which
-    /// has cycles with three failed entries.
+    /// The order in which entries are tried. Free entries come before entries whose lease has ended. Entries whose last
+    /// use succeeded or that were never used come before entries whose last use failed. Then comes the entry that was
+    /// unused for the longest time. Equal entries have a different order for each holder, so that not all holders try
+    /// the same entry first. Unlike Hive's order, which has cycles with three failed entries, this is a total order.
     fn order(&self, a: &Entry, b: &Entry, holder: Holder<'_>) -> Ordering {
         let key = |entry: &Entry| {
             let is_taken = entry.reservation() != Reservation::Free;
             let last = entry.last_result(self.rule.now.latest);
-            (is_taken, last, scatter(holder, entry.name()))
+            (is_taken, last, tie_break_hash(holder, entry.name()))
         };
         key(a).cmp(&key(b)).then_with(|| a.name().cmp(b.name()))
     }
@@ -274,9 +277,9 @@ fn bound<'l>(slot: &Slot<'l>, availability: &Availability) -> Choice<'l> {
     }
 }
 
-/// A hash of a holder and an entry: FNV-1a over both, then the finalizer of `SplitMix64`, because FNV alone keeps
-/// names that differ in their last letter almost in order.
-fn scatter(holder: Holder<'_>, entry: &str) -> u64 {
+/// A hash of a holder and an entry: FNV-1a over both, followed by the last step of `SplitMix64`. With FNV alone, names
+/// that differ in their last letter have almost the same order for every holder.
+fn tie_break_hash(holder: Holder<'_>, entry: &str) -> u64 {
     let bytes = [holder.pool, "\0", holder.cluster_deployment, "\0", entry]
         .into_iter()
         .flat_map(str::bytes);

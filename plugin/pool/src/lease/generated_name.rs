@@ -4,35 +4,35 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use kcp_rules::syntax::is_dns1123_label;
 
-/// Without vowels, and without digits that look like letters.
+/// The characters of generated names: no vowels, and no digits that look like letters.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// 27^8: among a thousand holders, two have the same name in one of half a million cases. Two with one name would be
-/// one holder.
+/// The number of random characters. With 27^8 names, the chance that two of a thousand holders get the same name, and would
+/// count as one holder, is about one in half a million.
 const LENGTH: usize = 8;
 
 /// Parses a prefix. A cluster's namespace has the cluster's name, so the name has to be valid for a namespace.
 ///
 /// # Errors
-/// What is wrong, in one sentence.
+/// A sentence that says what is wrong with the prefix.
 pub fn parse_prefix(text: &str) -> Result<String, String> {
     if !text.is_empty() && is_dns1123_label(name(text, 0).as_bytes()) {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "a prefix is at most {} characters long, contains only lowercase letters, digits and '-', and begins with a letter or \
-         digit",
+        "a prefix must be at most {} characters long, must contain only lowercase letters, digits and '-', and must \
+         begin with a letter or digit",
         63 - LENGTH
     ))
 }
 
-/// A name with this prefix, different each time.
+/// Generates a random name with this prefix.
 pub fn generate(prefix: &str) -> String {
     // The standard library's hash keys are random.
     name(prefix, RandomState::new().hash_one(prefix))
 }
 
-/// The id of a new lease, different each time: 27^16.
+/// Generates the id of a new lease, one of 27^16.
 pub fn lease_id() -> String {
     generate(&generate(""))
 }

@@ -1,11 +1,11 @@
-//! Leases: `plugin/pool/MODEL.md` has the whole model on one page.
+//! Leases. `plugin/pool/MODEL.md` describes the whole model on one page.
 //!
 //! - [`access`]: the reads and writes of leases
-//! - [`usage`]: which clusters use an entry; [`rule`]: the one rule that changes and ends leases
-//! - [`choice`]: which entry a holder gets
-//! - [`write`]: one write of an entry's status, until its result is certain
-//! - [`attempt`]: one attempt over an inventory; [`renewal`]: renews a lease, once or until it is lost
-//! - [`generated_name`]: a name for a holder that has none, and the ids of leases
+//! - [`usage`]: finds the clusters that use an entry; [`rule`]: the only rule that changes and ends leases
+//! - [`choice`]: decides which entry a holder gets
+//! - [`write`]: writes an entry's status, until the result is certain
+//! - [`attempt`]: one attempt to lease an entry; [`renewal`]: renews a lease, once or until it is lost
+//! - [`generated_name`]: generates names of holders, and ids of leases
 
 pub mod access;
 pub mod attempt;
@@ -30,12 +30,12 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     For(Duration),
-    /// Until it is released.
+    /// The lease lasts until it is released.
     Never,
 }
 
 impl Ttl {
-    /// The end of a lease that begins now. None: it never ends.
+    /// The end of a lease that begins now; none if the lease never ends.
     pub fn deadline(self, now: ServerTime) -> Option<Timestamp> {
         match self {
             Self::For(duration) => {
@@ -80,7 +80,7 @@ impl LeaseError {
         }
     }
 
-    /// The message and its cause, in one line.
+    /// The message and its cause, on one line.
     pub fn in_full(&self) -> String {
         match self {
             Self::Api(cause) => cause.to_string(),

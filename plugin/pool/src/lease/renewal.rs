@@ -1,4 +1,4 @@
-//! Renews leases: once, or while a command runs.
+//! Renews a lease once, or while a command runs.
 
 use std::{fmt, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// The attempts to write an entry that other clients change at the same time.
+/// The maximum number of attempts to write an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The lease of a holder; with an id, only the lease with this id.
+/// Names a lease by its holder, and optionally by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseName<'l> {
     pub holder: Holder<'l>,
@@ -43,11 +43,11 @@ impl LeaseName<'_> {
     }
 }
 
-/// Renews a lease once. It then ends at its old deadline or after the ttl, whichever is later. None if the holder no longer
-/// has the lease.
+/// Renews a lease once. The lease then ends at its old deadline or after the ttl, whichever is later. Returns none if the
+/// holder no longer has the lease.
 ///
 /// # Errors
-/// If the API server cannot be reached or refuses a request, or other clients change the entry before each attempt.
+/// The API server cannot be reached or refuses a request, or other clients change the entry before each attempt.
 pub async fn renew(
     store: &impl LeaseStore,
     customization: &str,
@@ -94,7 +94,7 @@ pub async fn renew(
 /// The sorted names of the entries that have the lease.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn held_by(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Vec<String>, Error> {
     let entries = store.list().await?;
     let held = entries.iter().filter(|entry| lease.record_in(entry).is_some());
@@ -124,15 +124,15 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("the customization is free or has another lease"),
-            Self::NotRenewed => f.write_str("it could not be renewed in time"),
+            Self::NotRenewed => f.write_str("the lease could not be renewed in time"),
         }
     }
 }
 
 impl<S: LeaseStore> RenewedLease<'_, S> {
-    /// Checks and renews the lease, which ends at this deadline, until it is lost. Returns why. Calls `failed` after each
-    /// check that fails.
-    pub async fn until_lost(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> LossReason {
+    /// Checks and renews the lease, which ends at this deadline, until it is lost. Returns why it was lost. Calls
+    /// `failed` after each check that fails.
+    pub async fn wait_until_lost(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> LossReason {
         loop {
             let left = self.left(deadline);
             if left.is_zero() {
@@ -169,20 +169,21 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
         renewed.map_err(LeaseError::into_cause)
     }
 
-    /// How long the command may run before it must be ended, so that it has ended at the deadline.
+    /// How long the command may still run. After this time it must be stopped, so that it has ended when the deadline is
+    /// reached.
     fn left(&self, deadline: Timestamp) -> Duration {
         let left = deadline.duration_since(self.store.now().latest) - self.heartbeat.grace();
         Duration::try_from(left.max(SignedDuration::ZERO)).unwrap_or_default()
     }
 }
 
-/// The maximum time between TERM and KILL.
+/// The maximum time between the signals TERM and KILL.
 const MAX_GRACE: Duration = Duration::from_secs(10);
 
 /// The maximum time between two checks of a lease.
 const MAX_BETWEEN_CHECKS: Duration = Duration::from_secs(10);
 
-/// When a lease with this ttl is checked and renewed.
+/// Decides when a lease with this ttl is checked and renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub ttl: Duration,
@@ -194,12 +195,12 @@ impl Heartbeat {
         (self.ttl / 6).min(MAX_BETWEEN_CHECKS).min(left)
     }
 
-    /// Whether to renew the lease: a third of its time has passed.
+    /// Whether to renew the lease, because a third of its time has passed.
     pub fn is_due(&self, left: Duration) -> bool {
         left + Duration::from_secs(self.grace().as_secs().unsigned_abs()) <= self.ttl * 2 / 3
     }
 
-    /// The time between TERM and KILL after the lease was lost.
+    /// The time between the signals TERM and KILL after the lease was lost.
     pub fn grace(&self) -> SignedDuration {
         let grace = (self.ttl / 3).min(MAX_GRACE);
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO)
@@ -328,7 +329,9 @@ mod tests {
         block_on(async {
             let begin = tokio::time::Instant::now();
             let deadline = fake.record("a").deadline.unwrap();
-            let lost = kept.until_lost(deadline, |_| *failures.borrow_mut() += 1).await;
+            let lost = kept
+                .wait_until_lost(deadline, |_| *failures.borrow_mut() += 1)
+                .await;
             (lost, begin.elapsed().as_secs())
         })
     }

@@ -1,4 +1,4 @@
-//! The one rule that changes the state of a lease, and that frees its entry. No I/O.
+//! The only rule that changes the state of a lease and frees its entry. No I/O.
 //!
 //! ```text
 //! held -> in-use(uid) -> gone(deadline) -> free
@@ -11,8 +11,8 @@
 //! | no cluster, before the deadline | | gone, at the later of the deadline and now plus the grace period | |
 //! | no cluster, after the deadline | gone, after the grace period; without a cluster free | the same | free |
 //!
-//! A lease that may have had a cluster is freed only by a second check. The first check may have run between the deletion
-//! of a cluster and its next creation.
+//! If a lease may have had a cluster, only a second check frees its entry, because the first check may have run after the
+//! cluster was deleted and before it was created again.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::metadata::Object as _;
@@ -31,17 +31,18 @@ use crate::{
 /// How long an entry stays reserved by default after a check found that its cluster no longer exists.
 pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long after the deadline other clients wait: the holder's estimate of the server's time may be this much earlier.
+/// How long other clients wait after the deadline, because the holder's estimate of the server's time may be this much
+/// behind.
 const MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// The time and the grace period.
+/// The inputs of the rule: the time and the grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub now: ServerTime,
     pub grace: SignedDuration,
 }
 
-/// What a check changes.
+/// The change of a lease that a check makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Keep,
@@ -83,8 +84,8 @@ impl Rule {
         }
     }
 
-    /// A record for a reservation without one: for the cluster that uses the entry, or the holder that it names. None if
-    /// neither is known.
+    /// A record for a reservation that has none. It is for the cluster that uses the entry, or else for the holder that
+    /// the reservation names. None if neither is known.
     pub fn adopted(&self, holder: Option<Holder<'_>>, seen: Usage<'_>, id: String) -> Option<LeaseRecord> {
         let (name, state) = match (seen, holder) {
             (Usage::Used(cluster), _) => {
@@ -106,8 +107,8 @@ impl Rule {
         })
     }
 
-    /// The change of an entry, and the pool that the entry is then reserved for. The id is used for a reservation without
-    /// a record.
+    /// The change of an entry, and the pool for which the entry is then reserved. `id` is for a reservation that has no
+    /// record.
     pub fn check(&self, entry: &Entry, seen: Usage<'_>, id: impl FnOnce() -> String) -> (String, Step) {
         let used_by = match seen {
             Usage::Used(cluster) => cluster.pool(),

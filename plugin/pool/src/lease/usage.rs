@@ -1,4 +1,4 @@
-//! Decides which clusters use an entry. No I/O.
+//! Finds the clusters that use an entry. No I/O.
 
 use kcp_api::metadata::Object as _;
 use kcp_client::{Error, ServerTime};
@@ -42,8 +42,8 @@ impl Clusters {
         }
     }
 
-    /// The time at which leases are checked with these clusters. Whether a lease has ended depends on the time when the
-    /// clusters were requested: a cluster that was created before the end of its lease must be in the list.
+    /// The time for which leases are checked with this list of clusters: the time at which the list was requested. A cluster
+    /// that was created before the end of its lease must be in the list.
     pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
         let requested = self.known().and_then(Deployments::as_of);
         ServerTime {

@@ -1,6 +1,6 @@
-//! Sends one write of an entry's status until its result is certain. A write whose response was lost can still be stored
-//! while the entry has the resourceVersion that the write requires, and reserving another entry then could reserve two. So
-//! the same write is sent again, and the server stores it at most once.
+//! Sends one write of an entry's status until its result is certain. If the response was lost, the server may still store
+//! the write, as long as the entry has the resourceVersion that the write requires. A client that reserved another entry
+//! instead could then hold two. So the same write is sent again; the server stores it at most once.
 
 use std::time::Duration;
 
@@ -13,34 +13,34 @@ use crate::{
     objects::entry::Entry,
 };
 
-/// The attempts to send a write when responses are lost.
+/// The maximum number of attempts to send a write if responses are lost.
 const MAX_SENDS: u32 = 5;
 
-/// The pause before the second attempt. It doubles each time, 3 s in total.
-const FIRST_REST: Duration = Duration::from_millis(200);
+/// The pause before the second attempt. Each later pause is twice as long; all pauses together take 3 s.
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The result.
+/// The result of a write.
 #[derive(Debug)]
 pub enum WriteResult {
     Stored,
     /// The write can no longer be stored: the entry has another version, or no longer exists. The current entry shows
     /// whether the write was stored before.
     Superseded(Option<Box<Entry>>),
-    /// The write was refused, and the write of any other entry would be refused too.
+    /// The server refused the write, and would refuse the write of every other entry too.
     Refused(Error),
 }
 
 /// Writes an entry's status until the result is certain.
 ///
 /// # Errors
-/// If the result stays uncertain.
+/// The result stays uncertain.
 pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Result<WriteResult, LeaseError> {
     let name = entry.name();
     let in_doubt = |source: Error| LeaseError::InDoubt {
         customization: name.to_owned(),
         source: source.into(),
     };
-    let mut rest = FIRST_REST;
+    let mut pause = FIRST_RETRY_PAUSE;
     let mut sent = 1;
     loop {
         let lost = match store.write_status(name, patch).await {
@@ -60,7 +60,7 @@ pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Resu
             _ => return Ok(WriteResult::Superseded(current.map(Box::new))),
         }
         sent += 1;
-        store.rest(rest).await;
-        rest *= 2;
+        store.pause(pause).await;
+        pause *= 2;
     }
 }

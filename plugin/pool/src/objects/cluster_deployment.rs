@@ -14,13 +14,13 @@ use crate::objects::Holder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionState {
     Alive,
-    /// Being deleted; finalizers of other controllers remain.
+    /// The cluster is being deleted, and finalizers of other controllers remain.
     Deprovisioning,
-    /// Deleted, and at most the finalizer of this program remains.
+    /// The cluster is deprovisioned. At most this program's finalizer remains.
     Over,
 }
 
-/// The deletion of a ClusterDeployment, which the finalizer of this program delays until the lease is released.
+/// The deletion of a ClusterDeployment, which this program's finalizer delays until the lease is released.
 pub trait Deletion: Object {
     fn deletion_state(&self) -> DeletionState {
         if !self.is_deleting() {
@@ -40,12 +40,12 @@ pub trait Deletion: Object {
         of_others.cloned().collect()
     }
 
-    /// Whether only the finalizer of this program remains.
+    /// Whether only this program's finalizer remains.
     fn waits_only_for_us(&self) -> bool {
         self.is_deleting() && matches!(self.finalizers(), [only] if only == finalizer::POOL_LEASE)
     }
 
-    /// A merge patch that removes the finalizer of this program. The server refuses it if the cluster has changed.
+    /// A merge patch that removes this program's finalizer. The server refuses the patch if the cluster has changed.
     fn without_lease_finalizer(&self) -> Value {
         json!({"metadata": {
             "resourceVersion": self.resource_version(),
@@ -69,8 +69,8 @@ pub struct Deployments {
     /// The pool's namespace.
     namespace: String,
     all: Vec<ClusterDeployment>,
-    /// The server's time when the list was requested: the list has every cluster that was created before. None if the
-    /// list is as old as the decision.
+    /// The server's time when the list was requested. The list contains every cluster that was created before. None if
+    /// the list counts as current.
     as_of: Option<Timestamp>,
 }
 
@@ -83,7 +83,7 @@ impl Deployments {
         }
     }
 
-    /// These clusters, requested at this time of the server.
+    /// Records the server's time at which these clusters were requested.
     pub fn requested_at(self, time: Timestamp) -> Self {
         Self {
             as_of: Some(time),
@@ -100,7 +100,7 @@ impl Deployments {
         &self.namespace
     }
 
-    /// The clusters of all pools, and of none.
+    /// All clusters, also those that belong to no pool.
     pub fn iter(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter()
     }
@@ -127,13 +127,13 @@ impl Deployments {
     }
 }
 
-/// The copy of a customization in its cluster's namespace, with the label of this program. Hive's own copies do not have
-/// the label, and are deleted with their namespace.
+/// A copy of a customization in its cluster's namespace, with this program's label. Hive's own copies do not have this
+/// label, and are deleted with their namespace.
 pub type Copy = PartialObjectMetadata;
 
 /// The pool that a copy belongs to.
-pub trait OfPool: Object {
-    /// The namespace of the original's pool.
+pub trait BelongsToPool: Object {
+    /// The namespace of the pool that has the original customization.
     fn pool_namespace(&self) -> Option<&str> {
         self.label(label::CLUSTER_POOL_NAMESPACE)
     }
@@ -143,7 +143,7 @@ pub trait OfPool: Object {
     }
 }
 
-impl<O: Object> OfPool for O {}
+impl<O: Object> BelongsToPool for O {}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! An entry of an inventory, which is a ClusterDeploymentCustomization: how to read its lease from the status, and the
+//! An entry of an inventory, which is a ClusterDeploymentCustomization. Reads the lease from the entry's status, and builds
 //! patches of the status. The server refuses a patch if the entry has changed. No I/O.
 
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::objects::{
     record::{CONDITION, LeaseRecord, Unreadable},
 };
 
-/// The condition for whether an entry is free.
+/// The condition that says whether an entry is free.
 pub const AVAILABLE: &str = "Available";
 /// The condition with the result of the last use of an entry.
 pub const APPLY_SUCCEEDED: &str = "ApplySucceeded";
@@ -25,7 +25,7 @@ pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
 /// Hive's reason while a cluster is being installed with the patches.
 pub const INSTALLATION_PENDING: &str = "InstallationPending";
-/// The maximum length of a condition's message. Counted in bytes to be safe, although the schema counts characters.
+/// The maximum length of a condition's message, in bytes. The schema allows as many characters, which can be longer.
 const MAX_MESSAGE: usize = 32_768;
 
 /// The lease in an entry's status.
@@ -33,16 +33,17 @@ const MAX_MESSAGE: usize = 32_768;
 pub enum Reservation {
     Free,
     Leased(LeaseRecord),
-    /// Reserved without a record for its holder: by Hive, by hand, or before a restore.
+    /// The entry is reserved without a record for its holder: by Hive, by hand, or before a backup was restored.
     Unrecorded,
-    /// Reserved with a record that cannot be read, so the lease never ends.
+    /// The entry is reserved with a record that cannot be read, so the lease never ends.
     Unreadable(Unreadable),
 }
 
 /// The result of the last use of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LastResult {
-    /// The time when the cluster was created. For an entry that was never used, the current time.
+    /// The last use succeeded. Contains the time when the cluster was created, or the current time for an entry that was never
+    /// used.
     Succeeded(Timestamp),
     /// The cluster was not created, or was not installed completely.
     Failed(Timestamp),
@@ -57,28 +58,28 @@ pub trait EntryStatus {
         self.conditions().status(AVAILABLE) == Some("False")
     }
 
-    /// The time since which the entry is reserved or available.
+    /// When the entry was last reserved or freed.
     fn since(&self) -> Option<Timestamp> {
         self.conditions().last_transition_time(AVAILABLE)
     }
 
     fn reservation(&self) -> Reservation;
 
-    /// Whether the references name the holder. The condition may be absent, because Hive writes it separately.
+    /// Whether the references name the holder. The condition may still be absent, because Hive writes it separately.
     fn names(&self, holder: Holder<'_>) -> bool;
 
-    /// The reason for which the entry is cordoned.
+    /// Why the entry is cordoned; none if it is not cordoned.
     fn cordoned(&self) -> Option<&str>;
 
     fn last_result(&self, now: Timestamp) -> LastResult;
 
-    /// Reserves the entry: the condition, both references and the record. The condition has Hive's reason and message,
-    /// because Hive overwrites reservations with other ones.
+    /// Reserves the entry: sets the condition, both references and the record. The condition has Hive's reason and message,
+    /// because Hive overwrites reservations that have others.
     fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
-    /// [`Self::lease`] for an entry whose patches apply to the holder's install-config: it also removes an `ApplySucceeded`
-    /// of broken patches. Other values of `ApplySucceeded` stay, because this crate does not watch the installation, and
-    /// a cluster that is being installed would count as failed when the next entry is chosen.
+    /// Like [`Self::lease`], for an entry whose patches can be applied to the holder's install-config: if `ApplySucceeded` says
+    /// that the patches are broken, this is corrected. Other values of `ApplySucceeded` stay, because this crate does not watch
+    /// the installation, and a cluster that is being installed would count as failed when the next entry is chosen.
     fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
     /// Reserves the entry without a record, as Hive does.
@@ -94,7 +95,7 @@ pub trait EntryStatus {
     fn succeeded(&self, now: Timestamp) -> Value;
 
     /// Whether `ApplySucceeded` already has this message.
-    fn says_broken(&self, why: &str) -> bool;
+    fn has_broken_message(&self, why: &str) -> bool;
 }
 
 impl EntryStatus for Entry {
@@ -189,7 +190,7 @@ impl EntryStatus for Entry {
         only_conditions(self, self.conditions().with(condition, now))
     }
 
-    fn says_broken(&self, why: &str) -> bool {
+    fn has_broken_message(&self, why: &str) -> bool {
         let conditions = self.conditions();
         conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
             && conditions.message(APPLY_SUCCEEDED) == Some(within_limit(why))
@@ -392,6 +393,6 @@ mod tests {
             told["status"]["conditions"][1]["message"].as_str().unwrap().len(),
             32_768
         );
-        assert!(read(&told).says_broken(&why) && !read(&told).says_broken("x"));
+        assert!(read(&told).has_broken_message(&why) && !read(&told).has_broken_message("x"));
     }
 }

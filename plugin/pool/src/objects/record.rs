@@ -1,16 +1,16 @@
 //! The record of a lease: the message of condition `kubectl-kcp.dev/Lease` on the customization. No I/O.
 //!
-//! The grammar is strict: any other message cannot be parsed, and a lease whose record cannot be parsed never ends. Times
-//! are in the message because Hive preserves a condition's message byte for byte, but not its lastTransitionTime.
+//! The grammar is strict: no other message can be parsed, and a lease whose record cannot be parsed never ends. The
+//! message contains the times because Hive keeps a condition's message unchanged, but not its lastTransitionTime.
 //!
 //! ```text
 //! v1 state=held uid=- holder=paris id=k4x7... renewals=0 acquired=2026-11-22T10:00:00Z deadline=2026-11-23T10:00:00Z
 //!    cluster=paris/paris user=jane
 //! ```
 //!
-//! One line, single spaces, all fields in this order. `-` stands for none: no uid (unless the state is `in-use`), no
-//! deadline (the lease never ends), no cluster (the lease ends at once), an unknown user. Bytes outside `!` to `~`, and
-//! `%`, are written as `%XX`; a value that is `-` itself as `%2D`.
+//! The message is one line with single spaces and all fields in this order. `-` means none: no uid (unless the state is
+//! `in-use`), no deadline (the lease never ends), no cluster (the lease ends at the deadline), or an unknown user. `%`,
+//! and bytes outside `!` to `~`, are written as `%XX`; a value that consists of `-` only is written as `%2D`.
 
 use std::fmt::{self, Write as _};
 
@@ -33,7 +33,8 @@ pub enum State {
     Held,
     /// A cluster with this uid uses the entry. The lease does not end.
     InUse { uid: String },
-    /// The cluster no longer exists, or the lease has ended and may have had a cluster. The lease ends at the deadline.
+    /// The cluster no longer exists, or the lease has ended and may have had a cluster. The entry is freed after the
+    /// deadline.
     Gone,
 }
 
@@ -48,11 +49,12 @@ pub struct LeaseRecord {
     /// server refuses writes that were decided before.
     pub renewals: u32,
     pub acquired: Timestamp,
-    /// None: the lease never ends.
+    /// When the lease ends; none if it never ends.
     pub deadline: Option<Timestamp>,
-    /// The holder's cluster, which uses the entry even if it names no pool. None: the holder creates no cluster.
+    /// The holder's cluster, which uses the entry even if the cluster names no pool. None if the holder creates no
+    /// cluster.
     pub cluster: Option<ClusterName>,
-    /// None if the server did not report the user.
+    /// The user who acquired the lease; none if the server did not report the user.
     pub user: Option<String>,
 }
 
@@ -69,9 +71,9 @@ impl fmt::Display for Unreadable {
         match self {
             Self::Version(version) => write!(
                 f,
-                "its lease record has version {version}, which this version of kubectl-kcp cannot read; use a newer one"
+                "the lease record has version {version}; upgrade kubectl-kcp to read it"
             ),
-            Self::Malformed => f.write_str("its lease record cannot be parsed"),
+            Self::Malformed => f.write_str("the lease record cannot be parsed"),
         }
     }
 }
@@ -100,7 +102,7 @@ impl LeaseRecord {
     /// Parses a condition's message.
     ///
     /// # Errors
-    /// If the message differs from what [`Self::message`] writes.
+    /// The message is not one that [`Self::message`] writes.
     pub fn parse(message: &str) -> Result<Self, Unreadable> {
         let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
         let is_version = |version: &str| {
@@ -189,7 +191,7 @@ impl LeaseRecord {
         message
     }
 
-    /// Rounds a time up to whole seconds, as records contain them. Rounding down would end a lease early.
+    /// Rounds a time up to whole seconds, which records contain. Rounding down would end a lease early.
     pub fn whole_second(time: Timestamp) -> Timestamp {
         let whole = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
         Timestamp::from_second(whole).unwrap_or(time)
@@ -225,7 +227,7 @@ fn encode(value: Option<&str>, message: &mut String) {
     }
 }
 
-/// None if the text is not a valid value, `Some(None)` for `-`.
+/// Decodes a value; none if the text is not a valid value, `Some(None)` for `-`.
 #[expect(clippy::option_option, reason = "an invalid value differs from the value -")]
 fn decoded(text: &str) -> Option<Option<String>> {
     if text == "-" {

@@ -18,7 +18,7 @@ pub enum ManifestError {
     Pool { path: String, cause: serde_json::Error },
     #[error("ClusterPool in {path} has no metadata.name")]
     Nameless { path: String },
-    /// The design document writes an object; the API server accepts only a list.
+    /// The inventory is an object, as in the design document, but the API server accepts only a list.
     #[error("ClusterPool in {path}: spec.inventory is an object, but must be a list")]
     DocumentedInventory { path: String },
 }
@@ -27,7 +27,7 @@ pub enum ManifestError {
 pub fn pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
-    // The manifest may contain secrets: an error names the position only.
+    // The manifest may contain secrets, so an error contains only the position.
     let options = serde_saphyr::options! { with_snippet: false };
     let objects: Vec<Value> =
         serde_saphyr::from_multiple_with_options(&text, options).map_err(|cause| ManifestError::Syntax {

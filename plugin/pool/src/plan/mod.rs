@@ -1,11 +1,11 @@
-//! Predicts what a change of a pool does to its clusters and entries. No I/O. Hive replaces unclaimed clusters of another
-//! version or of a dropped entry, one at a time, and deletes unclaimed clusters above the size. Claimed clusters
-//! stay.
+//! Predicts what a change to a pool does to its clusters and entries. No I/O. If Hive runs the pool, it replaces unclaimed
+//! clusters of another version or of a dropped entry, one at a time, and deletes unclaimed clusters if there are more than
+//! `size`. Claimed clusters stay.
 
 use std::fmt;
 
 use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
-use kcp_rules::pool_version::hashes_the_same;
+use kcp_rules::pool_version::have_same_hash;
 
 use crate::{
     inventory::{
@@ -24,26 +24,26 @@ pub struct PoolPlan {
     pub name: String,
     /// Whether the pool does not exist yet.
     pub is_new: bool,
-    /// Whether Hive runs the pool, and so replaces and deletes the clusters.
+    /// Whether Hive runs the pool, and therefore replaces and deletes clusters.
     pub is_run_by_hive: bool,
     pub version: Version,
     /// Unclaimed clusters that the change makes stale.
     pub stale: Vec<StaleCluster>,
-    /// How many unclaimed clusters are deleted because the size is smaller. Hive selects them.
+    /// How many unclaimed clusters Hive deletes because the size becomes smaller. Hive selects them.
     pub excess: usize,
     pub entries: Vec<EntryChange>,
-    /// The problems of the pool after the change, a sentence each.
+    /// The problems of the pool after the change, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// The version before and after.
+/// The pool's version before and after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// None if the version is unknown, or the pool did not exist.
+    /// The version before the change; none if it is unknown or the pool did not exist.
     pub before: Option<String>,
-    /// None if it is unknown.
+    /// The version after the change; none if it is unknown.
     pub after: Option<String>,
-    /// Whether the versions differ. This is known even if the versions are not.
+    /// Whether the versions differ. This is known even if the versions are unknown.
     pub changes: bool,
 }
 
@@ -52,11 +52,11 @@ pub struct Version {
 pub struct StaleCluster {
     pub namespace: String,
     pub name: String,
-    pub why: WhyStale,
+    pub why: StaleReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyStale {
+pub enum StaleReason {
     Version,
     DroppedFromInventory,
 }
@@ -76,7 +76,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// In JSON.
+    /// The name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -115,7 +115,7 @@ pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     }
 }
 
-/// The number of unclaimed clusters above the size.
+/// The number of unclaimed clusters that exceed the size.
 fn excess(pool: &ClusterPool, clusters: &[&ClusterDeployment]) -> usize {
     let capacity = Capacity::count(pool, clusters.iter().copied());
     capacity.unclaimed.saturating_sub(capacity.size)
@@ -134,7 +134,7 @@ impl<'p> Versions<'p> {
         let (old, new) = (before.map(of), of(after));
         let is_another = match (old.as_ref().and_then(Freshness::version), new.version()) {
             (Some(before), Some(after)) => before != after,
-            _ => before.is_some_and(|before| !hashes_the_same(&before.spec, &after.spec)),
+            _ => before.is_some_and(|before| !have_same_hash(&before.spec, &after.spec)),
         };
         Self {
             before: old,
@@ -157,12 +157,12 @@ impl<'p> Versions<'p> {
             .before
             .as_ref()
             .is_some_and(|before| before.stale(cluster).is_some());
-        // If the version is unknown, the fields that determine it can still be compared.
+        // If the version is unknown, compare the fields that determine it.
         let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
         let why = match self.after.stale(cluster) {
-            Some(Stale::Version { .. }) => WhyStale::Version,
-            _ if is_left_behind => WhyStale::Version,
-            Some(Stale::DroppedFromInventory { .. }) => WhyStale::DroppedFromInventory,
+            Some(Stale::Version { .. }) => StaleReason::Version,
+            _ if is_left_behind => StaleReason::Version,
+            Some(Stale::DroppedFromInventory { .. }) => StaleReason::DroppedFromInventory,
             None => return None,
         };
         (!is_stale_already).then(|| StaleCluster {
@@ -291,7 +291,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// In JSON.
+    /// The name in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -312,7 +312,7 @@ impl fmt::Display for Effect {
             Self::Missing => f.write_str("the customization does not exist yet"),
             Self::Shared { with } => write!(
                 f,
-                "also in the inventory of {}: each pool would free leases of the other",
+                "also in the inventory of {}: each pool would free the other's leases",
                 with.join(", ")
             ),
             Self::Unused => f.write_str("not in use"),
@@ -322,7 +322,7 @@ impl fmt::Display for Effect {
             Self::ClusterClaimed { cluster, claim } => {
                 write!(f, "ClusterDeployment {cluster} stays: claim {claim} uses it")
             }
-            Self::Held { by } => write!(f, "stays reserved for {by} until it is released"),
+            Self::Held { by } => write!(f, "stays reserved for {by} until released"),
         }
     }
 }

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::{
-    plan::{Change, Effect, EntryChange, StaleCluster, WhyStale, plan},
+    plan::{Change, Effect, EntryChange, StaleCluster, StaleReason, plan},
     testing::{
         objects::{pool, pool_object},
         plans::{objects, planned, plans, spec},
     },
 };
 
-fn stale(name: &str, why: WhyStale) -> StaleCluster {
+fn stale(name: &str, why: StaleReason) -> StaleCluster {
     StaleCluster {
         namespace: name.to_owned(),
         name: name.to_owned(),
@@ -26,8 +26,8 @@ fn which_clusters_become_stale_or_are_deleted() {
         .collect();
     let both = || {
         vec![
-            stale("paris", WhyStale::Version),
-            stale("bern", WhyStale::Version),
+            stale("paris", StaleReason::Version),
+            stale("bern", StaleReason::Version),
         ]
     };
     assert_eq!(
@@ -36,7 +36,7 @@ fn which_clusters_become_stale_or_are_deleted() {
             ("nothing", vec![], 0, 0),
             (
                 "entries",
-                vec![stale("paris", WhyStale::DroppedFromInventory)],
+                vec![stale("paris", StaleReason::DroppedFromInventory)],
                 0,
                 1
             ),
@@ -45,7 +45,7 @@ fn which_clusters_become_stale_or_are_deleted() {
             ("larger", vec![], 0, 1),
             (
                 "empty",
-                vec![stale("paris", WhyStale::DroppedFromInventory)],
+                vec![stale("paris", StaleReason::DroppedFromInventory)],
                 0,
                 1
             ),
@@ -104,7 +104,7 @@ fn what_is_stale_already_is_no_effect() {
     let mut changed = spec(&["one", "two", "three", "four"]);
     changed["baseDomain"] = "other-domain".into();
     let plan = planned(&objects, &changed);
-    assert_eq!(plan.stale, [stale("bern", WhyStale::Version)]);
+    assert_eq!(plan.stale, [stale("bern", StaleReason::Version)]);
 }
 
 /// Without Hive, a cluster has no version if the platform's is unknown.
@@ -124,8 +124,8 @@ fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
     assert_eq!((same.version.changes, same.stale), (false, vec![]));
     let moved = planned(&objects, &vsphere("b"));
     let both = vec![
-        stale("paris", WhyStale::Version),
-        stale("bern", WhyStale::Version),
+        stale("paris", StaleReason::Version),
+        stale("bern", StaleReason::Version),
     ];
     assert_eq!((moved.version.changes, moved.stale), (true, both));
     // Of a new pool, nothing is known to be outdated.

@@ -15,10 +15,10 @@ use crate::{
     release::in_use::Cluster,
 };
 
-/// What to release.
+/// The leases to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All entries that the holder has from a pool.
+    /// All entries of a pool that the holder has.
     Pool(String),
     Customization(String),
 }
@@ -102,7 +102,7 @@ impl ReleaseRequest<'_> {
         }
     }
 
-    /// Decides about an entry that the request includes.
+    /// Decides whether to free an entry that the request includes.
     pub fn decide(&self, entry: &Entry, clusters: &Clusters) -> EntryRelease {
         let record = match entry.reservation() {
             Reservation::Leased(record) => Some(record),
@@ -117,7 +117,7 @@ impl ReleaseRequest<'_> {
             return EntryRelease::Free;
         }
         let Some(deployments) = clusters.known() else {
-            // The lease was taken without a cluster, and no check has seen one.
+            // The lease was acquired without a cluster, and no check has found one.
             let has_no_cluster =
                 record.is_some_and(|record| record.cluster.is_none() && record.state == State::Held);
             return if has_no_cluster {
@@ -135,7 +135,7 @@ impl ReleaseRequest<'_> {
     }
 }
 
-/// Why a named customization is not released; None if the holder has it, or if it is free.
+/// Why a customization that the user has named is not released; none if the holder has it or if it is free.
 pub fn not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
     let customization = name.to_owned();
     let Some(entry) = entry else {
@@ -192,8 +192,8 @@ impl fmt::Display for ReleaseRefusal {
                 let names = customizations.join(", ");
                 write!(
                     f,
-                    "a cluster may still use {names}, and you may not list clusterdeployments.hive.openshift.io to check it; \
-                     with --force, the next holder may install over a cluster that is in use"
+                    "a cluster may still use {names}, and you are not allowed to list clusterdeployments.hive.openshift.io \
+                     to check this; with --force, the next holder may install over a cluster that is in use"
                 )
             }
             Self::DestroysCluster {

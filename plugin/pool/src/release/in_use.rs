@@ -1,4 +1,4 @@
-//! A cluster that uses a customization, which is not released before the cluster is deleted. No I/O.
+//! A cluster that uses a customization. The customization is not released until the cluster is deleted. No I/O.
 
 use kcp_api::{metadata::Object as _, names::finalizer};
 
@@ -12,7 +12,7 @@ pub struct Cluster {
     pub is_deleting: bool,
     /// The finalizers of other programs.
     pub finalizers: Vec<String>,
-    /// Whether the ClusterDeployment has the finalizer of this program, which then created it, not Hive.
+    /// Whether this program, not Hive, created the ClusterDeployment: it then has this program's finalizer.
     pub is_ours: bool,
 }
 
@@ -29,12 +29,11 @@ impl From<&ClusterDeployment> for Cluster {
 }
 
 impl Cluster {
-    /// The message: why the customization is not released, and what to do.
+    /// A message that says why the customization is not released, and what to do.
     pub fn refusal(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         if !self.is_deleting {
-            // The finalizer of this program keeps a deleted ClusterDeployment until the lease is released, so
-            // `kubectl delete` without --wait=false would never return.
+            // This program's finalizer keeps a deleted ClusterDeployment until the lease is released, so `kubectl delete` without --wait=false would never return.
             let (wait, then) = if self.is_ours {
                 (" --wait=false", ", and release it again")
             } else {
@@ -50,7 +49,8 @@ impl Cluster {
             "when the finalizers are removed, release the customization again".to_owned()
         } else {
             format!(
-                "wait for it: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/{name} -n \
+                "wait until it is deleted: kubectl wait --for=delete --timeout=1h \
+                 clusterdeployments.hive.openshift.io/{name} -n \
                  {namespace}"
             )
         };
@@ -68,8 +68,8 @@ impl Cluster {
             "still uses"
         };
         format!(
-            "ClusterDeployment {name} in namespace {namespace} {state} {customization}, which others can lease once it \
-             is gone"
+            "ClusterDeployment {name} in namespace {namespace} {state} {customization}, which others can lease once the \
+             ClusterDeployment no longer exists"
         )
     }
 }
@@ -101,8 +101,7 @@ mod tests {
         );
         assert_eq!(
             of(deleted(foreign, &["f"])),
-            "ClusterDeployment us uses a and is being deleted, with finalizers f; wait for it: kubectl wait \
-             --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n us"
+            "ClusterDeployment us uses a and is being deleted, with finalizers f; wait until it is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n us"
         );
     }
 }

@@ -1,6 +1,5 @@
 //! Releases the entries and claims of a holder.
-//!
-//! - [`decision`]: which entries are released; [`in_use`]: a cluster that uses a customization
+//! - [`decision`]: decides which entries are released; [`in_use`]: describes a cluster that uses a customization
 
 pub mod decision;
 pub mod in_use;
@@ -27,21 +26,21 @@ use crate::{
     store::{LeaseStore, Store},
 };
 
-/// The attempts to write entries and clusters that other clients change at the same time.
+/// The maximum number of attempts to write entries and clusters that other clients change at the same time.
 const MAX_ROUNDS: usize = 8;
 
 /// The pause before the next attempt after a write without a response.
-const REST: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The result of a release.
 #[derive(Debug)]
 pub struct Release {
-    /// None if the request named one customization.
+    /// The pool; none if the request named one customization.
     pub pool: Option<PoolName>,
     pub cluster_deployment: String,
     /// The released customizations, sorted.
     pub customizations: Vec<String>,
-    /// The claim that was deleted, and with it the cluster.
+    /// The claim that was deleted together with its cluster.
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
     /// Clusters that still use released customizations.
@@ -55,19 +54,19 @@ pub struct Release {
 /// The result of releasing entries.
 #[derive(Debug, Default)]
 pub struct ReleasedEntries {
-    /// Sorted.
+    /// The released customizations, sorted.
     pub customizations: Vec<String>,
     pub in_use: Vec<InUse>,
     pub may_be_in_use: Vec<String>,
     pub of_other_leases: Vec<String>,
-    /// The clusters as they were read last.
+    /// The clusters of the last read.
     pub clusters: Option<Clusters>,
 }
 
 /// Releases the target, if the holder has it.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<Release, Error> {
     let name = request.cluster_deployment;
     let mut release = Release {
@@ -104,7 +103,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         && released.may_be_in_use.is_empty()
         && released.of_other_leases.is_empty());
     if let (Target::Pool(pool), false, true) = (request.target, refused, released.customizations.is_empty()) {
-        // The pool may have been deleted, and its leases can still be released; but a mistyped name must be an error.
+        // The leases of a deleted pool can still be released, but a mistyped name must be an error.
         let found = store.pool(pool).await;
         release.is_customization =
             matches!(found, Err(Error::NotFound { .. })) && store.get(pool).await?.is_some();
@@ -184,7 +183,7 @@ async fn record_releases(store: &Store<'_>, release: &Release) {
 /// changed.
 ///
 /// # Errors
-/// If the API server cannot be reached or refuses a request, or other clients change an entry before each attempt.
+/// The API server cannot be reached or refuses a request, or other clients change an entry before each attempt.
 pub async fn release_entries(
     store: &impl LeaseStore,
     request: &ReleaseRequest<'_>,
@@ -193,7 +192,7 @@ pub async fn release_entries(
     for _ in 0..MAX_ROUNDS {
         let entries = store.list().await?;
         let meant: Vec<_> = entries.iter().filter(|entry| request.is_about(entry)).collect();
-        // Listed after the entries: if a cluster is created later, its entry has changed, and the write is refused.
+        // List the clusters after the entries: if a cluster is created later, its entry has changed, and the write is refused.
         let clusters = store.clusters().await?;
         let mut released = ReleasedEntries::default();
         let mut settled = true;
@@ -210,12 +209,12 @@ pub async fn release_entries(
                     match store.write_status(&name, &entry.free(store.now().latest)).await? {
                         Written::Stored => customizations.push(name),
                         Written::Changed => settled = false,
-                        // The next read shows whether the write was stored. If not, it is sent again, and the server
-                        // stores only one of both writes.
+                        // The next read shows whether the write was stored. If not, the write is sent again, and the server
+                        // stores only one of both.
                         Written::Unknown(_) => {
                             customizations.push(name);
                             settled = false;
-                            store.rest(REST).await;
+                            store.pause(RETRY_PAUSE).await;
                         }
                     }
                 }
@@ -274,7 +273,8 @@ async fn release_claim(
     })
 }
 
-/// In a pool that Hive runs, the claim with the holder's name, or else the claim of the ClusterDeployment with that name.
+/// The claim with the holder's name, or else the claim of the ClusterDeployment with that name. None if Hive does not run the
+/// pool.
 async fn find_claim(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -282,13 +282,13 @@ async fn find_claim(
 ) -> Result<Option<ClusterClaim>, Error> {
     match store.pool(holder.pool).await {
         Ok(pool) if store.hive(hive).await?.runs(&pool) => {}
-        // The pool may have been deleted, and its leases can still be released.
+        // The leases of a deleted pool can still be released.
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     }
     let is_of_pool = |claim: &ClusterClaim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
-    // An account that may not read claims has created none. An account that may not read clusters knows the name of its
+    // An account that may not read claims has not created one. An account that may not read clusters has to use the name of its
     // claim.
     match store.claim(name).await {
         Err(Error::Forbidden { .. }) => return Ok(None),
@@ -309,10 +309,10 @@ async fn find_claim(
     Ok(store.claim(claim).await?.filter(is_of_pool))
 }
 
-/// Removes the finalizer of this program, if the cluster has it.
+/// Removes this program's finalizer, if the cluster has it.
 ///
 /// # Errors
-/// If the API server cannot be reached or refuses a request, or other clients change the ClusterDeployment before each attempt.
+/// The API server cannot be reached or refuses a request, or other clients change the ClusterDeployment before each attempt.
 pub async fn remove_finalizer(store: &Store<'_>, cluster: &ClusterDeployment) -> Result<(), Error> {
     let (namespace, name) = (cluster.namespace(), cluster.name());
     let mut current = Some(cluster.clone());
@@ -329,7 +329,7 @@ pub async fn remove_finalizer(store: &Store<'_>, cluster: &ClusterDeployment) ->
         {
             Written::Stored => return Ok(()),
             Written::Changed => {}
-            Written::Unknown(_) => store.rest(REST).await,
+            Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
         }
         current = store.cluster(namespace, name).await?;
     }

@@ -129,6 +129,6 @@ fn an_entry_that_keeps_changing_ends_it() {
     let error = release_all(&held(&[Some(Fault::Touched); 100])).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot release the customizations of us: another client changed it before each of 8 attempts"
+        "cannot release the customizations of us: another client changed the object before each of 8 attempts"
     );
 }

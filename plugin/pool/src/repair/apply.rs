@@ -1,5 +1,6 @@
 //! Applies the remedy for an entry: reads the entry and the clusters again, checks the finding again, and writes the entry
-//! under the resourceVersion that was read. If the process is killed at any point, the next repair continues.
+//! only if it still has the resourceVersion that was read. If the process is killed at any point, the next repair
+//! continues.
 
 use kcp_api::metadata::Object as _;
 use kcp_client::Error;
@@ -24,7 +25,7 @@ use crate::{
     store::LeaseStore,
 };
 
-/// The attempts to write an entry that other clients change at the same time.
+/// The maximum number of attempts to write an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum RepairOutcome {
     Repaired,
     /// The problem no longer existed when the entry was read again.
     Settled,
-    /// The customization must be freed first.
+    /// The object cannot be removed until its customization is free.
     Waits,
     /// The cluster cannot be created.
     Blocked(Obstacle),
@@ -43,7 +44,7 @@ pub enum RepairOutcome {
 /// Applies the remedy, if the problem still exists.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn apply(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
@@ -84,11 +85,12 @@ pub async fn apply(
     Ok(RepairOutcome::Contended)
 }
 
-/// Reads an entry and the clusters again until the entry did not change while the clusters were listed. Returns whether
-/// the finding still exists. An entry and a cluster that were read at different times can contradict each other.
+/// Reads an entry and the clusters again, and returns whether the finding still exists. Repeats the reads until the entry
+/// does not change while the clusters are listed, because an entry and clusters of different times can contradict each
+/// other.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn is_confirmed(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
@@ -117,7 +119,7 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
     let now = store.now().latest;
     Some(match &finding.remedy {
         Remedy::Free => entry.free(now),
-        // This also restores the condition `Available` if it was lost.
+        // This also sets the condition `Available` if it was wrong.
         Remedy::Record { pool, record } => entry.lease(pool, record, now),
         Remedy::Reserve {
             pool,
@@ -133,10 +135,10 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
     })
 }
 
-/// Records that a cluster uses an entry. Tried once, because the next check sees the cluster again.
+/// Records that a cluster uses an entry. One attempt is enough, because the next check finds the cluster again.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn record(
     store: &impl LeaseStore,
     entry: &Entry,

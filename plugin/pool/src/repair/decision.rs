@@ -24,7 +24,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// All problems: those of entries first, then objects that are removed after their entry is free.
+/// All problems: first those of entries, then objects that are removed after their entry is free.
 pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
@@ -61,7 +61,7 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) ->
             Some(unknown(entry, why, options, &users))
         }
         (_, [_, _, ..]) => Some(contested(entry, &users)),
-        (Reservation::Leased(record), [user]) if is_anothers(&record, user, snapshot, options) => {
+        (Reservation::Leased(record), [user]) if is_used_by_another(&record, user, snapshot, options) => {
             Some(contested(entry, &users))
         }
         (reservation, users) => check_lease(snapshot, entry, &reservation, users.first().copied(), options),
@@ -99,8 +99,8 @@ fn rule(snapshot: &Snapshot, options: &Options<'_>) -> Rule {
     }
 }
 
-/// Whether another cluster than the holder's uses the entry before the holder's lease has ended.
-fn is_anothers(
+/// Whether a cluster other than the holder's uses the entry before the holder's lease has ended.
+fn is_used_by_another(
     record: &LeaseRecord,
     user: &ClusterDeployment,
     snapshot: &Snapshot,
@@ -110,7 +110,8 @@ fn is_anothers(
     user.name() != record.holder && !is_over && record.state == State::Held
 }
 
-/// Applies the rule. Its change is a finding, except for a holder's cluster that was seen for the first time.
+/// Applies the rule to a lease. A change that the rule makes is a finding, unless it only records the holder's cluster
+/// for the first time.
 fn check_lease(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -171,7 +172,11 @@ fn check_lease(
 }
 
 /// The new record for a cluster that the entry's record does not name yet.
-pub fn sighting(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<(String, LeaseRecord)> {
+pub fn new_cluster_record(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    options: &Options<'_>,
+) -> Option<(String, LeaseRecord)> {
     let users = users_of(snapshot, entry);
     let is_wrong = check_entry(snapshot, entry, options).is_some() || snapshot.is_run_by_hive(entry);
     if is_wrong || !is_selected_entry(snapshot, entry, &users, options) {
@@ -184,7 +189,8 @@ pub fn sighting(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Op
     }
 }
 
-/// Whether the holder's cluster is installed and `ApplySucceeded` must be set. In its own pools Hive sets it.
+/// Whether the holder's cluster is installed and `ApplySucceeded` must be set. In pools that Hive runs, Hive sets this
+/// condition.
 pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
     let users = users_of(snapshot, entry);
@@ -199,7 +205,7 @@ pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -
         })
 }
 
-/// The finding for a lease whose cluster no longer exists: record it, or create the cluster again.
+/// The finding for a lease whose cluster no longer exists. The remedy is to record this, or to create the cluster again.
 fn missing(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -246,7 +252,8 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     about(entry, Cause::Contested { by }, Remedy::None)
 }
 
-/// The finding for an entry whose holder is unknown. With --force the entry is freed, unless a cluster uses it.
+/// The finding for an entry whose holder is unknown. If the user names the entry with --force, it is freed, unless a
+/// cluster uses it.
 fn unknown(entry: &Entry, why: String, options: &Options<'_>, users: &[&ClusterDeployment]) -> Finding {
     let remedy = match users {
         [] if options.names(entry) => Remedy::Free,
@@ -256,7 +263,7 @@ fn unknown(entry: &Entry, why: String, options: &Options<'_>, users: &[&ClusterD
     about(entry, Cause::Unknown { why }, remedy)
 }
 
-/// The finding for an entry without a problem that was named with --force. The entry is freed if its lease never ends and
+/// The finding for an entry that has no problem but is named with --force. The entry is freed if its lease never ends and
 /// no cluster uses it.
 fn in_use(
     snapshot: &Snapshot,
@@ -275,7 +282,7 @@ fn in_use(
         ));
     }
     if snapshot.deployments().is_none() {
-        return used("and you may not list clusterdeployments.hive.openshift.io".to_owned());
+        return used("and you are not allowed to list clusterdeployments.hive.openshift.io".to_owned());
     }
     if let Reservation::Leased(LeaseRecord {
         deadline: Some(deadline),

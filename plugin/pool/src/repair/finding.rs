@@ -44,33 +44,33 @@ pub enum Cause {
     Ended { at: Option<Timestamp> },
     /// The cluster no longer exists, or the lease has ended and may have had a cluster.
     ClusterGone {
-        /// Until when the entry stays reserved; None if the lease never ends.
+        /// The time until which the entry stays reserved; none if the lease never ends.
         until: Option<Timestamp>,
     },
     /// The status of the entry is incomplete or contradictory.
     StatusFault(StatusFault),
-    /// Another cluster than the holder's uses the entry, or several clusters use it.
+    /// A cluster other than the holder's uses the entry, or several clusters use it.
     Contested { by: Vec<String> },
-    /// The holder is unknown, for this reason.
+    /// The holder is unknown. Contains the reason.
     Unknown { why: String },
     /// An object of an ended lease remains.
     Left(&'static str),
-    /// A problem that Hive causes. The sentence describes it.
+    /// A problem that Hive causes. Contains a sentence about it.
     Hive { what: String },
-    /// Not a problem: the entry was named with --force, and is not freed for this reason.
+    /// Not a problem: the user has named the entry with --force, but it is not freed. Contains the reason.
     InUse { why: String },
 }
 
 /// How the status of an entry is incomplete or contradictory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFault {
-    /// The entry is reserved for a holder, without a record.
+    /// The entry is reserved for a holder, but has no record.
     NoRecord,
     /// `Available` is `True`, but the entry has a record.
     MarkLost,
     /// `Available` is `True`, but a cluster uses the entry.
     MarkedAvailable,
-    /// A cluster uses the entry, which names no holder, or a holder whose lease has ended.
+    /// A cluster uses the entry, but the entry names no holder, or a holder whose lease has ended.
     UsedByAnother,
 }
 
@@ -82,7 +82,7 @@ pub enum Remedy {
         pool: String,
         record: LeaseRecord,
     },
-    /// Write the reservation again as Hive writes it.
+    /// Write the reservation again in the form that Hive writes.
     Reserve {
         pool: String,
         cluster_deployment: String,
@@ -133,7 +133,7 @@ impl Cause {
 }
 
 impl Finding {
-    /// The cause in a sentence.
+    /// A sentence that describes the cause.
     pub fn sentence(&self) -> String {
         let holder = self.cluster_deployment.as_deref().unwrap_or("an unknown holder");
         match &self.cause {
@@ -148,7 +148,7 @@ impl Finding {
                 ))
             ),
             Cause::StatusFault(StatusFault::NoRecord) => {
-                format!("reserved for {holder}, without a record of the lease")
+                format!("reserved for {holder}, but without a record of the lease")
             }
             Cause::StatusFault(StatusFault::MarkLost) => {
                 format!("Available is True, but {holder} has leased the entry")
@@ -162,7 +162,8 @@ impl Finding {
             Cause::Contested { by } => {
                 let by: Vec<&str> = by.iter().map(String::as_str).collect();
                 format!(
-                    "several ClusterDeployments use or hold the entry: {}",
+                    "several ClusterDeployments use or hold the entry: {}; decide which one may use it, \
+                     and delete the others",
                     listed(&by)
                 )
             }
@@ -255,7 +256,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// `a, b and c`.
+/// Joins names, such as `a, b and c`.
 fn listed(names: &[&str]) -> String {
     match names {
         [] => String::new(),

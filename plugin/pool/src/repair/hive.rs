@@ -35,7 +35,8 @@ pub(super) fn check_hive_entry(
     let pools: Vec<_> = snapshot.pools_naming(entry.name()).map(Object::name).collect();
     if let [_, _, ..] = pools.as_slice() {
         let what = format!(
-            "in the inventories of {}, and Hive's pools free each other's leases: list the entry in one pool only",
+            "in the inventories of {}, which free each other's leases because Hive runs them: list the entry in one \
+             pool only",
             pools.join(", ")
         );
         return Some(finding(what, Remedy::None, None));
@@ -46,7 +47,7 @@ pub(super) fn check_hive_entry(
         && users.is_empty()
     {
         let pool = entry.cluster_pool().unwrap_or_default();
-        let what = format!("reserved for pool {pool}, which does not exist: nothing frees it");
+        let what = format!("reserved for pool {pool}, which does not exist, so Hive does not free the entry");
         return Some(finding(what, Remedy::Free, None));
     }
     // Hive frees an entry shortly before its cluster is deleted, which is not a problem.
@@ -56,7 +57,7 @@ pub(super) fn check_hive_entry(
     }
     let is_pending = entry.conditions().reason(APPLY_SUCCEEDED) == Some(INSTALLATION_PENDING);
     let what = if is_pending {
-        "a bug of Hive: the last cluster of the entry never finished installing, so Hive frees and reserves the entry \
+        "a bug in Hive: the last cluster of the entry never finished installing, so Hive frees and reserves the entry \
          several times a second"
     } else {
         "Available is True, but a ClusterDeployment of Hive uses the entry"

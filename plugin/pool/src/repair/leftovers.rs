@@ -5,7 +5,7 @@ use kcp_api::metadata::{Object as _, PartialObjectMetadata};
 
 use crate::{
     objects::{
-        cluster_deployment::{ClusterDeployment, Copy, Deletion as _, DeletionState, OfPool as _},
+        cluster_deployment::{BelongsToPool as _, ClusterDeployment, Copy, Deletion as _, DeletionState},
         entry::{Entry, EntryStatus as _},
     },
     repair::{
@@ -15,7 +15,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A deleted ClusterDeployment on which only the finalizer of this program remains.
+/// The finding for a deleted ClusterDeployment on which only this program's finalizer remains.
 pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
     (cluster.waits_only_for_us() && options.is_about(Some(pool))).then(|| Finding {
@@ -30,8 +30,8 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>)
     })
 }
 
-/// A copy whose cluster does not exist and is not about to be created. No cluster is created for a customization that this
-/// repair frees.
+/// The finding for a copy whose cluster does not exist and is not about to be created. No cluster is created for a
+/// customization that this repair frees.
 pub(super) fn copy_left(
     snapshot: &Snapshot,
     of_entries: &[Finding],
@@ -41,7 +41,7 @@ pub(super) fn copy_left(
     if copy.pool_namespace() != Some(snapshot.namespace.as_str()) || copy.is_deleting() {
         return None;
     }
-    // The ClusterDeployment has the name of its namespace.
+    // A ClusterDeployment has the same name as its namespace.
     let name = copy.namespace();
     let mut clusters = snapshot.deployments()?.iter();
     let is_used = clusters
@@ -56,7 +56,7 @@ pub(super) fn copy_left(
         let is_its = entry.cluster_pool() == copy.pool_name() || entry.name() == copy.name();
         entry.cluster_deployment() == Some(name) && is_its && entry.is_reserved() && !is_freed(entry)
     });
-    // A copy can be newer than the list of clusters, whose time counts as now.
+    // A copy can be newer than the list of clusters, whose time is used as the current time.
     let age = copy.creation_timestamp().map(|created| {
         snapshot
             .now
@@ -77,7 +77,7 @@ pub(super) fn copy_left(
     })
 }
 
-/// A Lease in which version 0.1 stored a record, which is no longer read.
+/// The finding for a Lease in which version 0.1 stored a record, which this version does not read.
 pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -> Option<Finding> {
     options.pool.is_none().then(|| Finding {
         subject: Subject::OldRecord {
@@ -85,7 +85,7 @@ pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -
         },
         pool: None,
         cluster_deployment: None,
-        cause: Cause::Left("a record of kubectl-kcp 0.1, which is no longer read; delete it"),
+        cause: Cause::Left("a record of kubectl-kcp 0.1, which this version does not read; delete it"),
         remedy: Remedy::None,
     })
 }

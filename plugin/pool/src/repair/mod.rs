@@ -2,7 +2,7 @@
 //!
 //! - [`options`]: the request
 //! - [`decision`], [`hive`], [`leftovers`] -> [`finding`]: the problems and their remedies
-//! - [`apply`]: the writes of entries, each after reading and checking the entry again
+//! - [`apply`]: writes entries, each after reading and checking it again
 //! - [`report`]: the findings, and the results of their remedies
 
 pub mod apply;
@@ -32,13 +32,13 @@ use crate::{
     lease::{LeaseError, usage::Clusters},
     objects::{
         ClusterName,
-        cluster_deployment::{Copy, Deployments, OfPool as _},
+        cluster_deployment::{BelongsToPool as _, Copy, Deployments},
         entry::{Entry, EntryStatus as _, Reservation},
     },
     release::remove_finalizer,
     repair::{
         apply::{RepairOutcome, apply, is_confirmed, record},
-        decision::{findings, is_installed, sighting},
+        decision::{findings, is_installed, new_cluster_record},
         finding::{Cause, Finding, Remedy, Subject},
         options::Options,
         report::{Found, RepairRefusal},
@@ -47,19 +47,19 @@ use crate::{
     store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
 
-/// The attempts to delete a copy when responses are lost.
+/// The maximum number of attempts to delete a copy if responses are lost.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The pause before the next attempt.
-const REST: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The request for every namespace.
+/// A request to repair pools, the same for every namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRequest<'r> {
     pub options: Options<'r>,
-    /// The install-config of missing clusters. None: they are not created again.
+    /// The install-config for creating missing clusters again; none if they are not created again.
     pub install_config: Option<&'r InstallConfig>,
-    /// Whether to write, or only to report.
+    /// Whether to apply remedies. If not, the findings are only reported.
     pub is_applied: bool,
     pub hive: HiveMode,
 }
@@ -67,7 +67,7 @@ pub struct RepairRequest<'r> {
 /// The namespaces that a repair of all namespaces must read.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
     let store = Store::new(connection, field_manager);
     let traces = LeaseObjects {
@@ -78,17 +78,17 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     Ok(traces.namespaces())
 }
 
-/// What a repair of one namespace could not do or read.
+/// The problems that prevented a complete repair of one namespace.
 #[derive(Debug, Default)]
 pub struct RepairGaps {
     pub refusal: Option<RepairRefusal>,
     pub clusters_unread: Option<Error>,
 }
 
-/// Repairs one namespace. `found` keeps the findings and results even if a later step fails.
+/// Repairs one namespace. Adds findings and results to `found`, which keeps them even if a later step fails.
 ///
 /// # Errors
-/// If the API server cannot be reached, or refuses a write that belongs to no finding.
+/// The API server cannot be reached, or refuses a write that belongs to no finding.
 pub async fn repair(
     store: &Store<'_>,
     request: RepairRequest<'_>,
@@ -99,7 +99,7 @@ pub async fn repair(
     if let Some(pool) = options.pool
         && snapshot.pool(pool).is_none()
     {
-        // The server's error says that the pool does not exist.
+        // If the pool does not exist, this returns the server's error.
         store.pool(pool).await?;
     }
     let missing = options.forced.iter().find(|name| snapshot.entry(name).is_none());
@@ -152,10 +152,10 @@ pub async fn repair(
     Box::pin(record_by_name(store, options.pool, changes)).await;
     if request.is_applied {
         for entry in store.list().await? {
-            if let Some((pool, seen)) = sighting(&snapshot, &entry, options) {
+            if let Some((pool, seen)) = new_cluster_record(&snapshot, &entry, options) {
                 record(store, &entry, &pool, &seen).await?;
             } else if is_installed(&snapshot, &entry, options) {
-                // One attempt is enough: the next repair writes it.
+                // One attempt is enough: the next repair tries again.
                 store
                     .write_status(entry.name(), &entry.succeeded(store.now().latest))
                     .await?;
@@ -202,8 +202,8 @@ async fn remedied(
                 match store.delete_customization(&copy.metadata).await? {
                     Written::Stored => return Ok(RepairOutcome::Repaired),
                     Written::Changed => break,
-                    // The request names a version of the copy, so repeating it cannot delete a later copy.
-                    Written::Unknown(_) => store.rest(REST).await,
+                    // The request contains the version of the copy, so a repeated request cannot delete a later copy.
+                    Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
                 }
             }
             Ok(RepairOutcome::Contended)
@@ -251,8 +251,8 @@ async fn recreated(
     })
 }
 
-/// Writes the conditions of pools that Hive does not run. Best effort, because an account without the permission can still
-/// repair.
+/// Writes the conditions of pools that Hive does not run. Ignores errors, because an account that may not write pools can
+/// still repair entries.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
     let Some(deployments) = snapshot.deployments() else {
         return;
@@ -277,7 +277,7 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
 #[derive(Clone, Debug, Default)]
 struct LeaseObjects {
     pools: Vec<ClusterPool>,
-    /// Includes copies in the namespaces of clusters.
+    /// All customizations, including copies in the namespaces of clusters.
     entries: Vec<Entry>,
     clusters: Vec<ClusterDeployment>,
 }

@@ -5,10 +5,10 @@ use kcp_api::metadata::Object as _;
 
 use crate::objects::entry::Entry;
 
-/// The request for one namespace.
+/// The request to repair the pools of one namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'w> {
-    /// None for all pools of the namespace.
+    /// The pool; none for all pools of the namespace.
     pub pool: Option<&'w str>,
     /// How long an entry stays reserved after a check found that its cluster no longer exists.
     pub grace: SignedDuration,

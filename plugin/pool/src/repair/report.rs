@@ -14,18 +14,18 @@ use crate::{
 
 #[derive(Debug)]
 pub struct RepairReport {
-    /// None for all namespaces.
+    /// The namespace; none for all namespaces.
     pub namespace: Option<String>,
-    /// None for all pools of the namespace.
+    /// The pool; none for all pools of the namespace.
     pub pool: Option<String>,
-    /// Whether `--yes` was given.
+    /// Whether `--yes` is set.
     pub is_applied: bool,
     pub found: Vec<Found>,
     /// Namespaces that were not repaired completely.
     pub failures: Vec<Failure>,
     /// Why the request was refused.
     pub refusal: Option<RepairRefusal>,
-    /// Why the clusters could not be listed. Then nothing is freed.
+    /// Why the clusters could not be listed. If they could not, no entry is freed.
     pub clusters_unread: Option<Error>,
 }
 
@@ -64,18 +64,18 @@ pub struct Found {
     /// The pool's namespace.
     pub namespace: String,
     pub finding: Finding,
-    /// None if the remedy was not applied.
+    /// The result of the remedy; none if it was not applied.
     pub result: Option<Result<RepairOutcome, Error>>,
 }
 
 /// The number of findings by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Repaired, or no longer a problem.
+    /// The number of findings that were repaired or are no longer a problem.
     pub repaired: usize,
-    /// Not repaired yet, or the repair failed.
+    /// The number of findings that are not repaired yet or whose repair failed.
     pub open: usize,
-    /// The repair is blocked.
+    /// The number of findings whose repair is blocked.
     pub blocked: usize,
     pub by_name: usize,
     pub by_hand: usize,
@@ -101,7 +101,7 @@ impl Found {
         })
     }
 
-    /// What blocked the repair.
+    /// The obstacle that blocked the repair.
     pub fn obstacle(&self) -> Option<&Obstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),

@@ -29,8 +29,8 @@ use crate::{
     store::Store,
 };
 
-/// The field manager. Nothing is written.
-const READER: &str = "kubectl-kcp";
+/// The field manager, which is required although `status` writes nothing.
+const FIELD_MANAGER: &str = "kubectl-kcp";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolState {
@@ -38,13 +38,13 @@ pub struct PoolState {
     pub name: String,
     pub hive: HiveConclusion,
     pub is_deleting: bool,
-    /// None if it is unknown.
+    /// The pool's version; none if it is unknown.
     pub version: Option<String>,
     pub capacity: Capacity,
-    /// The entries of the inventory in its order, then held entries that are no longer in the inventory.
+    /// The entries of the inventory in the inventory's order, then held entries that are no longer in the inventory.
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
-    /// Claims without a cluster, the oldest first.
+    /// Claims without a cluster, oldest first.
     pub waiting: Vec<Waiting>,
     /// Findings of `pool repair` about objects other than entries.
     pub left: Vec<Finding>,
@@ -61,12 +61,12 @@ pub struct EntryUse {
     pub is_in_inventory: bool,
     /// The ClusterDeployment that holds the entry.
     pub holder: Option<String>,
-    /// The pool that the entry is leased for.
+    /// The pool for which the entry is leased.
     pub taken_for: Option<String>,
     pub since: Option<Timestamp>,
-    /// The record of its lease.
+    /// The record of the entry's lease.
     pub lease: Option<LeaseRecord>,
-    /// The reason for which the entry is cordoned.
+    /// Why the entry is cordoned; none if it is not cordoned.
     pub cordoned: Option<String>,
     pub last_result: Option<LastUse>,
     /// Other pools that list the entry too.
@@ -78,7 +78,7 @@ pub struct EntryUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryUseState {
     Free,
-    /// Leased, and no cluster uses the entry.
+    /// The entry is leased, and no cluster uses it.
     Held,
     /// A cluster uses the entry.
     InUse,
@@ -86,7 +86,7 @@ pub enum EntryUseState {
     Gone,
     /// The lease has ended, and the next lease or repair frees the entry.
     Expired,
-    /// Reserved without a record: by Hive, or by hand.
+    /// The entry is reserved without a record: by Hive, or by hand.
     Reserved,
     /// The record of the lease cannot be read.
     Unreadable,
@@ -97,7 +97,7 @@ pub enum EntryUseState {
 /// The result of the last use of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
-    /// `True`, `False` or `Unknown`.
+    /// The condition's status: `True`, `False` or `Unknown`.
     pub status: String,
     pub reason: String,
     pub message: String,
@@ -111,8 +111,8 @@ pub struct ClusterUse {
     pub customization: Option<String>,
     pub claim: Option<String>,
     pub state: ClusterUseState,
-    /// `Running`, `Hibernating` or a state in between. Hive assigns running clusters only to claims. None if Hive has
-    /// not written it.
+    /// `Running`, `Hibernating` or a state in between; none if Hive has not written it. Hive assigns only running
+    /// clusters to claims.
     pub power: Option<String>,
     pub created: Option<Timestamp>,
     pub stale: Option<Stale>,
@@ -138,9 +138,9 @@ pub struct Waiting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// One of: missing, broken, shared, leaked, left, short, stuck, failed.
+    /// The kind of problem: missing, broken, shared, leaked, left, short, stuck or failed.
     pub kind: &'static str,
-    /// `cdc/NAME`, or the pool.
+    /// The object: `cdc/NAME`, or the pool.
     pub object: String,
     pub message: String,
 }
@@ -183,9 +183,9 @@ impl LastUse {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolSelection<'s> {
     pub is_of_all_namespaces: bool,
-    /// Only this pool.
+    /// If set, only this pool is read.
     pub pool: Option<&'s str>,
-    /// A label selector, as the API server takes it.
+    /// If set, only pools that match this label selector are read.
     pub labels: Option<&'s str>,
     pub hive: HiveMode,
 }
@@ -193,14 +193,14 @@ pub struct PoolSelection<'s> {
 /// The state of the selected pools.
 ///
 /// # Errors
-/// If the API server cannot be reached or refuses a request, or the pool or namespace does not exist.
+/// The API server cannot be reached or refuses a request, or the pool or namespace does not exist.
 pub async fn pool_states(
     connection: &Connection,
     selection: PoolSelection<'_>,
 ) -> Result<Vec<PoolState>, Error> {
-    let store = Store::new(connection, READER);
+    let store = Store::new(connection, FIELD_MANAGER);
     let namespace = (!selection.is_of_all_namespaces).then_some(connection.namespace.as_str());
-    // The state of an entry depends on all pools of its namespace, so pools without the labels are read too.
+    // The state of an entry depends on all pools of its namespace, so pools that the selector does not match are read too.
     let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
         Some(labels) => {
             let pools = store.pools(namespace, Some(labels)).await?;
@@ -221,7 +221,7 @@ pub async fn pool_states(
     for namespace in namespaces {
         let mut connection = connection.clone();
         connection.namespace = namespace;
-        let store = Store::new(&connection, READER);
+        let store = Store::new(&connection, FIELD_MANAGER);
         let mut snapshot = store.snapshot(selection.hive, selection.pool).await?;
         let claims = match store.claims().await {
             Err(error @ Error::Forbidden { .. }) => {
@@ -233,7 +233,7 @@ pub async fn pool_states(
         if let Some(pool) = selection.pool
             && snapshot.pool(pool).is_none()
         {
-            // The server's error says that the pool does not exist.
+            // If the pool does not exist, this returns the server's error.
             store.pool(pool).await?;
         }
         if snapshot.pools.is_empty() {
@@ -431,7 +431,7 @@ impl PoolState {
             .count()
     }
 
-    /// The problems of the pool, then of its entries in order, clusters and other objects.
+    /// All problems: those of the pool, then those of its entries in order, of clusters and of other objects.
     pub fn problems(&self) -> Vec<Problem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
         let left = self.left.iter().map(|finding| Problem {

@@ -59,7 +59,7 @@ pub struct Fake {
     outage: Cell<Option<(Duration, Duration)>>,
     begun: Cell<Option<tokio::time::Instant>>,
     /// The clock advances while a client pauses.
-    rested: Cell<Duration>,
+    paused: Cell<Duration>,
     is_time_uncertain: Cell<bool>,
     /// The seed of the order of events among tasks.
     random: Cell<u64>,
@@ -159,7 +159,7 @@ impl Fake {
 
     /// Time passes.
     pub fn pass(&self, time: Duration) {
-        self.rested.set(self.rested.get() + time);
+        self.paused.set(self.paused.get() + time);
     }
 
     /// An entry gets this status after so long.
@@ -177,7 +177,7 @@ impl Fake {
     fn elapsed(&self) -> Duration {
         let begun = self.begun.get().unwrap_or_else(tokio::time::Instant::now);
         self.begun.set(Some(begun));
-        begun.elapsed() + self.rested.get()
+        begun.elapsed() + self.paused.get()
     }
 
     /// # Errors
@@ -353,8 +353,8 @@ impl LeaseStore for Fake {
         Ok(written)
     }
 
-    async fn rest(&self, delay: Duration) {
-        self.rested.set(self.rested.get() + delay);
+    async fn pause(&self, delay: Duration) {
+        self.paused.set(self.paused.get() + delay);
         self.let_others_go_first().await;
     }
 

@@ -15,11 +15,11 @@ pub struct LintArguments {
           required_unless_present = "cluster", conflicts_with = "cluster")]
     pub files: Vec<PathBuf>,
 
-    /// Manifests of existing objects; if a manifest to check has the same object, it is checked as an update
+    /// Manifests of existing objects; an object that is also in a manifest to check is checked as an update
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "cluster")]
     pub old: Vec<PathBuf>,
 
-    /// Read subfolders too
+    /// Also read subfolders
     #[arg(short = 'R', long, conflicts_with = "cluster")]
     pub recursive: bool,
 
@@ -36,7 +36,7 @@ pub struct LintArguments {
     pub output: OutputArguments,
 }
 
-/// Unlike kubectl's flag of the same name, this flag also works without a value.
+/// The help of `--cluster`, which has no value here or the name of a kubeconfig cluster, as kubectl's flag of the same name.
 const CLUSTER: &str = "\
 Examples:
   kubectl kcp lint -f manifests/ -R
@@ -45,7 +45,7 @@ Examples:
 
 With --cluster instead of files, lint checks the objects in a cluster as if they were created now, to find what would fail after the webhook is installed. --cluster=NAME selects the cluster, as in other commands.
 
-Checking files needs no cluster: rules that need other objects find them in the files that you pass. Objects without a namespace get the namespace of -n, or default.";
+To check files, lint needs no cluster: it looks for the other objects that a rule needs in the files that you pass. Objects without a namespace get the namespace of -n, or default.";
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,7 @@ pub(super) enum Write<'w> {
     Create,
     /// An update of this old object, as JSON.
     Update(&'w str),
-    /// No write: the object exists in a cluster.
+    /// No write. The object exists in a cluster.
     Stored,
 }
 
@@ -75,7 +75,7 @@ impl Linter<'_> {
                 }
             }
             Write::Stored => {
-                // Apply defaults, which a stored object may lack. A value that a default would correct is a fault.
+                // Apply defaults, which a stored object may lack. If a default changes a value, report the value as a problem.
                 let completed = apply_defaults(subject, text, None)
                     .filter(|defaulted| defaulted.repairs.is_empty())
                     .and_then(|defaulted| apply(text, &defaulted.operations));
@@ -223,13 +223,13 @@ impl Linter<'_> {
     }
 }
 
-/// Whether a rule applies to existing objects. Not for rules about immutable fields, which cannot be corrected any
-/// more, or about effects of a write, which have already happened.
+/// Whether a rule applies to existing objects. Rules about immutable fields do not, because the fields can no longer be
+/// corrected, and neither do rules about the effects of a write, which has already happened.
 fn applies_to_stored(rule: &Rule) -> bool {
     rule.operations.contains(&Operation::Update) && rule.id != rollout::AFTER_PAST
 }
 
-/// Applies the mutating webhook's defaults. None if the object cannot be decoded, which the webhook allows.
+/// Applies the mutating webhook's defaults. None if the object cannot be decoded; the webhook then sets no defaults.
 fn apply_defaults(subject: Subject, new: &str, old: Option<&str>) -> Option<Defaulted> {
     fn with_defaults<'t, T: Deserialize<'t>>(
         complete: impl Fn(&Change<'_, T>) -> Defaulted,

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 100;
 /// Maximum number of values that the aliases of a file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
-/// A value and its line. For a field, the line of its name.
+/// A value and its line. The line of a field is the line of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Located {
     /// Line number, from 1.
@@ -27,7 +27,7 @@ pub(crate) struct Located {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// A value without children.
+    /// A string, a number, a boolean or null.
     Scalar(Value),
     List(Vec<Located>),
     /// An object. Names are unique and in the order of the file.
@@ -53,7 +53,7 @@ pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
                     .location()
                     .map(|location| location.line())
                     .filter(|line| *line > 0),
-                message: without_place(
+                message: without_position(
                     &error
                         .without_snippet()
                         .render_with_formatter(&UserMessageFormatter),
@@ -65,15 +65,15 @@ pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
 }
 
 /// Removes the suffix ` at line 2, column 4` that parsers append.
-fn without_place(message: &str) -> &str {
+fn without_position(message: &str) -> &str {
     match message.rsplit_once(" at line ") {
         Some((said, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => said,
         _ => message,
     }
 }
 
-/// Parses like kubectl (YAML 1.1: `yes` is true, `0755` is octal), but rejects duplicate fields, of which kubectl
-/// silently takes the last.
+/// Parses like kubectl (YAML 1.1: `yes` is true, `0755` is octal), but rejects duplicate fields. kubectl uses the
+/// last one without a warning.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use kcp_rules::{Action, Rule, defaulting::Repair};
 use serde::Serialize;
 
-/// A fault of an object. `line` counts from 1.
+/// A problem of an object in a manifest or in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -16,7 +16,7 @@ pub(super) struct Finding {
     /// The line in the file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
-    /// The object with the fault.
+    /// The object with the problem.
     pub(super) object: ObjectName,
     /// The path of the field, in the API version of the object.
     pub(super) field: String,
@@ -24,9 +24,9 @@ pub(super) struct Finding {
     pub(super) rule: &'static str,
     /// What the webhook would do.
     pub(super) action: Action,
-    /// What is wrong, and what to do.
+    /// The message: what is wrong, and what to do.
     pub(super) message: String,
-    /// Whether the fault prevented the check of the update.
+    /// Whether the update could not be checked because of this problem.
     #[serde(skip)]
     pub(super) blocks_update_check: bool,
 }
@@ -39,10 +39,10 @@ pub(super) struct ObjectName {
     /// The kind in the manifest, or else the kind deduced from its fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<String>,
-    /// Absent if the manifest has no namespace.
+    /// The namespace; absent if the manifest has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) namespace: Option<String>,
-    /// Absent if the name is generated, or in a fragment.
+    /// The name; absent if the server generates it, or in a fragment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
 }
@@ -57,18 +57,18 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Faults that `lint` itself finds, because they prevent admission rules from checking the object.
+/// Problems that `lint` itself finds, because admission rules cannot check an object that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnRule {
     /// A document has no `kind`.
     KindMissing,
-    /// No server serves this version of the kind any more, or ever did.
+    /// No server serves this version of the kind, or no server does so any longer.
     VersionUnserved,
     /// A field has the wrong type.
     Undecodable,
     /// The old object cannot be decoded, so the update cannot be checked.
     OldUndecodable,
-    /// The old object has another API version, in which moved fields would look changed.
+    /// The old object has another API version, so that fields with other paths would look changed.
     OldVersionOther,
     /// An override annotation has no effect.
     OverrideIgnored,
@@ -87,12 +87,13 @@ impl OwnRule {
         }
     }
 
-    /// Whether the fault prevents the check of the update. The new object itself is still checked.
+    /// Whether the update cannot be checked because of this problem. The new object itself is still checked.
     const fn blocks_update_check(self) -> bool {
         matches!(self, Self::OldUndecodable | Self::OldVersionOther)
     }
 
-    /// Only warns about a version that is not served, because the manifest may be meant for a converter.
+    /// What to do about the problem. A version that is not served is only a warning, because the manifest may
+    /// be the input of a conversion.
     pub(super) const fn action(self) -> Action {
         match self {
             Self::VersionUnserved | Self::OldUndecodable | Self::OldVersionOther | Self::OverrideIgnored => {
@@ -103,25 +104,25 @@ impl OwnRule {
     }
 }
 
-/// A fault without its place in a file.
+/// A problem, without its position in a file.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     /// The path of the field.
     pub(super) field: Cow<'static, str>,
-    /// The id of the rule that found the fault.
+    /// The id of the rule that found the problem.
     pub(super) rule: &'static str,
-    /// The admission rule, if it is one.
+    /// The admission rule that found the problem; none if `lint` itself found it.
     pub(super) admission: Option<&'static Rule>,
     /// What the webhook would do.
     pub(super) action: Action,
     /// The message, which ends with the rule's id.
     pub(super) message: String,
-    /// Whether the fault prevented the check of the update.
+    /// Whether the update could not be checked because of this problem.
     pub(super) blocks_update_check: bool,
 }
 
 impl Fault {
-    /// A fault that `lint` itself found.
+    /// A problem that `lint` itself found.
     pub(super) fn own(rule: OwnRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
         let id = rule.id();
         Self {

@@ -34,7 +34,8 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
 /// Reads all objects of one or all namespaces that rules check or read.
 ///
 /// # Errors
-/// Any served kind cannot be read, because the objects that are missing may have faults.
+/// A served kind cannot be read. The other kinds are not enough, because the missing objects may have
+/// problems.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
     let mut input = Input::new(&connection.namespace, Place::Cluster);
     let served = ServedVersions::discover(connection).await?;
@@ -53,7 +54,7 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
     Ok(input)
 }
 
-/// None if the cluster does not serve the kind.
+/// Lists the objects of a kind; none if the cluster does not serve it.
 async fn list<T: serde::de::DeserializeOwned>(
     connection: &Connection,
     served: &ServedVersions,

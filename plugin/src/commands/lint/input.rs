@@ -1,4 +1,4 @@
-//! All objects that `lint` reads. All objects are read before the first one is checked.
+//! All objects that `lint` reads. They are read before the first one is checked, because rules read other objects too.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ pub(super) struct Input {
     /// The old version of objects that are checked as updates.
     old: HashMap<Identity, Object>,
     related_objects: RelatedObjects,
-    /// The namespace of objects without one.
+    /// The namespace of objects that have none.
     namespace: String,
     report: LintReport,
 }
@@ -84,7 +84,7 @@ impl Input {
         }
     }
 
-    /// Adds existing objects. Of two with the same name, the last one counts, as in kubectl.
+    /// Adds existing objects. If two have the same name, the last one counts, as in kubectl.
     pub(super) fn parse_old(&mut self, file: &str, content: &[u8]) {
         for object in self.objects_of(file, content) {
             if let Some(identity) = object.identity(&self.namespace) {
@@ -176,19 +176,19 @@ fn unread(error: &SourceError) -> Unread {
 }
 
 /// Whether both lists of files contain stdin, which can be read only once.
-pub(super) fn share_stdin(files: &[PathBuf], others: &[PathBuf]) -> bool {
+pub(super) fn both_read_stdin(files: &[PathBuf], others: &[PathBuf]) -> bool {
     let has_stdin = |files: &[PathBuf]| files.iter().any(|named| named == Path::new(file::STDIN));
     has_stdin(files) && has_stdin(others)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::share_stdin;
+    use super::both_read_stdin;
 
     #[test]
     fn stdin_is_read_once() {
         let files = |names: &[&str]| names.iter().map(Into::into).collect::<Vec<_>>();
-        assert!(share_stdin(&files(&["a", "-"]), &files(&["-"])));
-        assert!(!share_stdin(&files(&["-"]), &files(&["a"])));
+        assert!(both_read_stdin(&files(&["a", "-"]), &files(&["-"])));
+        assert!(!both_read_stdin(&files(&["-"]), &files(&["a"])));
     }
 }

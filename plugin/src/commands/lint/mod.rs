@@ -3,9 +3,9 @@
 //! - [`source`]: finds the files
 //! - [`document`]: parses their documents, with line numbers
 //! - [`fleet`]: reads the objects of a cluster
-//! - [`object`], [`subject`]: one object, and whether rules apply to it
+//! - [`object`], [`subject`]: an object, and its kind, which decides whether rules apply
 //! - [`input`]: all objects
-//! - [`related_objects`]: other objects that rules read
+//! - [`related_objects`]: the other objects that rules read
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
 //! - [`finding`], [`report`]: findings as text and JSON
@@ -60,7 +60,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .check(&configuration, Timestamp::now())
     } else {
         ensure!(
-            !input::share_stdin(&arguments.files, &arguments.old),
+            !input::both_read_stdin(&arguments.files, &arguments.old),
             "stdin can be read only once: use a file for --filename or --old"
         );
         let namespace = session

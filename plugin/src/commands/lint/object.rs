@@ -23,7 +23,7 @@ pub(super) struct Object {
     pub(super) origin: Origin,
     pub(super) name: ObjectName,
     pub(super) role: Role,
-    /// Faults found before the rules ran.
+    /// Problems that were found before the rules ran.
     pub(super) faults: Vec<Fault>,
     /// The object's JSON.
     pub(super) text: String,
@@ -114,7 +114,7 @@ impl Object {
         matches!(self.origin, Origin::Cluster)
     }
 
-    /// None for an object without a name, or of a kind without rules.
+    /// The kind, namespace and name; none for an object without a name, or for a kind without rules.
     pub(super) fn identity(&self, namespace: &str) -> Option<Identity> {
         Some(Identity {
             subject: self.role.subject()?,
@@ -123,7 +123,7 @@ impl Object {
         })
     }
 
-    /// Adds file, line and object to faults.
+    /// Turns problems into findings, which contain the file, the line and the object.
     pub(super) fn place(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
         let Self { origin, name, .. } = self;
         let (file, located) = match &origin {

@@ -1,7 +1,7 @@
 //! Provides other objects to rules that need them.
 //!
 //! An object that no file contains is unknown, not absent, because files rarely describe a whole cluster. If a kind
-//! was listed in a cluster, all objects of that kind are known.
+//! was listed in a cluster, all of its objects are known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ use crate::commands::lint::{
 #[derive(Debug, Default)]
 pub(super) struct RelatedObjects {
     namespaces: HashMap<String, NamespaceObjects>,
-    /// From all namespaces, because each `ClusterDeployment` has its own.
+    /// The ClusterDeployments of all namespaces, because each has a namespace of its own.
     deployments: Vec<DeploymentObject>,
     listed: HashSet<RelatedKind>,
 }
@@ -50,7 +50,7 @@ struct NamespaceObjects {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReviewedObject<'v> {
     pub(super) namespace: &'v str,
-    /// None if the server will generate the name.
+    /// The object's name; none if the server will generate it.
     pub(super) name: Option<&'v str>,
     /// The object's Cluster, if known.
     pub(super) cluster: Option<&'v str>,
@@ -73,8 +73,8 @@ impl RelatedKind {
 }
 
 impl RelatedObjects {
-    /// Adds an object, in `namespace` if it has none. Skips objects that cannot be decoded, which are reported when
-    /// they are checked, and objects without a name, which nothing can refer to.
+    /// Adds an object; if it has no namespace, it gets `namespace`. Skips objects that cannot be decoded, which are
+    /// reported when they are checked, and objects without a name, to which no object can refer.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
         fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
             into.extend(serde_json::from_str::<T>(&object.text));

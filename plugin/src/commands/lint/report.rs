@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::commands::lint::{finding::Finding, subject::Subject};
 use crate::{
     document::API_VERSION,
-    output::{Report, Special},
+    output::{CommandFormat, Report},
     terminal::{escape, style, table::Layout, width::width},
     verdict::Verdict,
 };
@@ -53,9 +53,9 @@ pub(super) struct LintReport {
 /// Where the objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// From files.
+    /// The objects come from files.
     Files,
-    /// From a cluster.
+    /// The objects come from a cluster.
     Cluster,
 }
 
@@ -137,7 +137,8 @@ impl LintReport {
         count(self.files, "file")
     }
 
-    /// Ignores warnings. Undecided if a file could not be read, because it may contain a denial.
+    /// The verdict. Warnings are ignored. Undecided if a file could not be read, because the webhook may deny an
+    /// object in it.
     pub(super) fn verdict(&self) -> Verdict {
         let unchecked_updates = self.findings.iter().any(|finding| finding.blocks_update_check);
         if !self.errors.is_empty() || unchecked_updates || self.is_empty() {
@@ -179,7 +180,7 @@ impl LintReport {
                 _ => String::new(),
             };
             let object = match &object.namespace {
-                // In a form to paste into kubectl. Findings in files need no namespace.
+                // Print the object so that it can be pasted into a kubectl command. Findings in files need no namespace.
                 Some(namespace) if file.is_none() => format!("{object} -n {namespace}"),
                 _ => object.to_string(),
             };
@@ -298,8 +299,8 @@ impl Report for LintReport {
         names
     }
 
-    fn special(&self, format: Special) -> Option<anyhow::Result<String>> {
-        (format == Special::Github).then(|| Ok(self.github()))
+    fn special(&self, format: CommandFormat) -> Option<anyhow::Result<String>> {
+        (format == CommandFormat::Github).then(|| Ok(self.github()))
     }
 }
 

@@ -99,7 +99,7 @@ impl Subject {
         }
     }
 
-    /// A `spec` field that identifies this kind in a fragment without `kind`.
+    /// A `spec` field that only this kind has, to identify a fragment without `kind`.
     const fn mark(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
@@ -128,7 +128,8 @@ impl Subject {
             Some(documented) if documented == subject.documented_api_version() => {
                 let kind = subject.kind();
                 let message = format!(
-                    "Invalid value: {documented:?}: {kind} shipped as {current}; write that, and compare the fields"
+                    "Invalid value: {documented:?}: {kind} was released as {current}; write that version, and \
+                     check the fields"
                 );
                 faults.push(Fault::own(OwnRule::VersionUnserved, "apiVersion", &message));
             }
@@ -150,7 +151,7 @@ impl Subject {
         });
         let message = match (&object.node, subject) {
             (Node::Object(_), Some(subject)) => format!(
-                "Required value: judging by its fields, this is a {kind}; write apiVersion: {} and kind: {kind}",
+                "Required value: this object has the fields of a {kind}; write apiVersion: {} and kind: {kind}",
                 subject.api_version(),
                 kind = subject.kind(),
             ),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::commands::lint::finding::{Fault, OwnRule};
 
-/// Metadata that the server keeps from the old object, whatever a client writes.
+/// Metadata fields that a client cannot change: the server keeps them from the old object.
 const SERVER_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
 
 /// Whether an object is being deleted, from its JSON.
@@ -36,7 +36,8 @@ fn keep(field: &str, new: &mut Map<String, Value>, old: &mut Map<String, Value>)
     };
 }
 
-/// Reports that the API versions differ. Without the conversion of an API server, moved fields would look changed.
+/// Reports that the API versions differ. Only an API server can convert the objects; without conversion, fields
+/// with other paths would look changed.
 pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -46,8 +47,8 @@ pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     let version = |object| serde_json::from_str::<Versioned>(object).map(|object| object.api_version);
     let (new, old) = (version(new).ok()?, version(old).ok()?);
     let message = format!(
-        "Invalid value: {new:?}: the old object has version {old}, so the update was not checked; pass both in the \
-         same version"
+        "Invalid value: {new:?}: the old object has version {old}, so the update was not checked; write both \
+         objects in the same version"
     );
     (new != old).then(|| Fault::own(OwnRule::OldVersionOther, "apiVersion", &message))
 }

@@ -18,11 +18,11 @@ pub struct PlanArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Plan for this number of Machines
+    /// Plan a change to this number of Machines
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub replicas: Option<i64>,
 
-    /// Plan for this Kubernetes version
+    /// Plan a change to this Kubernetes version
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
 
@@ -30,7 +30,7 @@ pub struct PlanArguments {
     #[arg(long)]
     pub restart: bool,
 
-    /// Plan for a manifest, as kubectl apply would write it; - means stdin
+    /// Plan the change that kubectl apply of this manifest would make; - means stdin
     #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["replicas", "version", "restart"])]
     pub file: Option<PathBuf>,
 

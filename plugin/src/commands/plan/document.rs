@@ -12,7 +12,7 @@ use kcp_control_plane::{
         effect::Change,
         messages, remediation,
         rollout_reason::{Gap, Reason, Verdict},
-        selection::{Group, Why},
+        selection::{FailureDomainReason, Group},
         simulate::{Choice, Step, StepVotes},
         step::{Action, NoPlan, Purpose},
     },
@@ -57,7 +57,7 @@ pub enum PlanVerdict {
     Clear,
     /// Something blocks the first step.
     Blocked,
-    /// No plan can be made; see `noPlan`.
+    /// There is no plan; `noPlan` says why.
     NoPlan,
 }
 
@@ -66,11 +66,11 @@ pub enum PlanVerdict {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 enum EtcdSource {
-    /// etcd is external, or the plan has no steps.
+    /// The members are not counted, because etcd is external or the plan has no steps.
     NotCounted,
-    /// Assumed from the Machines.
+    /// The members are assumed from the Machines.
     Assumed,
-    /// Read from etcd.
+    /// The members were read from etcd.
     Read,
 }
 
@@ -113,26 +113,26 @@ struct StepDocument {
     number: usize,
     action: Action,
     purpose: Purpose,
-    /// Machines that the controller chooses from; for `removeMember`, etcd members.
+    /// The Machines among which the controller chooses; for `removeMember`, etcd members.
     names: Vec<String>,
     choice: Choice,
-    /// Null means no failure domain.
+    /// The failure domains of the Machines; null means no failure domain.
     failure_domains: Vec<Option<String>>,
-    failure_domain_reason: Why,
+    failure_domain_reason: FailureDomainReason,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Group>,
     may_differ: bool,
     /// Number of Machines after the step.
     replicas: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    etcd: Option<EtcdAround>,
+    etcd: Option<StepEtcdVotes>,
     text: String,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct EtcdAround {
+struct StepEtcdVotes {
     before: EtcdVotes,
     meanwhile: EtcdVotes,
     after: EtcdVotes,
@@ -249,7 +249,7 @@ impl StepDocument {
             group: step.group,
             may_differ: step.may_differ,
             replicas: step.replicas,
-            etcd: step.votes.map(EtcdAround::new),
+            etcd: step.votes.map(StepEtcdVotes::new),
             text: messages::why(step),
         }
     }
@@ -265,7 +265,7 @@ impl EtcdVotes {
     }
 }
 
-impl EtcdAround {
+impl StepEtcdVotes {
     fn new(votes: StepVotes) -> Self {
         Self {
             before: EtcdVotes::new(votes.before),

@@ -45,7 +45,7 @@ pub enum ManifestError {
         name: String,
         count: usize,
     },
-    /// The manifest describes another object than the one in the cluster.
+    /// The manifest does not describe the control plane that is in the cluster.
     #[error(
         "{file} describes another control plane: {field} is {given} in the file but {actual} in the cluster"
     )]
@@ -141,7 +141,7 @@ impl Manifest {
             .and_then(|last| serde_json::from_str(last).ok())
             .unwrap_or_default();
         let mut patch = appliable_fields(&self.object);
-        // Apply the webhooks' defaults.
+        // Set the defaults that the webhooks set.
         if let Some(Value::String(version)) = patch.pointer_mut("/spec/version") {
             *version = with_leading_v(version);
         }
@@ -188,7 +188,7 @@ fn appliable_fields(object: &Value) -> Value {
     json!({ "metadata": metadata, "spec": spec })
 }
 
-/// Adds the removal of fields of the last applied manifest that the patch does not set.
+/// Removes fields of the last applied manifest that the patch does not set.
 fn remove_missing(patch: &mut Value, last: &Value) {
     let (Value::Object(patch), Value::Object(last)) = (patch, last) else {
         return;

@@ -1,8 +1,7 @@
-//! `kubectl kcp plan`: what Cluster API's controller will do to a control plane, step by step, and what blocks the
-//! first step.
+//! `kubectl kcp plan`: shows the steps that Cluster API's controller will take to change a control plane, and what blocks the first step.
 //!
 //! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`),
-//! except for in-place updates of Machines, which are behind a feature gate.
+//! except for in-place updates of Machines, which a feature gate enables.
 //!
 //! - [`manifest`]: the change in a file
 
@@ -44,7 +43,7 @@ const FIELD_MANAGER: &str = "kubectl-kcp";
 /// Runs `plan`.
 ///
 /// # Errors
-/// Nothing could be decided, or the result cannot be printed.
+/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
@@ -54,7 +53,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     };
     let connection = session.connect().await?;
     let mut reader = Reader::discover(&connection).await?;
-    // Read the control plane in the manifest's version, to compare both.
+    // Read the control plane in the manifest's API version, so that the two can be compared.
     if let Some(manifest) = &manifest {
         reader = reader.in_version(&manifest.version)?;
     }

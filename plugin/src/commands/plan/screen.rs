@@ -122,7 +122,7 @@ fn action(action: Action) -> Cell {
     }
 }
 
-/// Members, quorum and tolerated failures after the step, and during the step if lower.
+/// The members, the quorum and the tolerated failures after the step, and the worst values during the step if they are lower.
 fn votes(step: &Step) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];

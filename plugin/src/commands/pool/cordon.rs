@@ -55,9 +55,9 @@ fn parse_entry(text: &str) -> Result<String, String> {
 
 fn parse_reason(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("the reason is empty".to_owned()),
+        "" => Err("the reason must not be empty".to_owned()),
         text if text.chars().count() > MAX_REASON => {
-            Err(format!("a reason has at most {MAX_REASON} characters"))
+            Err(format!("a reason must have at most {MAX_REASON} characters"))
         }
         text => Ok(text.to_owned()),
     }
@@ -66,7 +66,7 @@ fn parse_reason(text: &str) -> Result<String, String> {
 /// Runs `pool cordon`, or `pool uncordon` without a reason.
 ///
 /// # Errors
-/// If the command could not decide: the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(
     change: CordonChange,
     reason: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) async fn run(
         }
     }
     if reason.is_some() {
-        // Best effort: an account that may cordon entries may lack the permission to read pools.
+        // Ignore errors: an account that may cordon entries may lack the permission to read pools.
         let pools = store
             .pools(Some(store.namespace()), None)
             .await
@@ -104,14 +104,14 @@ pub(crate) async fn run(
             .filter(|pool| pool.inventory().contains(&entry.as_str()));
         if let Some(pool) = listed.find(|pool| hive.runs(pool)) {
             terminal.warning(&format!(
-                "Hive runs pool {} and ignores the cordon: it still creates clusters with {entry}",
+                "Hive runs pool {}, ignores the cordon, and still creates clusters with {entry}",
                 pool.name()
             ));
         }
         let holder = store.get(entry).await?;
         if let Some(holder) = holder.as_ref().and_then(|entry| entry.cluster_deployment()) {
             terminal.note(&format!(
-                "{holder} holds {entry}; the cordon does not end its lease"
+                "{holder} holds {entry}; the cordon does not end this lease"
             ));
         }
     }

@@ -50,7 +50,7 @@ use crate::{
     terminal::Terminal,
     verdict::Verdict,
 };
-use process::{Process, Signals, code_of};
+use process::{Process, Signals, exit_code};
 
 /// Arguments of `pool exec`.
 #[derive(Debug, Args)]
@@ -67,11 +67,11 @@ pub struct ExecArguments {
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// A cluster from Hive instead of a lease.
+    /// The request for a cluster from Hive instead of a lease.
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// How long the lease lasts if it is not renewed, as when this program is killed
+    /// How long the lease lasts if it is not renewed, for example because this program is killed
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
@@ -106,33 +106,34 @@ pub struct ExecArguments {
     pub command: Vec<OsString>,
 }
 
-/// The minimum ttl: it leaves time for three renewals and for the command to end.
+/// The minimum ttl. It leaves enough time for three renewals, and for the command to end.
 const MIN_TTL: Duration = Duration::from_secs(3);
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("write a unit, as in {text}m or {text}s"));
+        return Err(format!("the unit is missing: write {text}m or {text}s"));
     }
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(
-            "the ttl is at least {} s, because the lease must be renewed in time",
+            "the ttl must be at least {} s, because the lease must be renewed in time",
             MIN_TTL.as_secs()
         ));
     }
     Ok(ttl)
 }
 
-/// The exit code of failures of `pool exec` itself, and after the loss of a lease. `timeout` and `env` use it likewise.
+/// The exit code if `pool exec` itself fails, or loses its lease. `timeout` and `env` use the same code for their own
+/// failures.
 pub const NO_LEASE: u8 = 125;
 
-/// The exit code if nothing was free in time: `EX_TEMPFAIL` of `sysexits.h`.
+/// The exit code if no customization or cluster was free in time: `EX_TEMPFAIL` of `sysexits.h`.
 const NOTHING_FREE: u8 = 75;
 
 /// Runs `pool exec`.
 ///
 /// # Errors
-/// Never: errors are printed here, because their exit code must differ from those of the command.
+/// Never. This function prints errors itself, because their exit code must differ from the exit codes of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
     let held = if arguments.claim.claim {
         claimed::hold(&arguments, session).await
@@ -161,7 +162,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         Some(source) => Some(source.read(&connection).await?),
         None => None,
     };
-    // Before this line a signal ends the process, which is safe because it holds no lease.
+    // Until this line, a signal ends the process, which is safe because the process holds no lease.
     let has_terminal = io::stdin().is_terminal();
     let mut signals = Signals::listen(has_terminal)?;
     let holder = Holder {
@@ -174,7 +175,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         // The lease ends without a grace period, even if the command creates a cluster.
         cluster: None,
         install_config: install_config.as_ref(),
-        // No other process uses a generated name.
+        // A generated name cannot have a lease, because no other process uses it.
         is_new: is_name_given,
         selection: Selection {
             customization: arguments.customization.as_deref(),
@@ -193,7 +194,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             wait_for(attempt, timeout, signals.end(), &Waiting(terminal)).await
         }
     };
-    // With a generated name, a lease that was stored without a response is released too.
+    // With a generated name, also release a lease whose write got no response.
     let of_name = || (!is_name_given).then(|| (Target::Pool(arguments.pool.clone()), None));
     let (code, held) = match waited {
         Err(error) => (Err(reported(error)), of_name()),
@@ -243,7 +244,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
     code
 }
 
-/// A failed release does not change the exit code, because the lease ends by its ttl.
+/// Releases the lease. A failure is only a warning, because the lease ends after its ttl.
 async fn release_or_warn(store: &Store<'_>, request: &ReleaseRequest<'_>, terminal: &Terminal) {
     let name = request.cluster_deployment;
     match release(store, request).await {
@@ -262,7 +263,7 @@ async fn release_or_warn(store: &Store<'_>, request: &ReleaseRequest<'_>, termin
 
 fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
     terminal.note("interrupted before the command started");
-    code_of(signal)
+    exit_code(signal)
 }
 
 /// Runs the command until it ends or the lease is lost.
@@ -279,10 +280,10 @@ async fn run_under_lease(
         terminal.warning(&format!("could not check the lease on {customization}: {error}"));
     };
     let grace = Duration::try_from(renewed.heartbeat.grace()).unwrap_or_default();
-    // If acquiring the lease took too long, it is lost before the command starts.
+    // If it took too long to acquire the lease, the lease is lost before the command starts.
     let deadline = record.deadline.unwrap_or(Timestamp::MAX);
     let lost = async {
-        let why = renewed.until_lost(deadline, not_renewed).await;
+        let why = renewed.wait_until_lost(deadline, not_renewed).await;
         format!("lost the lease on {customization}: {why}")
     };
     let file = match install_config(answer) {
@@ -299,23 +300,23 @@ async fn run_under_lease(
         files: [("KCP_INSTALL_CONFIG", file.as_ref()), ("KCP_KUBECONFIG", None)],
         grace,
     };
-    run.until_lost(lost, signals, terminal).await
+    run.run_until_lost(lost, signals, terminal).await
 }
 
 /// A command that runs while a lease or a claim is held.
 struct Run<'r> {
     command: &'r [OsString],
     lease: &'r PoolLease,
-    /// The command's variables with the paths of files. A variable without a file is removed: it is from an outer
-    /// `pool exec`.
+    /// The command's variables that contain paths of files. A variable without a file is removed, because it comes
+    /// from an outer `pool exec`.
     files: [(&'static str, Option<&'r NamedTempFile>); 2],
-    /// How long the command may take to end after the loss.
+    /// The time that the command has to end after the loss of the lease.
     grace: Duration,
 }
 
 impl Run<'_> {
-    /// Runs the command until it ends, or until `lost` says why it must.
-    async fn until_lost(
+    /// Runs the command until it ends. If `lost` returns first, prints why the lease was lost, and ends the command.
+    async fn run_until_lost(
         &self,
         lost: impl Future<Output = String>,
         signals: &mut Signals,
@@ -357,7 +358,7 @@ impl Run<'_> {
     }
 }
 
-/// A file that only this user may read, and that is deleted with its value.
+/// Creates a file that only this user may read. The file is deleted when the returned value is dropped.
 fn private_file(content: &str, bytes: &[u8]) -> anyhow::Result<NamedTempFile> {
     let write = || -> io::Result<NamedTempFile> {
         let mut file = NamedTempFile::with_prefix(format!("kcp-{content}-"))?;

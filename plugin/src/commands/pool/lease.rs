@@ -28,7 +28,7 @@ use crate::{
     commands::pool::{
         HiveArgument, InstallConfigSource, Waiting, claim_failed, parse_ttl, parse_wait, reported, verdict,
     },
-    output::{Formats, OutputArguments, OutputFormat, Report, Special, print},
+    output::{CommandFormat, Formats, OutputArguments, OutputFormat, Report, print},
     session::Session,
     terminal::table::Layout,
     verdict::Verdict,
@@ -55,12 +55,12 @@ pub struct LeaseArguments {
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// How long the lease lasts, as in 2h; 0 means until it is released. Leasing again without --ttl keeps the end
+    /// How long the lease lasts, such as 2h; 0 means until it is released. Without --ttl, an existing lease keeps its end
     /// [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
-    /// The holder creates no cluster deployment, so the lease ends without a grace period
+    /// Declare that the holder creates no cluster deployment, so that the lease ends without a grace period
     #[arg(long, conflicts_with_all = ["create", "claim"])]
     pub no_cluster: bool,
 
@@ -82,16 +82,16 @@ pub struct LeaseArguments {
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Also create the cluster, in pools that Hive does not run: its namespace, install-config (by default from the
-    /// pool's template), customization and cluster deployment
+    /// Also create the cluster: its namespace, install-config (by default from the pool's template), customization and
+    /// cluster deployment; only in pools that Hive does not run
     #[arg(long, conflicts_with_all = ["wait", "claim"])]
     pub create: bool,
 
-    /// A cluster from Hive instead of a lease.
+    /// The request for a cluster from Hive instead of a lease.
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// Keep the claim if it gets no cluster, for whatever reason
+    /// Do not delete the claim if it gets no cluster, for whatever reason
     #[arg(long, requires = "claim")]
     pub keep: bool,
 
@@ -111,11 +111,11 @@ pub struct LeaseArguments {
 /// A request for a cluster from Hive.
 #[derive(Clone, Debug, Args)]
 pub struct ClaimArguments {
-    /// Request a cluster from Hive by a cluster claim with the holder's name, and wait for it
+    /// Request a cluster from Hive with a cluster claim that has the holder's name, and wait for the cluster
     #[arg(long, conflicts_with_all = ["ttl", "install_config", "customization", "selector"])]
     pub claim: bool,
 
-    /// How long Hive keeps the claim's cluster, as in 8h30m
+    /// How long Hive keeps the claim's cluster, such as 8h30m
     #[arg(long, value_name = "DURATION", requires = "claim")]
     pub lifetime: Option<String>,
 
@@ -156,7 +156,7 @@ fn parse_subject(text: &str) -> Result<Value, String> {
 }
 
 impl Lessee {
-    /// The holder's name; None if neither option was given.
+    /// The holder's name; none if neither option is set.
     pub(crate) fn name(&self) -> Option<String> {
         let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
         self.cluster_deployment.clone().or_else(generated)
@@ -166,7 +166,7 @@ impl Lessee {
 /// Runs `pool lease`.
 ///
 /// # Errors
-/// If the command could not decide: the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -181,7 +181,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     let namespace = &connection.namespace;
     session.terminal.on_interrupt(if arguments.claim.claim {
         format!(
-            "interrupted: ClusterClaim {cluster_deployment} may exist; delete it with: kubectl delete \
+            "interrupted: ClusterClaim {cluster_deployment} may have been created; delete it with: kubectl delete \
              clusterclaim.hive.openshift.io {cluster_deployment} -n {namespace}"
         )
     } else {
@@ -195,7 +195,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         pool: &arguments.pool,
         cluster_deployment: &cluster_deployment,
     };
-    // A cluster's namespace has the cluster's name, as in Hive.
+    // As in Hive, a cluster's namespace has the cluster's name.
     let cluster = ClusterName::new(&cluster_deployment, &cluster_deployment);
     let request = LeaseRequest {
         holder,
@@ -240,7 +240,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         lease: PoolLease::new(&answer),
         install_config: document::install_config(&answer),
         kubeconfig: match (&answer.outcome, &arguments.output.output) {
-            (LeaseOutcome::Claimed { .. }, Some(OutputFormat::Special(Special::Kubeconfig))) => Some(
+            (LeaseOutcome::Claimed { .. }, Some(OutputFormat::Special(CommandFormat::Kubeconfig))) => Some(
                 String::from_utf8(kubeconfig(&store, &answer.cluster_deployment).await?)?,
             ),
             _ => None,
@@ -256,11 +256,11 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     Ok(verdict(result.lease.refusal(), &session.terminal))
 }
 
-/// A lease, and the files that `-o` can print instead of the document.
+/// A lease, and the files that `-o` can print instead of the JSON document.
 pub(crate) struct PrintedLease<'a> {
     pub(crate) lease: PoolLease,
     pub(crate) install_config: Option<&'a InstallConfig>,
-    /// The kubeconfig of the claim's cluster, if that is what is printed.
+    /// The kubeconfig of the claim's cluster; none unless `-o` requests it.
     pub(crate) kubeconfig: Option<String>,
 }
 
@@ -279,15 +279,15 @@ impl Report for PrintedLease<'_> {
         self.lease.resource_name().into_iter().collect()
     }
 
-    fn special(&self, format: Special) -> Option<anyhow::Result<String>> {
+    fn special(&self, format: CommandFormat) -> Option<anyhow::Result<String>> {
         match format {
-            Special::Env => Some(shell_variables(&self.lease)),
-            Special::InstallConfig => {
+            CommandFormat::Env => Some(shell_variables(&self.lease)),
+            CommandFormat::InstallConfig => {
                 let yaml = self.install_config.map(InstallConfig::to_yaml);
                 Some(yaml.unwrap_or_else(|| Ok(String::new())).map_err(Into::into))
             }
-            Special::Kubeconfig => Some(Ok(self.kubeconfig.clone().unwrap_or_default())),
-            Special::Github => None,
+            CommandFormat::Kubeconfig => Some(Ok(self.kubeconfig.clone().unwrap_or_default())),
+            CommandFormat::Github => None,
         }
     }
 }
@@ -319,11 +319,11 @@ mod tests {
             ("0", Ok(Ttl::Never)),
             (
                 "24",
-                Err("write a unit, as in 24h or 24s; 0 means until it is released".to_owned()),
+                Err("the unit is missing: write 24h or 24s; 0 means until the lease is released".to_owned()),
             ),
             (
                 "0s",
-                Err("a lease lasts at least 1 s; 0 means until it is released".to_owned()),
+                Err("a lease must last at least 1 s; 0 means until the lease is released".to_owned()),
             ),
         ] {
             assert_eq!(parse_ttl(text), expected, "{text}");

@@ -52,7 +52,7 @@ pub struct ListArguments {
 /// Runs `pool list`.
 ///
 /// # Errors
-/// If the cluster cannot be read.
+/// The cluster cannot be read.
 pub(crate) async fn run(arguments: ListArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let selection = PoolSelection {
@@ -94,7 +94,8 @@ struct EntryItem {
     namespace: String,
     pool: String,
     name: String,
-    /// One of: free, held, in-use, gone, expired, reserved, unreadable, deleting, missing, cordoned (and free).
+    /// One of: free, held, in-use, gone, expired, reserved, unreadable, deleting, missing, cordoned (if the
+    /// entry is free but cordoned).
     state: &'static str,
     /// The `ClusterDeployment` that holds the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +109,7 @@ struct EntryItem {
     /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// The reason for which the entry is cordoned.
+    /// Why the entry is cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
 }

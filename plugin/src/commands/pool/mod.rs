@@ -1,4 +1,4 @@
-//! `kubectl kcp pool`: a file for each verb, with its arguments and what it prints.
+//! `kubectl kcp pool`: one file for each verb, with its arguments and its output.
 //!
 //! This file has what the verbs share: common arguments, progress, error messages and exit codes. The crate `kcp-pool`
 //! reads, decides and writes.
@@ -54,23 +54,23 @@ pub struct PoolArguments {
 pub enum PoolCommand {
     /// Lease a free customization of the pool's inventory for a cluster
     ///
-    /// A second lease for the same cluster returns the same customization and the same lease id. A lease ends after 24h
-    /// unless --ttl says otherwise; stderr says when. Exits with 1 if none is free: stderr and -o json say why.
+    /// A second lease for the same cluster returns the same customization and the same lease id. By default, a lease ends after
+    /// 24h; stderr says when. Exits with 1 if no customization is free: stderr and -o json say why.
     Lease(LeaseArguments),
     /// Extend a lease
     ///
-    /// Exits with 1 if the lease has ended and the entry was freed. It never leases another entry instead.
+    /// Exits with 1 if the lease has ended and the entry was freed; no other entry is leased instead.
     Renew(RenewArguments),
     /// Release the leases or the claim of a cluster
     ///
-    /// Exits with 0 if the cluster holds nothing, and with 1 while a cluster deployment still uses the customization, or
-    /// may use it because you may not list them. Leases of other clusters are not changed.
+    /// Exits with 0 if the cluster holds nothing. Exits with 1 while a cluster deployment uses the customization, or may use it
+    /// because you are not allowed to list cluster deployments. Leases of other clusters are not changed.
     Release(ReleaseArguments),
     /// List the entries of pools: free, held, expired, cordoned
     List(ListArguments),
-    /// Exclude a customization from new leases; Hive ignores this
+    /// Exclude a customization from new leases; Hive ignores the exclusion
     Cordon(CordonArguments),
-    /// Allow new leases of a customization again
+    /// Allow new leases of a cordoned customization
     Uncordon(UncordonArguments),
     /// List problems of leases; --yes repairs them
     ///
@@ -83,26 +83,26 @@ pub enum PoolCommand {
     /// Exits with 1 if an entry is missing, broken, shared or leaked, if the inventory has fewer entries than the pool's
     /// size, or if Hive cannot create clusters.
     Status(PoolStatusArguments),
-    /// Show which clusters a change of a pool would make stale or delete; writes nothing
+    /// Show which clusters a change to a pool would make stale or delete; writes nothing
     ///
     /// The file replaces the whole pool, as with `kubectl replace`. Exits with 1 if a cluster would become stale or
     /// be deleted.
     Plan(PoolPlanArguments),
     /// Run a command while holding a lease or a claim
     ///
-    /// The lease is renewed while the command runs, and released when it ends; a claim is deleted, and with it the
-    /// cluster. The command's environment has `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and
+    /// The lease is renewed while the command runs, and released when the command ends; a claim is then deleted, and with it
+    /// its cluster. The command's environment has `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and
     /// `KCP_CLUSTER_DEPLOYMENT`; for a lease `KCP_LEASE_ID`, and with --install-config `KCP_INSTALL_CONFIG`, the path of a
-    /// file; for a claim `KCP_CLUSTER_CLAIM` and `KCP_KUBECONFIG`, the path of the cluster's kubeconfig. Exits with the command's own code; with 75 if
-    /// nothing was free in time; with 125 if the lease could not be acquired or was lost, which ends the command; with
-    /// 126 or 127 if the command cannot be run or does not exist.
+    /// file; for a claim `KCP_CLUSTER_CLAIM` and `KCP_KUBECONFIG`, the path of the cluster's kubeconfig. Exits with the
+    /// command's own code; with 75 if no customization or cluster was free in time; with 125 if the lease could not be acquired
+    /// or was lost, which ends the command; with 126 or 127 if the command cannot be run or does not exist.
     Exec(ExecArguments),
 }
 
 /// Runs `pool`.
 ///
 /// # Errors
-/// If the command could not decide: the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
@@ -123,7 +123,7 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
 /// The argument of `--install-config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallConfigSource {
-    /// `-` is stdin.
+    /// A file; `-` means stdin.
     File(PathBuf),
     /// The name of a Secret in the pool's namespace.
     Secret(String),
@@ -166,12 +166,12 @@ fn parse_ttl(text: &str) -> Result<Ttl, String> {
     }
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!(
-            "write a unit, as in {text}h or {text}s; 0 means until it is released"
+            "the unit is missing: write {text}h or {text}s; 0 means until the lease is released"
         ));
     }
     let ttl = parse_duration(text)?;
     if ttl < Duration::from_secs(1) {
-        return Err("a lease lasts at least 1 s; 0 means until it is released".to_owned());
+        return Err("a lease must last at least 1 s; 0 means until the lease is released".to_owned());
     }
     Ok(Ttl::For(ttl))
 }
@@ -179,7 +179,7 @@ fn parse_ttl(text: &str) -> Result<Ttl, String> {
 /// The value of `--hive`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HiveArgument {
-    /// Decide by Hive's `HiveConfig`, its controllers, and the pool's finalizer and conditions
+    /// Decide from Hive's `HiveConfig`, Hive's controllers, and the pool's finalizer and conditions
     #[default]
     Auto,
     /// Hive runs the pool
@@ -215,7 +215,7 @@ impl Progress for Waiting<'_> {
     }
 }
 
-/// Keeps the API server's error at the end of the chain, where the hint is taken from.
+/// Puts the API server's error at the end of the chain, because the hint belongs to the last error.
 fn reported(error: LeaseError) -> anyhow::Error {
     let message = error.to_string();
     match error {
@@ -235,10 +235,10 @@ fn claim_failed(error: ClaimError) -> anyhow::Error {
     }
 }
 
-/// The warning that something could not be checked, and why.
+/// The warning that `question` could not be checked, with the cause and a hint.
 fn not_checked(question: &str, why: &Error) -> String {
     let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
-    format!("{why}: could not check {question}{hint}")
+    format!("could not check {question}: {why}{hint}")
 }
 
 /// A reference to an object by name.
@@ -283,9 +283,9 @@ pub(crate) enum Reason {
     Exhausted,
     /// No entry became free in time.
     Timeout,
-    /// The holder already has a lease or a claim, and the request was for a new one.
+    /// The holder already has a lease or a claim, but the request was for a new one.
     Held,
-    /// Another `ClusterDeployment` holds the entry, or the same one has another lease on it.
+    /// Another `ClusterDeployment` holds the entry, or the same `ClusterDeployment` has another lease on it.
     NotHolder,
     /// The pool has no inventory.
     NoSuchEntry,

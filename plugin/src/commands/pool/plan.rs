@@ -7,7 +7,7 @@ use kcp_api::metadata::Object as _;
 use kcp_pool::{
     hive::HiveMode,
     plan as model,
-    plan::{EntryChange, WhyStale, manifest, plan},
+    plan::{EntryChange, StaleReason, manifest, plan},
     store::{CLUSTER_POOL, Store},
 };
 use serde::Serialize;
@@ -31,7 +31,7 @@ use crate::{
 #[command(after_help = "Examples:
   kubectl kcp pool plan -f pool.yaml")]
 pub struct PoolPlanArguments {
-    /// File with the desired cluster pool, - for stdin
+    /// File with the desired cluster pool; - means stdin
     #[arg(short, long, value_name = "FILE")]
     pub filename: PathBuf,
 
@@ -43,7 +43,7 @@ pub struct PoolPlanArguments {
 /// Runs `pool plan`.
 ///
 /// # Errors
-/// If the file or the cluster cannot be read, or the result cannot be written.
+/// The file or the cluster cannot be read, or the result cannot be written.
 pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let filename = &arguments.filename;
     let pool = manifest::pool(&file::read(filename)?, &filename.display().to_string())?;
@@ -77,7 +77,7 @@ impl Report for model::PoolPlan {
     }
 }
 
-/// The effects of a change of a pool.
+/// The effects of a change to a pool.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -89,25 +89,25 @@ pub(crate) struct PoolPlan {
     metadata: PoolDocumentName,
     /// Whether the pool does not exist yet.
     new: bool,
-    /// Whether Hive runs the pool, and so replaces and deletes the clusters.
+    /// Whether Hive runs the pool, and therefore replaces and deletes clusters.
     run_by_hive: bool,
     version: VersionDocument,
     /// Unclaimed clusters that become stale.
     stale: Vec<StaleDocument>,
-    /// How many unclaimed clusters are deleted because the size is smaller.
+    /// How many unclaimed clusters are deleted because the size becomes smaller.
     excess: usize,
     entries: Vec<EntryDocument>,
     /// The problems of the pool after the change, one sentence each.
     problems: Vec<String>,
 }
 
-/// Null if it is unknown, for some platforms.
+/// The pool's version before and after the change; null if it is unknown, for some platforms.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct VersionDocument {
     before: Option<String>,
     after: Option<String>,
-    /// Whether the versions differ. This is known even if the versions are not.
+    /// Whether the versions differ. This is known even if the versions are unknown.
     changes: bool,
 }
 
@@ -128,7 +128,7 @@ struct EntryDocument {
     change: &'static str,
     /// One of: free, missing, shared, unused, cluster-stale, cluster-claimed, held.
     effect: &'static str,
-    /// The effect in one sentence.
+    /// The effect, in one sentence.
     message: String,
 }
 
@@ -155,8 +155,8 @@ impl PoolPlan {
                     namespace: cluster.namespace.clone(),
                     name: cluster.name.clone(),
                     reason: match cluster.why {
-                        WhyStale::Version => "version",
-                        WhyStale::DroppedFromInventory => "dropped-from-inventory",
+                        StaleReason::Version => "version",
+                        StaleReason::DroppedFromInventory => "dropped-from-inventory",
                     },
                 })
                 .collect(),
@@ -203,8 +203,8 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
         let mut table = Table::with_columns(STALE.iter().copied());
         for cluster in &plan.stale {
             let why = match cluster.why {
-                WhyStale::Version => "created from another version",
-                WhyStale::DroppedFromInventory => "its entry is removed from the inventory",
+                StaleReason::Version => "created from another version",
+                StaleReason::DroppedFromInventory => "its entry is removed from the inventory",
             };
             table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
         }
@@ -224,7 +224,7 @@ fn summary(plan: &model::PoolPlan) -> String {
     let new = if plan.is_new { " (new)" } else { "" };
     let version = match (&plan.version.before, &plan.version.after) {
         (_, None) if plan.version.changes => "changes; the new version is unknown".to_owned(),
-        (_, None) => "unknown (spec.platform has a field of a newer Hive)".to_owned(),
+        (_, None) => "unknown (spec.platform has a field that only a newer Hive knows)".to_owned(),
         (Some(_), Some(after)) if !plan.version.changes => format!("{after}, unchanged"),
         (Some(before), Some(after)) => format!("{before} -> {after}"),
         (None, Some(after)) => after.clone(),
@@ -236,13 +236,13 @@ fn summary(plan: &model::PoolPlan) -> String {
     };
     let excess = match plan.excess {
         0 => String::new(),
-        1 => ", 1 is above the size and is deleted".to_owned(),
-        excess => format!(", {excess} are above the size and are deleted"),
+        1 => ", 1 exceeds the size and is deleted".to_owned(),
+        excess => format!(", {excess} exceed the size and are deleted"),
     };
     let who = match (plan.is_destructive(), plan.is_run_by_hive) {
         (false, _) => "",
         (true, true) => "; Hive replaces stale clusters one at a time",
-        (true, false) => "; without Hive, you replace them yourself",
+        (true, false) => "; because Hive does not run the pool, you must replace them yourself",
     };
     format!(
         "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",

@@ -37,11 +37,12 @@ pub struct ReleaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Only release the lease with this id, not a later lease of the same cluster deployment
+    /// Release only the lease with this id, not a later lease of the same cluster deployment
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
-    /// Release a customization that a cluster uses or may use: the next holder may install over that cluster
+    /// Release a customization even if a cluster uses it or may use it: the next holder may install over that
+    /// cluster
     #[arg(long)]
     pub force: bool,
 
@@ -65,7 +66,7 @@ pub struct ReleaseArguments {
 /// Runs `pool release`.
 ///
 /// # Errors
-/// If the command could not decide: the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -106,7 +107,7 @@ fn parse_target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Hive's short name is `cdc`.
+/// Whether this is the kind of customizations, whose short name is `cdc`.
 fn is_customization(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let plain = kind.strip_suffix(".hive.openshift.io").unwrap_or(&kind);
@@ -125,22 +126,22 @@ pub(crate) struct PoolRelease {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolRelease")))]
     kind: &'static str,
-    /// Absent if one customization was named, and it is not held from a pool.
+    /// The pool; absent if the request named one customization, and its holder has no lease on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<PoolDocumentName>,
     cluster_deployment: Name,
-    /// What was released; empty if nothing was held.
+    /// The released customizations; empty if the holder had none.
     customizations: Vec<Name>,
-    /// The claim that was deleted, and with it the cluster.
+    /// The claim that was deleted together with its cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
-    /// Why something was not released.
+    /// Why a lease or a claim was not released.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason in one sentence.
+    /// The reason, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// What could not be checked, and what still runs, one sentence each.
+    /// Warnings about checks that failed and about clusters that still run, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -177,12 +178,12 @@ impl PoolRelease {
         &self.warnings
     }
 
-    /// Why something was not released, in one line.
+    /// A line that says why a lease or a claim was not released.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
 
-    /// A line for each released entry, or one if nothing was held.
+    /// One line for each released entry, or one line if the holder has none.
     pub(crate) fn sentences(&self) -> String {
         let Self {
             pool,
@@ -199,7 +200,7 @@ impl PoolRelease {
                 Some(PoolDocumentName { namespace, name }) => {
                     format!("{deployment} holds nothing from pool {namespace}/{name}\n")
                 }
-                None => format!("{deployment} does not hold it; it is not leased\n"),
+                None => format!("{deployment} does not hold the customization, which is not leased\n"),
             };
         }
         customizations.iter().fold(String::new(), |text, name| {
@@ -222,7 +223,7 @@ impl Report for PoolRelease {
     }
 }
 
-/// What to report beside the result.
+/// Warnings to print with the result.
 fn warnings(release: &Release) -> Vec<String> {
     let left = |InUse { customization, by }: &InUse| by.left(customization);
     let left = release.still_used.iter().map(left);

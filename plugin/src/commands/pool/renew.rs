@@ -41,7 +41,8 @@ pub struct RenewArguments {
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
-    /// How long the lease lasts from now, with a unit; 0 means until it is released. A later end stays [default: 24h]
+    /// How long the lease lasts from now, such as 2h; 0 means until it is released. A lease that ends later keeps its
+    /// end [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
@@ -57,7 +58,7 @@ pub struct RenewArguments {
 /// Runs `pool renew`.
 ///
 /// # Errors
-/// If the command could not decide: the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -96,7 +97,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         }
     }
     if result.leases.is_empty() && lost.is_empty() && store.get(&arguments.pool).await?.is_none() {
-        // A mistyped name of a pool must be an error, not a lost lease.
+        // A mistyped name of a pool must be an error, and not look like a lost lease.
         store.pool(&arguments.pool).await?;
     }
     let changes = result.leases.iter().map(|lease| {
@@ -112,7 +113,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
             [] => format!("an entry of pool {}", arguments.pool),
             lost => lost.join(", "),
         };
-        let id = arguments.id.as_ref().map(|id| format!(" by lease {id}"));
+        let id = arguments.id.as_ref().map(|id| format!(" with lease {id}"));
         result.reason = Some(Reason::NotHolder);
         result.message = Some(format!(
             "{} no longer holds {what}{}",
@@ -140,10 +141,10 @@ pub(crate) struct PoolRenewal {
     cluster_deployment: Name,
     /// The renewed leases; empty if the holder has none.
     leases: Vec<RenewedDocument>,
-    /// Why nothing was renewed.
+    /// Why no lease was renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason in one sentence.
+    /// The reason, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }

@@ -50,16 +50,16 @@ pub struct RepairArguments {
     #[arg(long)]
     pub yes: bool,
 
-    /// Create a missing cluster deployment again, with its customization, in pools that Hive does not run; within the
-    /// pool's maxSize and maxConcurrent
+    /// Create missing cluster deployments again, with their customizations, within the pool's maxSize and
+    /// maxConcurrent; only in pools that Hive does not run
     #[arg(long, requires_all = ["pool", "install_config"], conflicts_with = "all_namespaces")]
     pub recreate: bool,
 
-    /// The install-config of such a cluster: a file, - for stdin, or secret/NAME with the key install-config.yaml
+    /// The install-config for --recreate: a file, - for stdin, or secret/NAME with the key install-config.yaml
     #[arg(long, value_name = "FILE|secret/NAME", requires = "recreate")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Free this customization although its holder is unknown or its lease never ends, unless a cluster uses it; may be
+    /// Free this customization even if its holder is unknown or its lease never ends, unless a cluster uses it; may be
     /// repeated
     #[arg(
         long,
@@ -98,7 +98,7 @@ fn parse_customization(text: &str) -> Result<String, String> {
 /// Runs `pool repair`.
 ///
 /// # Errors
-/// If the command could not decide: the API server cannot be reached, or refuses a request.
+/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let mut report = RepairReport {
@@ -111,7 +111,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         clusters_unread: None,
     };
     if arguments.yes {
-        let again = "interrupted: completed repairs are kept; run the same command to continue";
+        let again = "interrupted: completed repairs stay; run the same command to continue";
         session.terminal.on_interrupt(again);
     }
     let namespaces = match &report.namespace {
@@ -154,7 +154,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
     Ok(verdict(&report))
 }
 
-/// Met if no problem remains.
+/// The verdict, which is positive if no problem remains.
 fn verdict(report: &RepairReport) -> Verdict {
     let verdict = |found: &Found| match found {
         found if found.error().is_some() => Verdict::Undecided,
@@ -164,7 +164,7 @@ fn verdict(report: &RepairReport) -> Verdict {
     let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
     let of_refusal = report.refusal.iter().map(|_| Verdict::Negative);
     let of_findings = report.found.iter().map(verdict);
-    // Without the clusters, problems may be missing.
+    // If the clusters could not be listed, problems may be missing.
     let of_unread = report.clusters_unread.iter().map(|_| Verdict::Undecided);
     Verdict::worst(of_findings.chain(of_failures).chain(of_refusal).chain(of_unread))
 }

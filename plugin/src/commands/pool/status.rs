@@ -40,7 +40,7 @@ pub struct PoolStatusArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Keep running and show changes: in place on a terminal, otherwise one line each
+    /// Watch for changes: redraw on a terminal, otherwise print a line for each change
     #[arg(short, long)]
     pub watch: bool,
 
@@ -58,7 +58,7 @@ pub struct PoolStatusArguments {
 }
 
 impl PoolStatusArguments {
-    /// Arguments that cannot be combined.
+    /// The error message if two arguments cannot be combined.
     fn contradiction(&self) -> Option<&'static str> {
         let is_contradiction = self.watch && !self.output.is_text();
         is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
@@ -68,7 +68,7 @@ impl PoolStatusArguments {
 /// Runs `pool status`.
 ///
 /// # Errors
-/// If the cluster cannot be read, or the result cannot be written.
+/// The cluster cannot be read, or the result cannot be written.
 pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);
@@ -100,12 +100,12 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     Ok(pools.verdict())
 }
 
-/// The pools of one observation.
+/// The pools of one poll.
 struct PoolStatusReport<'p> {
     pools: &'p [PoolState],
-    /// Whether a pool was named.
+    /// Whether the user named a pool.
     is_one: bool,
-    /// None for all namespaces.
+    /// The namespace; none for all namespaces.
     namespace: Option<&'p str>,
     now: Timestamp,
 }
@@ -179,7 +179,7 @@ fn verdict(pool: &PoolState) -> Verdict {
     }
 }
 
-/// One line for each change, with the pool's name; without an earlier observation, one line for each pool.
+/// One line for each change, with the pool's name. At the first poll, one line for each pool.
 pub(crate) fn changes(before: Option<&[PoolState]>, after: &[PoolState]) -> Vec<String> {
     let Some(before) = before else {
         return after.iter().map(first).collect();
@@ -194,7 +194,7 @@ pub(crate) fn changes(before: Option<&[PoolState]>, after: &[PoolState]) -> Vec<
             lines.push(first(pool));
             continue;
         };
-        let changes = of_pool(&old, pool);
+        let changes = pool_changes(&old, pool);
         lines.extend(
             changes
                 .into_iter()
@@ -220,7 +220,7 @@ fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-fn of_pool(old: &PoolState, new: &PoolState) -> Vec<String> {
+fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     let mut lines = Vec::new();
     let mut report = |what: String, before: Option<String>, after: Option<String>| {
         if before != after {
@@ -263,7 +263,8 @@ fn described(entry: &EntryUse) -> String {
     format!("{}{holder}", entry.state.as_str())
 }
 
-/// The elements of both lists by their key, those of `new` first.
+/// Pairs the elements of both lists by their key, in the order of `new`, followed by the rest of the old
+/// list.
 fn pairs<'p, T, K: PartialEq + Display>(
     old: &'p [T],
     new: &'p [T],

@@ -111,8 +111,8 @@ fn a_lease_says_that_clusters_could_not_be_listed() {
     assert_eq!(
         lease["warnings"],
         json!([
-            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether a \
-             cluster already uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+            "could not check whether a cluster already uses a: cannot list clusterdeployments in all namespaces: \
+             forbidden for user \"ci\"; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
         ])
     );
 }
@@ -171,25 +171,25 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
             alive,
             "ClusterDeployment us still uses a; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io us -n n",
-            "ClusterDeployment us in namespace n still uses a, which others can lease once it is gone",
+            "ClusterDeployment us in namespace n still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (
             deprovisioning,
             "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
-             wait for it: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
-            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once it is gone",
+             wait until it is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (
             json!({"name": "them", "namespace": "t"}),
             "ClusterDeployment them still uses a; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io them -n t",
-            "ClusterDeployment them in namespace t still uses a, which others can lease once it is gone",
+            "ClusterDeployment them in namespace t still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (
             ours,
             "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; when the \
              finalizers are removed, release the customization again",
-            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once it is gone",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
     ] {
         let kept = release(&made_with_a(&metadata));
@@ -231,7 +231,7 @@ fn what_a_cluster_may_use_is_released_by_force_alone() {
     );
     assert_eq!(
         refused["message"],
-        "a cluster may still use a, and you may not list clusterdeployments.hive.openshift.io to check it; with --force, \
+        "a cluster may still use a, and you are not allowed to list clusterdeployments.hive.openshift.io to check this; with --force, \
          the next holder may install over a cluster that is in use"
     );
     let forced = release_by(&forbidden(), true);
@@ -239,8 +239,8 @@ fn what_a_cluster_may_use_is_released_by_force_alone() {
     assert_eq!(
         forced["warnings"],
         json!([
-            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether the \
-             cluster still uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+            "could not check whether the cluster still uses a: cannot list clusterdeployments in all namespaces: \
+             forbidden for user \"ci\"; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
         ])
     );
 }

@@ -50,7 +50,7 @@ pub struct StartArguments {
     #[arg(long, value_name = "RFC3339")]
     pub at: Option<Timestamp>,
 
-    /// Start after this time from now: 30m, 8h
+    /// Start after this duration, such as 30m or 8h
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     pub after: Option<Duration>,
 
@@ -74,7 +74,8 @@ pub struct CancelArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Cancel the rollout even if it is in progress; new and old Machines then stay
+    /// Cancel the rollout even if it is in progress; Machines that were already replaced, and the old ones, then
+    /// stay
     #[arg(long)]
     pub running: bool,
 
@@ -119,7 +120,7 @@ pub struct RolloutStatusArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h", requires = "watch")]
     pub timeout: Duration,
 
-    /// The output format; with --watch, of the final result.
+    /// The output format. With --watch, it applies to the final result.
     #[command(flatten)]
     pub output: OutputArguments,
 }

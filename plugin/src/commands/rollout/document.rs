@@ -19,7 +19,7 @@ pub struct RolloutStatus<'r> {
     kind: &'static str,
     metadata: ObjectName,
     progress: RolloutProgress,
-    /// Desired number of Machines.
+    /// The desired number of Machines.
     desired_replicas: i64,
     /// Number of existing Machines.
     replicas: i64,

@@ -59,7 +59,7 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 /// Runs `rollout`.
 ///
 /// # Errors
-/// Nothing could be decided, or the result cannot be printed.
+/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         RolloutCommand::Start(arguments) => start_rollout(&arguments, session).await,
@@ -144,7 +144,8 @@ async fn pause_or_resume(
     pause.await
 }
 
-/// Changes a control plane, and reports the result. `decide` also gets the API version.
+/// Changes a control plane, and reports the result. `decide` receives the snapshot and the API version of the
+/// control plane.
 async fn change(
     verb: &Verb<'_>,
     scope: ReadScope,

@@ -17,11 +17,11 @@ use kcp_control_plane::{
 pub struct RolloutReport {
     pub snapshot: Snapshot,
     pub progress: RolloutProgress,
-    /// What the rollout is waiting for, one line each.
+    /// The parts that the rollout waits for, one line each.
     pub waiting_for: Vec<String>,
-    /// What has blocked the rollout for too long.
+    /// The blockers that have blocked the rollout for too long.
     pub obstacles: Vec<StuckBlocker>,
-    /// What the controller reports, or why the rollout has stopped.
+    /// The messages of the controller, or the reason why the rollout has stopped.
     pub remarks: Vec<String>,
     /// When a planned rollout begins.
     pub planned: Option<Timestamp>,
@@ -35,11 +35,11 @@ pub enum RolloutProgress {
     /// Every Machine is up to date.
     Complete,
     InProgress,
-    /// Blocked for too long.
+    /// The rollout has been blocked for too long.
     Stuck,
     /// The rollout does not continue on its own, for example because the control plane is paused.
     Stopped,
-    /// In progress when the wait timed out.
+    /// The rollout was still in progress when the wait timed out.
     TimedOut,
 }
 

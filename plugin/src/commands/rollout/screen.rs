@@ -57,7 +57,7 @@ pub fn status(report: &RolloutReport, layout: Layout) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "a rollout is planned: from {planned} on, the controller replaces every Machine that was created before"
+            "a rollout is planned: at {planned}, the controller begins to replace every Machine that was created before"
         );
     }
     text
@@ -89,7 +89,7 @@ mod tests {
         snapshot.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
-        a rollout is planned: from 2026-08-21T13:00:00Z on, the controller replaces every Machine that was created before
+        a rollout is planned: at 2026-08-21T13:00:00Z, the controller begins to replace every Machine that was created before
         ");
 
         snapshot.control_plane.spec.rollout_after = None;
@@ -110,7 +110,7 @@ mod tests {
         ");
 
         pause(&mut snapshot.control_plane.metadata);
-        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change continues when you resume it");
+        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change continues when you resume the control plane");
     }
 
     #[test]

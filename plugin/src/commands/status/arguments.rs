@@ -51,12 +51,12 @@ pub struct StatusArguments {
     #[arg(long, conflicts_with_all = ["name", "no_workload"])]
     pub deep: bool,
 
-    /// Time limit for reading, such as 30s or 2m; in a list, for each control plane
+    /// Time limit for all reads, such as 30s or 2m; in a list, for the reads of each control plane
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
     pub timeout: Duration,
 }
 
-/// With a time limit of 0, nothing could be read.
+/// Parses a time limit. It must not be 0, because every read would fail.
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     let timeout = parse_duration(text)?;
     if timeout.is_zero() {
@@ -66,10 +66,10 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl StatusArguments {
-    /// Describes flags that contradict each other.
+    /// The error message if two flags cannot be combined.
     pub fn contradiction(&self) -> Option<&'static str> {
         let is_contradiction = self.watch && !self.output.is_text();
-        is_contradiction.then_some("--watch shows text: leave out --output, or set it to wide")
+        is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
     }
 }
 

@@ -53,9 +53,9 @@ pub struct ControlPlaneStatus {
     machines: Vec<MachineStatus>,
     conditions: Vec<Condition>,
     sources: Sources,
-    /// Null if etcd was not read.
+    /// The status of etcd; null if it was not read.
     etcd: Option<EtcdStatus>,
-    /// Null if etcd is external, or its members are unknown.
+    /// etcd's votes; null if etcd is external or its members are unknown.
     votes: Option<EtcdVotes>,
     checks: Vec<CheckStatus>,
     preflight: Preflight,
@@ -108,13 +108,14 @@ struct MachineStatus {
     failure_domain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
-    /// Null until a controller has reported it.
+    /// Whether the Machine is ready; null until a controller has reported it.
     ready: Option<bool>,
-    /// Null if unknown.
+    /// Whether the Machine matches the spec; null if this is unknown.
     up_to_date: Option<bool>,
     /// Why the Machine is outdated.
     outdated_because: Vec<Described<Reason>>,
-    /// Facts that are missing to decide whether the Machine is outdated; it counts as up to date.
+    /// Missing facts without which it is unknown whether the Machine is outdated. The Machine then counts as up to
+    /// date.
     gaps: Vec<Described<Gap>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificates_expire: Option<Timestamp>,
@@ -125,7 +126,7 @@ struct MachineStatus {
     conditions: Vec<Condition>,
 }
 
-/// Sources besides the management cluster.
+/// The sources other than the management cluster.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Sources {
@@ -172,7 +173,7 @@ struct EtcdStatus {
     alarms: AlarmsStatus,
 }
 
-/// A member that was queried.
+/// An etcd member to which requests were sent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -190,7 +191,7 @@ struct MemberStatus {
     named_in_certificate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_expires: Option<Timestamp>,
-    /// Queries that failed.
+    /// The requests that failed.
     failures: Vec<FailureStatus>,
 }
 
@@ -206,7 +207,7 @@ struct ReportedStatus {
     db_size: u64,
     /// Bytes.
     db_size_in_use: u64,
-    /// Bytes; null before etcd 3.6.
+    /// The quota of the database in bytes; null before etcd 3.6.
     db_size_quota: Option<u64>,
     /// The leader's member id; null if the member has no leader.
     leader: Option<String>,
@@ -231,9 +232,9 @@ struct KnownMember {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "source")]
 enum AlarmsStatus {
-    /// Listed by etcd.
+    /// etcd has listed the alarms.
     Listed { alarms: Vec<AlarmStatus> },
-    /// etcd has no leader; alarms are taken from each member's status.
+    /// etcd has no leader, so the alarms come from each member's status.
     FromStatus,
     /// etcd has a leader, but alarms could not be listed.
     Failed { failure: FailureStatus },
@@ -244,7 +245,7 @@ enum AlarmsStatus {
 #[serde(rename_all = "camelCase")]
 struct AlarmStatus {
     member_id: String,
-    /// `NOSPACE`, `CORRUPT`
+    /// The alarm, such as `NOSPACE` or `CORRUPT`.
     kind: String,
 }
 
@@ -259,7 +260,7 @@ struct CheckStatus {
     findings: Vec<Finding>,
 }
 
-/// A finding with its check.
+/// A finding, and the check that reports it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CheckFinding {

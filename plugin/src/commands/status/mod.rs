@@ -1,7 +1,7 @@
-//! `kubectl kcp status`: the health of control planes, down to each etcd member.
+//! `kubectl kcp status`: shows the health of control planes, of their Machines and of each etcd member.
 //!
 //! - [`screen`], [`document`], [`report`]: the output
-//! - [`poll`]: reads and checks once; [`watch`]: repeats it
+//! - [`poll`]: reads and checks once; [`watch`]: polls until the user interrupts
 
 pub mod document;
 mod poll;

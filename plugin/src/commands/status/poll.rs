@@ -18,20 +18,20 @@ use kcp_control_plane::{
     snapshot::{Failure, Reading, Snapshot},
 };
 
-/// Maximum number of control planes to read at the same time. Each may need a dozen connections.
+/// Maximum number of control planes to read at the same time. Each read may need a dozen connections.
 const MAX_CONCURRENT: usize = 8;
 
-/// Without `--deep`, etcd is queried only if a namespace has at most this many control planes.
+/// The maximum number of control planes in a namespace for which etcd is queried without `--deep`.
 const MAX_QUERIED: usize = 32;
 
-/// What to read of each control plane in a list.
+/// The sources to read for each control plane in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// Only the management cluster.
+    /// Read only the management cluster.
     Conditions,
-    /// All sources, except where the user is not allowed to read the Secrets.
+    /// All sources that need no Secret which the user is not allowed to read.
     PermittedSources,
-    /// All sources.
+    /// Read all sources.
     AllSources,
 }
 
@@ -51,8 +51,8 @@ impl Depth {
     }
 }
 
-/// Reads until `end`, and checks. In a list, each control plane has the time limit of the arguments, starting with
-/// its own read.
+/// Reads control planes until `end`, and checks them. In a list, the time limit of the arguments applies to each
+/// control plane, from the start of its own read.
 ///
 /// # Errors
 /// The control plane, or the list of control planes, cannot be read.
@@ -130,8 +130,8 @@ async fn read_one(
     reads::observe(reader, namespace, name, excluded, end).await
 }
 
-/// Reads each control plane with `one`, several at the same time. Returns results in the same order. Shows the
-/// progress on a terminal.
+/// Reads each control plane with `one`, several at the same time. Returns the results in the order of the
+/// control planes. Shows the progress on a terminal.
 async fn read_concurrently<C, T>(
     terminal: &Terminal,
     control_planes: &[C],

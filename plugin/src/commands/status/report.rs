@@ -56,7 +56,7 @@ impl Subject {
     }
 }
 
-/// The report at a time, which ages are relative to.
+/// The report. Ages in it are relative to `at`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusReport<'s> {
     pub subject: &'s Subject,

@@ -1,4 +1,4 @@
-//! `status --watch`: what to draw, and what has changed.
+//! `status --watch`: the screen to draw, and the changes since the last poll.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -19,7 +19,7 @@ impl Observation for Subject {
     }
 }
 
-/// The part of a screen that fits below the heading.
+/// The parts of a screen that fit below the heading.
 pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
     let screen = subject.screen(now, layout);
     screen.within(size.lines().saturating_sub(1))

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Operator, Part, Path, Step};
 
-/// Why a template does not fit a document.
+/// The reason why a template does not match a document.
 type Mismatch = String;
 
 /// The values that each part selects, in order.
@@ -129,7 +129,7 @@ fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     }
 }
 
-/// Values as arrays, without null.
+/// The values as arrays. Null values are skipped.
 fn arrays<'v>(values: &[&'v Value]) -> Result<Vec<&'v [Value]>, Mismatch> {
     let values = values.iter().filter(|value| !value.is_null());
     values
@@ -140,7 +140,7 @@ fn arrays<'v>(values: &[&'v Value]) -> Result<Vec<&'v [Value]>, Mismatch> {
         .collect()
 }
 
-/// The elements of arrays that are filtered.
+/// The elements of the arrays that a filter applies to.
 fn elements<'v>(values: &[&'v Value]) -> Result<Vec<&'v Value>, Mismatch> {
     let mut elements = Vec::new();
     for value in values {
@@ -167,7 +167,7 @@ fn length(array: &[Value]) -> i64 {
     i64::try_from(array.len()).unwrap_or(i64::MAX)
 }
 
-/// A negative position counts from the end.
+/// Converts a position to an index. A negative position counts from the end.
 fn from_start(position: i64, array: &[Value]) -> i64 {
     if position < 0 {
         position.saturating_add(length(array))

@@ -5,8 +5,8 @@
 //!
 //! Alternatives considered (2026-11): jsonpath-rust and `serde_json_path` implement RFC 9535. kubectl's dialect is
 //! older and differs: paths without `$`, names with `-`, `\.` in a name, comparisons of single values, errors for an
-//! index out of bounds, and text and loops around paths. Translating it would take more code than evaluating it.
-//! `kubectl_answers/jsonpath.json` contains kubectl's own output.
+//! index out of bounds, and text and loops around paths. A translation to RFC 9535 would need more code than the
+//! evaluation. `kubectl_answers/jsonpath.json` contains kubectl's own output.
 
 mod evaluate;
 mod parser;
@@ -37,7 +37,8 @@ enum Part {
     Range {
         over: Path,
         body: Vec<Part>,
-        /// Without `{end}` kubectl runs the rest of the template for each element, and then once more.
+        /// Whether the template has the `{end}`. Without it, kubectl runs the rest of the template for each element,
+        /// and then once more.
         is_closed: bool,
     },
 }

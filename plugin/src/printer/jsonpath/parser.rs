@@ -43,7 +43,7 @@ impl<'t> Parser<'t> {
         rest.is_some()
     }
 
-    /// Takes the text up to a position, or all remaining text for none.
+    /// Takes the text up to a position, or all remaining text if the position is none.
     fn take(&mut self, end: Option<usize>) -> &'t str {
         let end = end.unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
@@ -178,7 +178,7 @@ impl<'t> Parser<'t> {
         }
         let quoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
         match quoted.filter(|name| !name.contains('\'')) {
-            // Like kubectl, parse it as after a dot: `['a.b']` is two fields.
+            // Like kubectl, parse the name as if it followed a dot: `['a.b']` is two fields.
             Some(name) => fragment(&format!(".{name}")),
             None => Ok(vec![index_or_slice(text)?]),
         }

@@ -2,8 +2,8 @@
 //! even if the webhook is unreachable.
 //!
 //! Each policy covers one resource, one shape of its fields and one action. It exempts the same requests as the webhook
-//! configuration, with the same expressions. Existing faults and copied objects neither deny nor warn. A policy has no
-//! clock, so an override never expires for it.
+//! configuration, with the same expressions. Existing problems and copied objects cause neither denials nor warnings. A
+//! policy has no clock, so it accepts expired overrides.
 
 mod target;
 
@@ -169,8 +169,8 @@ impl PolicyTarget {
     }
 }
 
-/// The faults that a write introduces. For an object rule, each fault of the old object cancels one fault of the new
-/// object with the same message and the same `hidden` value. Paths are not compared, as in [`crate::judge`].
+/// CEL for the problems that a write introduces. For an object rule, each problem of the old object cancels one problem
+/// of the new object with the same message and the same `hidden` value. Paths are not compared, as in [`crate::judge`].
 fn new_faults(rule: &Rule, faults: &str) -> String {
     let faults = indented(faults);
     if rule.scope != Scope::Object {
@@ -198,7 +198,7 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
     )
 }
 
-/// Whether two faults are the same.
+/// CEL for whether two problems are the same.
 const SAME: &str = "same.fault == it.fault && same.?hidden == it.?hidden";
 
 fn indented(text: &str) -> String {
@@ -215,7 +215,7 @@ fn variable(rule: &Rule) -> String {
     rule.id.replace('-', "_")
 }
 
-/// Whether the object is a copy of an existing one, as in [`crate::judge`].
+/// CEL for whether the object is a copy of an existing object, as in [`crate::judge`].
 fn copied(users: &TrustedUsers) -> String {
     format!(
         "request.operation == 'CREATE' && (request.userInfo.username in {} \
@@ -245,7 +245,7 @@ fn validation(rule: &Rule, action: Action) -> Value {
         "expression": passes.join(" || "),
         "messageExpression":
             format!("variables.{variable}.map(it, it.field + ': ' + it.fault + ' ({id})').join('; ')"),
-        // The API server uses this if the result of the expression is too long.
+        // The API server uses this message if the result of `messageExpression` is too long.
         "message": format!("{} ({id})", rule.summary),
         "reason": "Invalid",
     })

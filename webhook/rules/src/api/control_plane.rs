@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{
     ControlPlaneSpec, DecodeError, IntOrString, Metadata, Text, Verbatim,
-    decode::decode_part_beside,
+    decode::decode_part_reusing,
     kubeadm_config::{KubeadmConfig, KubeadmConfigSpec},
     machine_template::{InfrastructureRef, MachineTemplate},
 };
@@ -35,7 +35,7 @@ impl Shape {
     }
 }
 
-/// A `KubeadmControlPlane` with the fields of both shapes. The accessors choose by [`Shape`].
+/// A `KubeadmControlPlane` with the fields of both shapes. The methods read the fields of the object's [`Shape`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlane<'a, C = KubeadmConfig<'a>> {
@@ -140,8 +140,8 @@ pub struct RolloutStrategy<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate<'a> {
-    /// How many Machines may exist above the desired number. With 1, a rollout creates before it deletes; with 0, it
-    /// deletes before it creates.
+    /// How many more Machines than the desired number may exist. With 1, a rollout first creates a Machine and then
+    /// deletes one; with 0, it first deletes and then creates.
     #[serde(borrow)]
     pub max_surge: Option<IntOrString<'a>>,
 }
@@ -154,7 +154,8 @@ pub struct KubeadmControlPlaneStatus<'a> {
     pub observed_generation: Option<i64>,
     /// The number of existing Machines.
     pub replicas: Option<i64>,
-    /// v1beta2: the number of Machines whose condition `UpToDate` is True. It compares the kubelet's version too.
+    /// v1beta2: the number of Machines whose condition `UpToDate` is True. This condition also depends on the
+    /// kubelet's version.
     pub up_to_date_replicas: Option<i64>,
     /// v1beta1: the number of Machines that match the spec.
     pub updated_replicas: Option<i64>,
@@ -209,8 +210,8 @@ impl KubeadmControlPlaneStatus<'_> {
         })
     }
 
-    /// The number of Machines that match the spec, in either API version. `None` if the status counts only the
-    /// conditions of Machines.
+    /// The number of Machines that match the spec, in either API version. `None` if the status counts only Machines
+    /// by their condition `UpToDate`.
     pub fn matching_replicas(&self) -> Option<i64> {
         let deprecated = self.deprecated.and_then(|deprecated| deprecated.v1beta1);
         self.updated_replicas
@@ -219,22 +220,22 @@ impl KubeadmControlPlaneStatus<'_> {
 }
 
 impl<'a> KubeadmControlPlane<'a> {
-    /// Decodes the new object of an update and shares the `kubeadmConfigSpec` of the old object if both have the same
-    /// bytes. Most updates do not change it, so comparing it avoids decoding it again.
+    /// Decodes the new object of an update. If its `kubeadmConfigSpec` has the same bytes as that of the old object,
+    /// the decoded value is shared, because most updates do not change it and a comparison is faster than decoding.
     ///
     /// # Errors
     /// Same as [`decode`](super::decode()).
-    pub fn decode_beside(old: &Self, part: &'a RawValue) -> Result<Self, DecodeError> {
+    pub fn decode_reusing(old: &Self, part: &'a RawValue) -> Result<Self, DecodeError> {
         let old = old.spec.kubeadm_config_spec.as_ref();
         let KubeadmControlPlane {
             api_version,
             metadata,
             spec,
             status,
-        } = decode_part_beside::<KubeadmControlPlane<'a, &'a RawValue>>(part, old.map(Verbatim::text))?;
+        } = decode_part_reusing::<KubeadmControlPlane<'a, &'a RawValue>>(part, old.map(Verbatim::text))?;
         let decoded = spec
             .kubeadm_config_spec
-            .map(|config| Verbatim::decode_beside(old, config));
+            .map(|config| Verbatim::decode_reusing(old, config));
         let kubeadm_config_spec = decoded
             .transpose()
             .map_err(|error| error.below("spec.kubeadmConfigSpec"))?;
@@ -345,7 +346,7 @@ impl<'a> KubeadmControlPlane<'a> {
             .is_some_and(KubeadmConfigSpec::has_external_etcd)
     }
 
-    /// A copy with the given replicas, as a write to the scale subresource would produce it.
+    /// A copy with the given replicas, which is the result of a write to the scale subresource.
     pub fn scaled_to(&self, replicas: i64) -> Self {
         let mut scaled = self.clone();
         scaled.spec.replicas = Some(replicas);
@@ -373,7 +374,7 @@ mod tests {
             for new in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
                 // Compare the Debug text, because `==` ignores differences such as default values.
                 let part = serde_json::from_str(&new).unwrap();
-                let beside = format!("{:?}", KubeadmControlPlane::decode_beside(&old, part));
+                let beside = format!("{:?}", KubeadmControlPlane::decode_reusing(&old, part));
                 assert_eq!(
                     beside,
                     format!("{:?}", decode::<KubeadmControlPlane>(&new)),
@@ -388,7 +389,7 @@ mod tests {
         let config = text(r#"{"files":[{"path":"/a"}]}"#);
         let old: KubeadmControlPlane = decode(&config).unwrap();
         let part = serde_json::from_str(&config).unwrap();
-        let new = KubeadmControlPlane::decode_beside(&old, part).unwrap();
+        let new = KubeadmControlPlane::decode_reusing(&old, part).unwrap();
         assert!(std::ptr::eq(
             old.kubeadm_config().unwrap(),
             new.kubeadm_config().unwrap()

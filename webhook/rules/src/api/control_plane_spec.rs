@@ -63,7 +63,8 @@ impl<'c> ControlPlaneSpec<'c> {
         (version.major == 1).then_some(version.minor)
     }
 
-    /// The severest action on a fault that depends on the version: a template has none, so there it is a warning.
+    /// The severest action on a problem that depends on the version. It is a warning for a template, which has no
+    /// version.
     pub fn versioned_action(&self) -> Action {
         if self.minor().is_some() {
             Action::Deny

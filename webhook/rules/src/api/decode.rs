@@ -1,4 +1,4 @@
-//! Decoding with errors that contain the path of the field.
+//! Decodes objects, with errors that contain the path of the field.
 
 use std::fmt;
 
@@ -78,15 +78,16 @@ impl DecodeError {
     }
 }
 
-/// Fields below which every value may be secret. Who may read an answer, or the audit log, may not read Secrets.
+/// Fields below which every value may be secret. Not everyone who can read a response or the audit log is allowed to
+/// read Secrets.
 const MAY_BE_SECRET: &[&str] = &[
     "kubeadmConfigSpec",
     "installConfigPatches",
     "installerManifestPatches",
 ];
 
-/// Only text passes from the inner deserializer to the outer one. A mark that no other text starts with separates the
-/// field from the fault.
+/// An error of the inner deserializer, as text for the outer deserializer, which accepts only text. The text begins
+/// with a character with which no other error begins, and the same character separates the field from the problem.
 struct Nested<'e>(&'e DecodeError);
 
 impl Nested<'_> {
@@ -129,11 +130,11 @@ pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
 /// # Errors
 /// Same as [`decode`].
 pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, DecodeError> {
-    decode_part_beside(part, None)
+    decode_part_reusing(part, None)
 }
 
 /// Same as [`decode_part`], but skips an object that equals `known`.
-pub(super) fn decode_part_beside<'a, T: Deserialize<'a>>(
+pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Result<T, DecodeError> {
@@ -150,7 +151,7 @@ fn decode_by_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Deco
     })
 }
 
-/// The error without line and column for a wrong type, because the user did not write this JSON.
+/// The message of the error. Line and column are omitted for a wrong type, because the user did not write this JSON.
 fn fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
@@ -159,7 +160,7 @@ fn fault(error: &serde_json::Error) -> String {
     }
 }
 
-/// Replaces the type names of serde and Rust by those of JSON and YAML.
+/// Replaces the type names of serde and Rust with those of JSON and YAML.
 fn with_json_type_names(fault: &str) -> String {
     let parts = fault
         .strip_prefix("invalid type: ")
@@ -186,15 +187,20 @@ fn with_json_type_names(fault: &str) -> String {
     format!("found {found}, expected {expected}")
 }
 
-/// The fault of a value with its type instead of the value.
+/// The message with the value's type instead of the value.
 fn without_value(fault: &str) -> String {
     let Some((found, expected)) = fault
         .strip_prefix("found ")
         .and_then(|parts| parts.rsplit_once(", expected "))
     else {
-        // Another error may quote the value.
+        // The message of another error may quote the value.
         let quotes = fault.contains(['"', '`', '\'']) && !fault.starts_with("duplicate field `");
-        return if quotes { "it cannot be decoded" } else { fault }.to_owned();
+        return if quotes {
+            "the value cannot be decoded"
+        } else {
+            fault
+        }
+        .to_owned();
     };
     let found = match found.split(' ').next() {
         Some("string" | "character") => "a string",
@@ -277,7 +283,7 @@ mod tests {
             ),
             (
                 "unknown variant `hunter2`, expected `a` or `b`",
-                "it cannot be decoded",
+                "the value cannot be decoded",
             ),
             ("duplicate field `name`", "duplicate field `name`"),
             ("the number is too large", "the number is too large"),

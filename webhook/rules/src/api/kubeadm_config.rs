@@ -41,7 +41,7 @@ pub struct KubeadmConfigSpec<'a> {
     pub ignition: Option<Ignition>,
 }
 
-/// A value of which only the presence matters.
+/// A value that rules only check for its presence.
 pub type Present = IgnoredAny;
 
 /// kubeadm's `ClusterConfiguration`, reduced to the fields that rules read.
@@ -59,11 +59,11 @@ pub struct ClusterConfiguration<'a> {
     pub certificate_validity_period_days: Option<i64>,
     /// v1beta1 only: subnets and DNS domain.
     pub networking: Option<Networking<'a>>,
-    /// v1beta1 only; Cluster API takes it from `spec.version`.
+    /// v1beta1 only. Cluster API sets it from `spec.version`.
     pub kubernetes_version: Option<Text<'a>>,
-    /// v1beta1 only; Cluster API takes it from the Cluster.
+    /// v1beta1 only. Cluster API sets it from the Cluster.
     pub cluster_name: Option<Text<'a>>,
-    /// Stacked or external etcd.
+    /// The settings of stacked etcd, or the address of an external etcd.
     pub etcd: Option<Etcd<'a>>,
     /// The image of `CoreDNS`.
     pub dns: Option<Dns<'a>>,
@@ -219,9 +219,9 @@ pub struct DiscoveryKubeConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DiscoveryUser {
-    /// Rules check only whether it is set.
+    /// An auth provider. Rules check only whether it is set.
     pub auth_provider: Option<Present>,
-    /// Rules check only whether it is set.
+    /// A program to run. Rules check only whether it is set.
     pub exec: Option<Present>,
 }
 
@@ -230,7 +230,7 @@ pub struct DiscoveryUser {
 pub struct ExtraArgs<'a> {
     /// The flags in order.
     pub flags: Vec<Flag<'a>>,
-    /// v1beta1 has a map, in which a flag cannot repeat; v1beta2 has a list.
+    /// Whether the flags were a map, as in v1beta1, in which a flag cannot repeat. v1beta2 has a list.
     pub is_map: bool,
 }
 
@@ -245,7 +245,7 @@ pub struct Flag<'a> {
     pub value: Option<Text<'a>>,
 }
 
-/// Omits the name and the value, which may be secrets.
+/// Omits the name and the value, because they may be secret.
 impl fmt::Debug for Flag<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Flag")
@@ -273,7 +273,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut flags = Vec::new();
-                // A value of another type is no error here, because the error would show the name of the flag.
+                // Accept a value of another type here, because the error would show the name of the flag.
                 while let Some((name, value)) = map.next_entry::<_, &RawValue>()? {
                     flags.push(Flag {
                         name: Some(name),

@@ -1,4 +1,4 @@
-//! The setup of a Machine apart from kubeadm's own configuration: files, users, disks.
+//! The setup of a Machine outside kubeadm's own configuration: files, users and disks.
 
 use serde::Deserialize;
 

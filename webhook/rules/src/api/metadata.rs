@@ -12,24 +12,24 @@ use crate::syntax::is_dns1123_subdomain;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata<'a> {
-    /// `None` before the API server generates it.
+    /// The name; `None` before the API server generates it.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
     /// The prefix from which the API server generates the name.
     pub generate_name: Option<Text<'a>>,
-    /// `None` in a manifest without a namespace.
+    /// The namespace; `None` in a manifest without a namespace.
     pub namespace: Option<Text<'a>>,
     /// The number of changes to `spec`.
     pub generation: Option<i64>,
-    /// RFC 3339; set if the object is being deleted.
+    /// When deletion was requested, in RFC 3339; `None` if the object is not being deleted.
     pub deletion_timestamp: Option<Text<'a>>,
-    /// A label of Cluster API contains the name of the Cluster.
+    /// The labels. A label of Cluster API contains the name of the Cluster.
     pub labels: Option<BTreeMap<Text<'a>, Text<'a>>>,
-    /// Cluster API's controllers set the Cluster as an owner.
+    /// The owners of the object. Cluster API's controllers set the Cluster as an owner.
     pub owner_references: Option<Vec<OwnerReference<'a>>>,
-    /// An annotation contains the overrides of rules.
+    /// The annotations. One of them contains the overrides of rules.
     pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
-    /// Who has written which field. Few rules read it, and it is long.
+    /// Which client has written which field. The value is long, and only few rules read it.
     pub managed_fields: Option<ManagedFields<'a>>,
 }
 
@@ -87,7 +87,8 @@ pub struct OwnerReference<'a> {
 }
 
 impl OwnerReference<'_> {
-    /// Whether the owner is an object of Cluster API's core group. Any group can have a kind of this name.
+    /// Whether the owner is an object of this kind in Cluster API's core group. Other groups can have a kind
+    /// with the same name.
     fn is_of_cluster_api(&self, kind: &str) -> bool {
         let group = self
             .api_version
@@ -112,7 +113,7 @@ impl Metadata<'_> {
         clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
     }
 
-    /// Whether an object of this kind of Cluster API owns it.
+    /// Whether an object of this kind of Cluster API owns the object.
     pub fn is_owned_by_cluster_api(&self, kind: &str) -> bool {
         let mut owners = self.owner_references.iter().flatten();
         owners.any(|owner| owner.is_of_cluster_api(kind))

@@ -1,5 +1,5 @@
-//! The fields that rules read. Decoding skips all other fields and never fails on an unknown one. Nothing is lost,
-//! because all writes are patches.
+//! The fields that rules read. Decoding skips all other fields and never fails on an unknown one. No field is
+//! lost, because all writes are patches.
 
 pub mod cluster;
 pub mod control_plane;

@@ -106,8 +106,8 @@ impl<'de> Deserialize<'de> for Redacted {
     }
 }
 
-/// A string that may be secret, not decoded until it is needed, because it may be most of an object. Two are equal if they
-/// have the same length in JSON.
+/// A string that may be secret. It is not decoded until it is needed, because it may be most of an object. Two such
+/// strings are equal if they have the same length in JSON.
 #[derive(Clone, Copy)]
 pub struct RedactedText<'a> {
     json: &'a str,
@@ -127,7 +127,7 @@ impl RedactedText<'_> {
     /// The string reduced to its length.
     pub fn redacted(self) -> Redacted {
         Redacted {
-            // The length without the quotes, with escapes not decoded.
+            // The length without the quotes. Escapes are not decoded.
             bytes: self.json.len().saturating_sub(2),
         }
     }
@@ -194,7 +194,7 @@ pub enum IntOrString<'a> {
 }
 
 impl IntOrString<'_> {
-    /// The number, also if it is given as a string. `None` for other strings, such as `"50%"`.
+    /// The number, even if it is written as a string. `None` for other strings, such as `"50%"`.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),

@@ -32,15 +32,15 @@ impl<T> Clone for Verbatim<'_, T> {
 pub struct Differences(Vec<String>);
 
 impl<'a, T> Verbatim<'a, T> {
-    /// The differences of two values. A missing value counts as empty. The order of keys does not matter. A field that
-    /// is unset on one side equals a field that is empty, or has a default of an older Cluster API, on the other.
+    /// The differences between two values. A missing value counts as empty. The order of keys does not matter. An unset
+    /// field equals a field that is empty or that has a default of an older Cluster API.
     ///
     /// Equal texts are only compared byte by byte; different texts are parsed.
     pub fn differences(one: Option<&Self>, other: Option<&Self>) -> Differences {
         Self::differences_except(one, other, &[])
     }
 
-    /// The same without the fields at these paths, such as `clusterConfiguration.dns`.
+    /// Like [`Self::differences`], but ignores the fields at these paths, such as `clusterConfiguration.dns`.
     pub fn differences_except(one: Option<&Self>, other: Option<&Self>, ignored: &[&str]) -> Differences {
         let text = |value: Option<&Self>| -> &'a str { value.map_or("{}", |value| value.text.get()) };
         let (one, other) = (text(one), text(other));
@@ -48,7 +48,7 @@ impl<'a, T> Verbatim<'a, T> {
         if one != other {
             match (normalized(one, ignored), normalized(other, ignored)) {
                 (Some(one), Some(other)) => collect_differences("", &one, &other, &mut found),
-                // Nested too deeply to parse. All that is known is that the texts differ.
+                // The values are nested too deeply to parse, so it is only known that their texts differ.
                 _ => found.push(String::new()),
             }
         }
@@ -58,7 +58,7 @@ impl<'a, T> Verbatim<'a, T> {
 
 impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
     /// Decodes a value, or shares `other` if it has the same text.
-    pub(super) fn decode_beside(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
+    pub(super) fn decode_reusing(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
         match other {
             Some(other) if other.text.get() == text.get() => Ok(other.clone()),
             _ => Ok(Self {
@@ -138,7 +138,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
                 }
             }
 
-            /// Other deserializers do not provide the value with its text. Take the text and decode the value from it.
+            /// Decodes the value from its text, because other deserializers do not provide both.
             fn visit_newtype_struct<D: Deserializer<'de>>(
                 self,
                 deserializer: D,
@@ -167,10 +167,10 @@ const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("rolloutStrategy", "type", "RollingUpdate"),
 ];
 
-/// Fields that an API server does not return as they were written, by parent and name. They are ignored. Most are
-/// fields of v1beta1 that v1beta2 does not have, so an old object that is stored in v1beta2 has lost them (Cluster API,
-/// `webhooks/conversion`). `divisor` is a quantity, which has several notations. The parent is empty at the top of
-/// `spec.kubeadmConfigSpec`; in a template it is `kubeadmConfigSpec`.
+/// Fields that are ignored, by parent and name, because an API server does not return them as they were written. Most
+/// are fields of v1beta1 that v1beta2 does not have, so that an old object that is stored in v1beta2 has lost them
+/// (Cluster API, `webhooks/conversion`). `divisor` is a quantity, which has several notations. The parent is empty at
+/// the top of `spec.kubeadmConfigSpec`; in a template it is `kubeadmConfigSpec`.
 const NOT_PRESERVED: &[(&str, &str)] = &[
     ("resourceFieldRef", "divisor"),
     ("", "useExperimentalRetryJoin"),
@@ -258,7 +258,7 @@ fn is_unset(parent: &str, field: &str, value: &Value) -> bool {
     }
 }
 
-/// Maps. Their keys are chosen by users and may be secret, so paths end before them.
+/// Fields that are maps. Users choose the keys, which may be secret, so a path ends before the key.
 const MAPS: &[&str] = &[
     "annotations",
     "config",
@@ -267,9 +267,10 @@ const MAPS: &[&str] = &[
     "kubeletExtraArgs",
     "labels",
 ];
-/// Enough differences to distinguish one, two and more.
+/// The number of differences after which the search ends: enough to distinguish one, two and more.
 const MAX_DIFFERENCES: usize = 3;
-/// The longest path of schema fields is 90 bytes long. A longer one contains a key that a user chose.
+/// The maximum length of a path, in bytes. The longest path of fields in the schema has 90 bytes, so a longer path
+/// contains a key that a user chose.
 const MAX_PATH_BYTES: usize = 100;
 
 fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
@@ -280,7 +281,7 @@ fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<S
         found.push(path.to_owned());
         return;
     };
-    // The API server removes unknown fields, but `lint` reads files: each real field is named by letters alone.
+    // A file that `lint` reads may contain unknown fields, which an API server would remove. The name of a known field consists of letters only.
     let is_no_field = |field: &String| {
         path.len() + field.len() > MAX_PATH_BYTES || !field.bytes().all(|byte| byte.is_ascii_alphabetic())
     };

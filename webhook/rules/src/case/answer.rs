@@ -1,14 +1,14 @@
-//! How an API server answers a write.
+//! The response of an API server to a write.
 
-/// How a write is answered by an API server with this webhook, Cluster API's webhooks and the CRDs.
+/// The response to a write of an API server that has this webhook, Cluster API's webhooks and the CRDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The write is admitted without a warning.
     Admitted,
     /// The mutating webhook corrects the field before the rules run. The write is admitted with this value, as JSON.
     Mutation(&'static str),
-    /// The CRD schema rejects the object, or the old object, before validating webhooks run. The rejected fields, in
-    /// any order.
+    /// The CRD schema rejects the object, or the old object, before validating webhooks run. Contains the rejected
+    /// fields, in any order.
     Schema(&'static [&'static str]),
     /// Cluster API's webhook denies the write, and ours only warns, because a newer Cluster API may accept it.
     ClusterApi,

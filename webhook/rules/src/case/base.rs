@@ -1,8 +1,8 @@
-//! The valid objects that cases start from.
+//! The valid objects that cases modify.
 
 use serde_json::{Value, json};
 
-/// The object that a case starts from.
+/// The valid object that a case modifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// A `KubeadmControlPlane` of an API version.

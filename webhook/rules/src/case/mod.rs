@@ -38,7 +38,7 @@ pub struct Case {
     pub bases: &'static [Base],
     /// The write.
     pub write: Write,
-    /// The other objects of the cluster. Everything is unknown by default.
+    /// The other objects of the cluster. By default, all of them are unknown.
     pub view: fn() -> View,
     /// The authenticated user.
     pub writer: Option<&'static str>,
@@ -48,7 +48,7 @@ pub struct Case {
     pub feature_gates: FeatureGates,
     /// A rule that is off by default and denies in this case.
     pub enabled: Option<&'static str>,
-    /// How an API server answers, if that does not follow from the findings.
+    /// The response of an API server; `None` if it follows from the findings.
     pub answer: Option<Answer>,
     /// The expected rule ids and field paths, in table order.
     pub findings: &'static [(&'static str, &'static str)],
@@ -203,7 +203,7 @@ impl Case {
         self
     }
 
-    /// Makes a rule deny that is off by default.
+    /// Enables a rule that is off by default, so that it denies.
     #[must_use]
     pub const fn with_rule_enabled(mut self, rule: &'static str) -> Self {
         self.enabled = Some(rule);
@@ -223,7 +223,7 @@ impl Case {
         self
     }
 
-    /// Sets the answer of an API server.
+    /// Sets the response of an API server.
     #[must_use]
     pub const fn answered_by(mut self, answer: Answer) -> Self {
         self.answer = Some(answer);

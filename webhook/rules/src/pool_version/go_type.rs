@@ -6,9 +6,9 @@ pub(super) type Hash = [u8; 8];
 
 /// The hash of a nil pointer, an empty string or an empty list.
 pub(super) const NOTHING: Hash = OFFSET_BASIS.to_be_bytes();
-/// FNV-1a, 64 bits.
+/// The initial value of 64-bit FNV-1a.
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-/// FNV-1a, 64 bits.
+/// The factor of 64-bit FNV-1a.
 const PRIME: u64 = 0x0100_0000_01b3;
 
 /// A type of Go. An absent value is Go's zero value.
@@ -19,9 +19,9 @@ pub(super) enum GoType {
     Int,
     Pointer(&'static Self),
     Slice(&'static Self),
-    /// With strings as keys.
+    /// A map with strings as keys.
     Map(&'static Self),
-    /// The fields in Go's order, with their names in JSON.
+    /// A struct: its fields in Go's order, with their names in JSON.
     Struct(&'static [(&'static str, Self)]),
 }
 

@@ -21,8 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "certificates-expiry-days-endless",
         summary: "certificatesExpiryDays must be shorter than the certificates' validity",
-        why: "Cluster API replaces a Machine this many days before its certificates expire. A certificate with a \
-              shorter validity is due from the start, so the rollout never ends.",
+        why: "Cluster API replaces a Machine this many days before its certificates expire. If new \
+            certificates are valid for a shorter time, each new Machine is replaced immediately, and the rollout never ends.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -51,7 +51,7 @@ const DEFAULT_VALIDITY_DAYS: i64 = 365;
 /// The default validity of CAs in Cluster API, in days.
 const DEFAULT_CA_VALIDITY_DAYS: i64 = 3650;
 
-/// Cluster API treats 0 as unset.
+/// The days; `None` for 0, which Cluster API treats as unset.
 fn nonzero(days: Option<i64>) -> Option<i64> {
     days.filter(|days| *days != 0)
 }
@@ -79,7 +79,7 @@ fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
                 "certificates are valid for {valid} days{set}, so each new Machine would be replaced immediately"
             )
             .into(),
-            remedy: format!("set fewer than {valid}, or raise certificateValidityPeriodDays").into(),
+            remedy: format!("set fewer than {valid}, or increase certificateValidityPeriodDays").into(),
         });
     }
 }

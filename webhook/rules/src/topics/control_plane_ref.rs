@@ -22,13 +22,13 @@ const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-unknown",
         summary: "a Cluster's controlPlaneRef must name an existing control plane",
-        why: "A Cluster waits for the control plane that it refers to, and reports no error if there is none.",
+        why: "A Cluster waits for the control plane that it refers to, and reports no error if it does not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: its own sample refers to my-controlplane and creates my-control-plane",
-        check: Check::Cluster(unknown),
+        check: Check::Cluster(references_unknown_control_plane),
         cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
@@ -41,14 +41,14 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
-        check: Check::ControlPlane(other),
+        check: Check::ControlPlane(cluster_references_other),
         cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
 const FIELD: &str = "spec.controlPlaneRef.name";
 
-fn unknown(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
+fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
     let Some(name) = change.new.control_plane_name() else {
         return;
     };
@@ -70,7 +70,7 @@ fn unknown(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
     });
 }
 
-fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn cluster_references_other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let cluster = change.context.view.and_then(|view| view.cluster.get());
     let (Some(Some(cluster)), Some(name)) = (cluster, change.new.metadata.name.as_deref()) else {
         return;
@@ -83,7 +83,7 @@ fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "Cluster {} refers to {other:?}, so nothing reconciles this one",
+            "Cluster {} refers to {other:?}, so no controller reconciles this control plane",
             cluster.name
         )
         .into(),

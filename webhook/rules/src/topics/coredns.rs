@@ -1,4 +1,4 @@
-//! Upgrades of `CoreDNS`, during which Cluster API migrates its configuration.
+//! Upgrades of `CoreDNS`, for which Cluster API migrates the configuration of `CoreDNS`.
 
 use semver::Version;
 
@@ -112,9 +112,9 @@ impl Step<'_> {
         }
     }
 
-    /// Whether this is an upgrade in which a version is unknown here, but not older than all known ones. A newer Cluster
-    /// API may support it: versions are released between the known ones, too.
-    fn is_to_unknown(&self) -> bool {
+    /// Whether this is an upgrade with a version that this table does not contain, and that is not older than all
+    /// versions in it. A newer Cluster API may support the version, which may also lie between two known ones.
+    fn upgrades_to_unknown_version(&self) -> bool {
         let may_be_known_later =
             |version| !is_known(version) && VERSIONS.first().is_some_and(|first| version > *first);
         let from_is_supported = is_known(self.from) || may_be_known_later(self.from);
@@ -124,7 +124,7 @@ impl Step<'_> {
 }
 
 fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(|step| !step.is_to_unknown()) else {
+    let Some(step) = step(change).filter(|step| !step.upgrades_to_unknown_version()) else {
         return;
     };
     let detail = if step.to < step.from {
@@ -145,16 +145,18 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
 }
 
 fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::is_to_unknown) else {
+    let Some(step) = step(change).filter(Step::upgrades_to_unknown_version) else {
         return;
     };
     faults.push(step.fault(
         CauseReason::Invalid,
         format!(
-            "no migration from {} to this version is known here",
+            "kcp-webhook knows no migration from {} to this version",
             quoted(step.old)
         ),
-        format!("check that your Cluster API has one, or skip it with annotation {SKIP_ANNOTATION}"),
+        format!(
+            "check that your Cluster API has this migration, or skip it with annotation {SKIP_ANNOTATION}"
+        ),
     ));
 }
 

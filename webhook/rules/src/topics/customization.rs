@@ -74,7 +74,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-value-json-invalid",
-        summary: "valueJSON must hold a single valid JSON value",
+        summary: "valueJSON must be exactly one valid JSON value",
         why: "Hive inserts valueJSON into a JSON document as it is. Invalid JSON breaks the whole patch, and the \
               cluster is not created.",
         operations: ON_WRITE,
@@ -159,7 +159,7 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                     reason: CauseReason::Invalid,
                     value: Some(HIDDEN.to_owned()),
                     detail: "a value cannot be moved into itself".into(),
-                    remedy: "move it elsewhere, or copy it".into(),
+                    remedy: "move the value to another field, or copy it".into(),
                 },
             );
         }
@@ -205,7 +205,7 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
     }
 }
 
-/// `valueJSON`. Hive treats an empty one as unset.
+/// `valueJSON`; `None` if it is empty, which Hive treats as unset.
 fn value_json(patch: &PatchEntity) -> Option<&str> {
     patch.value_json.as_deref().filter(|text| !text.is_empty())
 }

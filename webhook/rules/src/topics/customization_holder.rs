@@ -42,7 +42,7 @@ const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
 
 fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
-    let Some((pool, customization)) = newly_named(change) else {
+    let Some((pool, customization)) = added_customization(change) else {
         return;
     };
     let Some(view) = change.context.view else { return };
@@ -68,7 +68,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
     if let Some(view::ClusterDeployment { namespace, name, .. }) = others.next() {
         return push(
             format!(
-                "ClusterDeployment {name} uses it, and two clusters cannot share its names and addresses"
+                "ClusterDeployment {name} uses this customization, and two clusters cannot share its names and addresses"
             ),
             format!(
                 "refer to another customization, or delete that ClusterDeployment first: \
@@ -87,20 +87,19 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
                 .end()
                 .map_or_else(String::new, |end| format!(" until {end}"));
             push(
-                format!("it is leased by {}{until}", quoted(&record.holder)),
+                format!("the customization is leased by {}{until}", quoted(&record.holder)),
                 remedy(change.new, pool),
             );
         }
         Lease::Unreadable => push(
-            "its lease record cannot be read: it is damaged, or a newer version of the plugin wrote it"
-                .to_owned(),
+            "the lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote it".to_owned(),
             remedy(change.new, pool),
         ),
     }
 }
 
-/// The customization that this write newly names, and the reference that names it.
-fn newly_named<'c>(
+/// The customization that this write adds to the object, and the reference that contains it.
+fn added_customization<'c>(
     change: &Change<'c, ClusterDeployment<'_>>,
 ) -> Option<(&'c ClusterPoolReference, &'c str)> {
     let pool = change.new.pool()?;
@@ -109,7 +108,7 @@ fn newly_named<'c>(
     (named(pool) != before).then_some((pool, pool.customization()?))
 }
 
-/// Whether the cluster is the holder of a lease, which is known by its name, or was created for this lease.
+/// Whether the cluster is the holder of the lease, according to its name, or was created for this lease.
 fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
     let annotations = cluster.metadata.annotations.as_ref();
     let lease_id = annotations.and_then(|annotations| annotations.get(LEASE_ID));
@@ -117,10 +116,10 @@ fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
         || lease_id.map(|id| &**id) == Some(record.id.as_str())
 }
 
-/// How to get a customization. It contains a command only if all names are valid names, because a shell would interpret
-/// others.
+/// How to get a customization. The text contains a command only if all names in it are valid, because a shell would
+/// interpret other text.
 fn remedy(cluster: &ClusterDeployment<'_>, pool: &ClusterPoolReference) -> String {
-    let lease = "lease a customization for this cluster, and refer to that one";
+    let lease = "lease a customization for this cluster, and refer to the leased one";
     let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());
     match cluster.metadata.name.as_deref() {
         Some(name) if is_name(name) && is_name(&pool.pool_name) && is_name(&pool.namespace) => format!(

@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Transition,
         overridable: false,
         source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is created",
-        check: Check::Customization(changed),
+        check: Check::Customization(patches_changed_while_leased),
         cel: Cel::Faults(include_str!("cel/spec-changed-while-leased.cel")),
     },
     Rule {
@@ -46,12 +46,15 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
-        check: Check::Customization(in_use),
+        check: Check::Customization(deleted_while_in_use),
         cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
-fn changed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+fn patches_changed_while_leased(
+    change: &Change<'_, ClusterDeploymentCustomization<'_>>,
+    faults: &mut Faults,
+) {
     let Some(old) = change.old.filter(|old| old.spec != change.new.spec) else {
         return;
     };
@@ -63,11 +66,11 @@ fn changed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
         reason: CauseReason::Forbidden,
         value: None,
         detail: format!(
-            "it is leased{}, and only the next lease uses this change",
+            "the customization is leased{}, and its cluster does not get this change",
             by(lease)
         )
         .into(),
-        remedy: "recreate the cluster to apply it".into(),
+        remedy: "recreate the cluster to apply the change".into(),
     });
 }
 
@@ -77,7 +80,7 @@ fn by(lease: &ClusterDeploymentCustomizationStatus) -> String {
         .map_or_else(String::new, |holder| format!(" by {}", quoted(holder)))
 }
 
-fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     let customization = change.new;
     let Some(name) = customization
         .metadata
@@ -87,7 +90,7 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     else {
         return;
     };
-    // Unknown data never blocks a deletion, so that an outage does not.
+    // Unknown data never blocks a deletion, so that an outage does not block deletions.
     let Some(view) = change.context.view else { return };
     let (terminating, clusters) = (view.namespace_terminating.get(), view.cluster_deployments.get());
     if terminating != Some(&false) {
@@ -106,7 +109,7 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     };
     if let Some(ClusterDeployment { namespace, name, .. }) = users.next() {
         faults.push(fault(
-            format!("ClusterDeployment {name} uses it, and its names and addresses would appear to be free"),
+            format!("ClusterDeployment {name} uses this customization, whose names and addresses would appear to be free"),
             format!(
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
             ),
@@ -120,7 +123,7 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
             .map_or_else(String::new, |until| format!(" until {until}"));
         faults.push(fault(
             format!(
-                "it is leased{}{until}, so its names and addresses are in use",
+                "the customization is leased{}{until}, so its names and addresses are in use",
                 by(status)
             ),
             release(customization),
@@ -128,24 +131,24 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     } else if let (Some(status), Some(_)) = (&customization.status, clusters)
         && status.is_leased()
     {
-        let detail = format!("its lease{} was never released", by(status));
-        let remedy = "check that its names and addresses are free".to_owned();
+        let detail = format!("the lease{} was never released", by(status));
+        let remedy = "check that the names and addresses of the customization are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }
 }
 
-/// The remedy for a lease. It contains a command only if the names from the status are valid names, because other clients
-/// wrote them and a shell would interpret them.
+/// The remedy for a lease. It contains a command only if the names from the status are valid, because other clients wrote them,
+/// and a shell would interpret other text.
 fn release(customization: &ClusterDeploymentCustomization<'_>) -> String {
     let status = customization.status.as_ref();
     let pool = status.and_then(|status| status.cluster_pool_ref.as_ref());
     let holder = status.and_then(ClusterDeploymentCustomizationStatus::holder);
     match (pool.map(|pool| pool.name.as_str()), holder) {
         (Some(pool), Some(holder)) if is_name(pool) && is_name(holder) => format!(
-            "release it first: kubectl kcp pool release {pool} --cluster-deployment {holder}{}",
+            "release the lease first: kubectl kcp pool release {pool} --cluster-deployment {holder}{}",
             customization.metadata.namespace_flag()
         ),
-        _ => "release it first".to_owned(),
+        _ => "release the lease first".to_owned(),
     }
 }
 

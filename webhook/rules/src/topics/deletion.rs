@@ -28,19 +28,19 @@ const RULES: &[Rule] = &[Rule {
     scope: Scope::Cluster,
     overridable: true,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
-    check: Check::ControlPlane(in_use),
+    check: Check::ControlPlane(deleted_with_workers),
     cel: Cel::None(NoCel::OtherObjects),
 }];
 
 /// `clusterctl move` sets this annotation on objects that it has copied to another cluster and is about to delete.
 const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
-fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let control_plane = change.new;
     if control_plane.metadata.is_deleting() || control_plane.metadata.has_annotation(DELETE_FOR_MOVE) {
         return;
     }
-    // Unknown data never blocks a deletion, so that an outage does not.
+    // Unknown data never blocks a deletion, so that an outage does not block deletions.
     let Some(view) = change.context.view else { return };
     let (cluster, workers) = (view.cluster.get(), view.worker_machines.get());
     let terminating = view.namespace_terminating.get();
@@ -66,7 +66,7 @@ fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
             )
             .into(),
             remedy: format!(
-                "delete the Cluster instead, which removes workers first: kubectl delete cluster {name}{}",
+                "delete the Cluster instead, which deletes the workers first: kubectl delete cluster {name}{}",
                 control_plane.metadata.namespace_flag()
             )
             .into(),

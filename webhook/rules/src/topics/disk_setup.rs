@@ -27,11 +27,11 @@ const RULES: &[Rule] = &[Rule {
     scope: Scope::Object,
     overridable: false,
     source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateDiskSetup",
-    check: Check::ControlPlaneSpec(above_hundred),
+    check: Check::ControlPlaneSpec(partitions_above_hundred),
     cel: Cel::Faults(include_str!("cel/disk-layout-above-hundred.cel")),
 }];
 
-fn above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn partitions_above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let disks = change
         .new
         .kubeadm_config()

@@ -74,7 +74,8 @@ fn topology_switched(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         field: EXTERNAL.into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("the cluster's data is in {from} etcd, and nothing migrates it to {to} etcd").into(),
+        detail: format!("the cluster's data is in {from} etcd, and no controller migrates it to {to} etcd")
+            .into(),
         remedy: format!(
             "keep {from} etcd, or create a new Cluster with {to} etcd and move the workloads to it"
         )

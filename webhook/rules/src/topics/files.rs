@@ -115,7 +115,7 @@ fn content_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                     reason: CauseReason::Required,
                     value: None,
                     detail: "the file would be empty".into(),
-                    remedy: "set content, unless this is intended".into(),
+                    remedy: "set content, unless the file should be empty".into(),
                 },
             );
         }
@@ -168,7 +168,7 @@ pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
     };
     let key = Missing {
         field: "key",
-        remedy: "name the key that holds the value",
+        remedy: "name the key of the value in the Secret",
     };
     [
         (is_empty(secret.and_then(|secret| secret.name.as_ref())), name),
@@ -192,7 +192,7 @@ fn path_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                     reason: CauseReason::Duplicate,
                     value: Some(HIDDEN.to_owned()),
                     detail: "an earlier file has the same path".into(),
-                    remedy: "keep one of them, or merge their contents".into(),
+                    remedy: "remove one of the two files, or merge their contents".into(),
                 },
             );
         }

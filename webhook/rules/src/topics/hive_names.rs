@@ -28,7 +28,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Hive, ClusterPool validating webhook",
-        check: Check::ClusterPool(pool),
+        check: Check::ClusterPool(pool_name_too_long),
         cel: Cel::Faults(include_str!("cel/pool-name-too-long.cel")),
     },
     Rule {
@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Hive, validating webhook of ClusterDeploymentCustomization",
-        check: Check::Customization(customization),
+        check: Check::Customization(customization_name_too_long),
         cel: Cel::Faults(include_str!("cel/customization-name-too-long.cel")),
     },
 ];
@@ -48,12 +48,13 @@ const RULES: &[Rule] = &[
 /// The longest label value, in characters.
 const LONGEST: usize = 63;
 
-fn pool(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
-    let detail = "Hive labels the pool's clusters with its name, and a label value has at most 63 characters";
+fn pool_name_too_long(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let detail = "Hive labels the clusters of a pool with the pool's name, and a label value must have at most 63 \
+        characters";
     check_name_length(&change.new.metadata, detail, faults);
 }
 
-fn customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+fn customization_name_too_long(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     check_name_length(
         &change.new.metadata,
         "Hive accepts names of at most 63 characters",
@@ -70,7 +71,7 @@ fn check_name_length(metadata: &Metadata<'_>, detail: &'static str, faults: &mut
         reason: CauseReason::TooLong,
         value: Some(quoted(name)),
         detail: detail.into(),
-        remedy: format!("shorten it by {}", name.len() - LONGEST).into(),
+        remedy: "use a name of at most 63 characters".into(),
     });
 }
 

@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
-        check: Check::ControlPlaneSpec(unsupported),
+        check: Check::ControlPlaneSpec(settings_unsupported),
         cel: Cel::None(NoCel::TooLong),
     },
 ];
@@ -90,8 +90,10 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             reason: CauseReason::Forbidden,
             value,
             detail: "Cluster API's feature gate KubeadmBootstrapFormatIgnition is off".into(),
-            remedy: "remove the field, or turn the gate on in Cluster API and set featureGates.ignition in the AdmissionConfiguration"
-                .into(),
+            remedy:
+                "remove the field, or enable the gate in Cluster API and set featureGates.ignition in the \
+                AdmissionConfiguration"
+                    .into(),
         });
     }
 }
@@ -111,14 +113,14 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                     .format
                     .as_deref()
                     .map(|format| shown(format, &["cloud-config"])),
-                detail: "the ignition section is set, and only the format ignition uses it".into(),
+                detail: "the ignition section is set, but only format ignition uses it".into(),
                 remedy: "set format to \"ignition\", or remove the section".into(),
             },
         );
     }
 }
 
-fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let Some(config) = spec.kubeadm_config() else {
         return;
@@ -146,7 +148,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                 redacted: user.name.as_deref(),
             },
             "Ignition cannot disable a user".to_owned(),
-            "omit the user, or give it no password and no SSH key",
+            "omit the user, or set neither a password nor an SSH key",
         );
     }
     for (index, file) in files(spec) {
@@ -179,9 +181,9 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
 /// A value that Ignition does not support.
 #[derive(Default)]
 struct Found<'c> {
-    /// As the message shows it.
+    /// The value as the message shows it.
     value: Option<String>,
-    /// What the message does not show, and what distinguishes this fault from others.
+    /// Text that the message does not show, but that distinguishes this problem from others.
     redacted: Option<&'c str>,
 }
 
@@ -203,7 +205,7 @@ impl<'c> Found<'c> {
     }
 }
 
-/// The text if it is one of these values, because any other may be secret.
+/// The text if it is one of these values. Other text may be secret and is replaced.
 fn shown(text: &str, values: &[&str]) -> String {
     if values.contains(&text) {
         quoted(text)

@@ -89,7 +89,7 @@ fn without_leading_zeros(number: &str) -> &str {
     number.get(redundant..).unwrap_or(number)
 }
 
-/// What is wrong with a tag, and the remedy.
+/// The problem of an invalid tag, and the remedy.
 fn tag_fault(tag: &str) -> Option<(&'static str, &'static str)> {
     const CHARACTERS: &str = "use letters, digits, _, . and -";
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
@@ -99,11 +99,17 @@ fn tag_fault(tag: &str) -> Option<(&'static str, &'static str)> {
             ':' | '@' | '/' => "write only the tag; the image name belongs in imageRepository",
             _ => CHARACTERS,
         };
-        Some(("an image tag contains only letters, digits, _, . and -", remedy))
+        Some((
+            "an image tag must contain only letters, digits, _, . and -",
+            remedy,
+        ))
     } else if tag.starts_with(['.', '-']) {
-        Some(("an image tag must start with a letter, a digit or _", CHARACTERS))
+        Some(("an image tag must begin with a letter, a digit or _", CHARACTERS))
     } else if tag.len() > 128 {
-        Some(("an image tag has at most 128 characters", "use a shorter tag"))
+        Some((
+            "an image tag must have at most 128 characters",
+            "use a shorter tag",
+        ))
     } else {
         None
     }
@@ -139,7 +145,7 @@ fn dns_not_semantic(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
                 field: change.new.kubeadm_path(DNS_TAG),
                 reason: CauseReason::Invalid,
                 value: Some(HIDDEN.to_owned()),
-                detail: "Cluster API reads the CoreDNS version from it, and it is not a semantic version"
+                detail: "Cluster API reads the CoreDNS version from the tag, which is not a semantic version"
                     .into(),
                 remedy: "tag the image with its version, such as \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
             },

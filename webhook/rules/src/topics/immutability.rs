@@ -28,7 +28,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "cluster-configuration-immutable",
-        summary: "settings that kubeadm init fixes for the whole cluster must not change",
+        summary: "settings that kubeadm init sets once for the whole cluster must not change",
         why: "kubeadm init writes these settings into certificates, kubeconfigs and manifests of the first \
               Machine. A later change applies to new Machines only, which then do not fit the existing ones.",
         operations: ON_UPDATE,
@@ -69,7 +69,7 @@ const RULES: &[Rule] = &[
 
 const KUBEADM_CONFIG_SPEC: &str = "spec.kubeadmConfigSpec";
 
-/// A field of `clusterConfiguration` whose value kubeadm init fixed.
+/// A field of `clusterConfiguration` that kubeadm init sets once.
 struct ImmutableField {
     field: &'static str,
     /// Whether every API version has the field. An API server that stores v1beta2 drops the other fields, so their old
@@ -86,13 +86,13 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
         in_all_versions: true,
         value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
         reason: "every Machine's kubeconfig uses it",
-        remedy: "keep it and point its DNS record elsewhere",
+        remedy: "keep the endpoint, and change the address in its DNS record",
     },
     ImmutableField {
         field: "certificatesDir",
         in_all_versions: true,
         value: |configuration| text(configuration.certificates_dir.as_ref()),
-        reason: "existing Machines have their certificates there",
+        reason: "existing Machines have their certificates in this directory",
         remedy: "keep it",
     },
     ImmutableField {
@@ -104,21 +104,21 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
                 .filter(|days| *days != 0)
                 .map(Scalar::Number)
         },
-        reason: "the cluster's CAs were created with it",
+        reason: "the cluster's CAs were created with this validity",
         remedy: "keep it, and rotate the CAs if they must last longer",
     },
     ImmutableField {
         field: "networking.serviceSubnet",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
-        reason: "Services have addresses in it",
+        reason: "Services have addresses in this range",
         remedy: "keep it, or create a new Cluster with the other network",
     },
     ImmutableField {
         field: "networking.podSubnet",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
-        reason: "pods have addresses in it",
+        reason: "pods have addresses in this range",
         remedy: "keep it, or create a new Cluster with the other network",
     },
     ImmutableField {
@@ -159,7 +159,7 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Cluster API treats an empty text as unset.
+/// The text; `None` if it is empty, which Cluster API treats as unset.
 fn text<'c>(value: Option<&'c Text<'_>>) -> Option<Scalar<'c>> {
     value
         .filter(|text| !text.is_empty())
@@ -232,7 +232,9 @@ fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
                 field: format!("{KUBEADM_CONFIG_SPEC}.{section}").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "existing Machines were created with it, and new ones would differ without it".into(),
+                detail:
+                    "existing Machines were created with this section, and new ones would differ without it"
+                        .into(),
                 remedy: "keep the section and change fields inside it".into(),
             });
         }
@@ -250,9 +252,9 @@ fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
             field: KUBEADM_CONFIG_SPEC.into(),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: format!("this installation does not allow changes to it, and {differences} would change")
+            detail: format!("the rule kubeadm-config-frozen is enabled, and {differences} would change")
                 .into(),
-            remedy: "keep it, or create a new Cluster with the other configuration".into(),
+            remedy: "keep the configuration, or create a new Cluster with the other one".into(),
         });
     }
 }

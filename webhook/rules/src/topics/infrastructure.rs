@@ -28,7 +28,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
-        check: Check::ControlPlane(incomplete),
+        check: Check::ControlPlane(reference_incomplete),
         cel: Cel::Faults(include_str!("cel/infrastructure-ref-incomplete.cel")),
     },
     Rule {
@@ -63,12 +63,12 @@ fn namespace_ignored(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
             value: Some(quoted(given)),
             detail: "v1beta2 has no such field, so Cluster API clones the template of this name in the namespace of the control plane"
                 .into(),
-            remedy: "create the template there, and omit the namespace".into(),
+            remedy: "create the template in that namespace, and omit infrastructureRef.namespace".into(),
         });
     }
 }
 
-fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn reference_incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let control_plane = change.new;
     let path = control_plane.infrastructure_ref_path();
     let Some(reference) = control_plane.infrastructure_ref() else {
@@ -76,7 +76,7 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             field: path.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: "without it, Cluster API cannot create Machines".into(),
+            detail: "without an infrastructure template, Cluster API cannot create Machines".into(),
             remedy: "refer to the machine template of your infrastructure provider".into(),
         });
         return;
@@ -85,7 +85,7 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
         let (reason, detail) = if value.is_some() {
             (
                 CauseReason::Invalid,
-                "it has no API group, and the template's kind belongs to one",
+                "the API group is missing, and every machine template has one",
             )
         } else {
             (
@@ -103,7 +103,7 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
     }
 }
 
-/// The field, its invalid value if it has one, and the remedy.
+/// The field, its value if it is invalid, and the remedy.
 type Missing = (&'static str, Option<String>, &'static str);
 
 fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {

@@ -71,7 +71,7 @@ const SECTIONS: &[(&str, IsSet, &str, &str)] = &[
         "clusterConfiguration",
         |config| config.cluster_configuration.is_some(),
         "kubeadm creates the cluster with its own defaults",
-        "set what the cluster relies on, such as imageRepository",
+        "set the fields that the cluster needs, such as imageRepository",
     ),
     (
         "initConfiguration",
@@ -133,8 +133,10 @@ fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults
             CauseReason::Required
         },
         value: found.map(|seconds| seconds.to_string()),
-        detail: format!("it is {expected} in {other}, and Cluster API requires the same value in both")
-            .into(),
+        detail: format!(
+            "the value in {other} is {expected}, and Cluster API requires the same value in both"
+        )
+        .into(),
         remedy: format!("set {expected} here, or another value in both").into(),
     });
 }
@@ -152,7 +154,7 @@ fn discovery_user_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
             reason: CauseReason::Invalid,
             value: None,
             detail: "authProvider and exec are both set, and a Machine can authenticate with only one".into(),
-            remedy: "remove one of them".into(),
+            remedy: "remove authProvider or exec".into(),
         });
     }
 }

@@ -34,7 +34,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Hive's CRD: what the design document calls spec.inventory.ClusterDeploymentCustomizations is spec.inventory",
-        check: Check::ClusterPool(not_a_list),
+        check: Check::ClusterPool(inventory_not_a_list),
         cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "ClusterPool inventory, Validation: it is not an empty list",
-        check: Check::ClusterPool(empty),
+        check: Check::ClusterPool(inventory_empty),
         cel: Cel::Faults(include_str!("cel/inventory-empty.cel")),
     },
     Rule {
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "ClusterPool inventory, Size and MaxSize: nonempty entries",
-        check: Check::ClusterPool(name_empty),
+        check: Check::ClusterPool(entry_name_empty),
         cel: Cel::Faults(include_str!("cel/inventory-name-empty.cel")),
     },
     Rule {
@@ -71,7 +71,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "ClusterPool inventory, Maintaining the lease: one holder for each customization",
-        check: Check::ClusterPool(duplicate),
+        check: Check::ClusterPool(entry_duplicate),
         cel: Cel::Faults(include_str!("cel/inventory-duplicate.cel")),
     },
     Rule {
@@ -83,10 +83,10 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: false,
         source: "ClusterPool inventory, Validation: a reference to a ClusterDeploymentCustomization that does not exist",
-        check: Check::ClusterPool(name_unknown),
+        check: Check::ClusterPool(entry_name_unknown),
         cel: Cel::None(NoCel::OtherObjects),
     },
-    // Best effort: if two pools are written at the same time, neither review sees the other pool.
+    // This rule cannot find every case: if two pools are written at the same time, neither review sees the other pool.
     Rule {
         id: "inventory-shared",
         summary: "a customization must be in the inventory of only one pool",
@@ -97,14 +97,14 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees the leases of another on its entries",
-        check: Check::ClusterPool(shared),
+        check: Check::ClusterPool(entry_shared),
         cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
 const FIELD: &str = "spec.inventory";
 
-fn not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+fn inventory_not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let inventory = change.new.spec.inventory.as_ref();
     let Some(inventory) = inventory.filter(|inventory| inventory.is_object()) else {
         return;
@@ -114,7 +114,7 @@ fn not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: Some("{...}".to_owned()),
         detail: format!(
-            "it must be a list: the field {} exists only in Hive's design document",
+            "the inventory must be a list: the field {} exists only in Hive's design document",
             Inventory::DOCUMENTED
         )
         .into(),
@@ -138,20 +138,21 @@ fn as_yaml(inventory: &Inventory) -> String {
     entries.join(", ")
 }
 
-fn empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+fn inventory_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let inventory = change.new.spec.inventory.as_ref();
     if inventory.is_some_and(|inventory| inventory.is_empty() && !inventory.is_object()) {
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some("[]".to_owned()),
-            detail: "the pool creates no clusters until Hive drops the empty list, and then clusters without customizations".into(),
+            detail: "the pool creates no clusters until Hive removes the empty list; then it creates clusters without \
+                customizations".into(),
             remedy: "add an entry, or remove the field for a pool without customizations".into(),
         });
     }
 }
 
-fn name_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+fn entry_name_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     for (index, entry) in change.new.spec.inventory.iter().flatten().enumerate() {
         if entry.name.is_empty() {
             faults.push(Fault {
@@ -165,7 +166,7 @@ fn name_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     }
 }
 
-fn duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+fn entry_duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let mut seen = HashSet::new();
     for (index, entry) in change.new.spec.inventory.iter().flatten().enumerate() {
         if !entry.name.is_empty() && !seen.insert(entry.name.as_str()) {
@@ -173,7 +174,7 @@ fn duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(&entry.name)),
-                detail: "the inventory lists this customization already, and it serves one cluster at a time"
+                detail: "the inventory already lists this customization, which serves one cluster at a time"
                     .into(),
                 remedy: "remove this entry, or name another customization".into(),
             });
@@ -194,7 +195,7 @@ fn names<'c>(pool: &'c ClusterPool<'_>) -> impl Iterator<Item = &'c str> {
     pool.spec.inventory.iter().flat_map(Inventory::names)
 }
 
-fn name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let mut added = added(change).peekable();
     if added.peek().is_none() {
         return;
@@ -209,12 +210,12 @@ fn name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             reason: CauseReason::NotFound,
             value: Some(quoted(&entry.name)),
             detail: "no customization has this name, so no cluster can use it".into(),
-            remedy: "create it, or correct the name".into(),
+            remedy: "create the customization, or correct the name".into(),
         });
     }
 }
 
-fn shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let mut added = added(change).peekable();
     if added.peek().is_none() {
         return;
@@ -236,10 +237,10 @@ fn shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 reason: CauseReason::Forbidden,
                 value: Some(quoted(&entry.name)),
                 detail: format!(
-                    "ClusterPool {pool} also lists it, and each pool would release the other's leases on it"
+                    "ClusterPool {pool} also lists this customization, and each pool would release the other's leases on it"
                 )
                 .into(),
-                remedy: format!("remove it from ClusterPool {pool} first, or name another customization")
+                remedy: format!("remove the customization from ClusterPool {pool} first, or name another customization")
                     .into(),
             });
         }

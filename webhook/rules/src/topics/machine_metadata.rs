@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// 256 KiB.
+/// Kubernetes' limit for the annotations of an object: 256 KiB.
 const ANNOTATION_BYTES: usize = 256 * 1024;
 
 fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -89,7 +89,7 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
 fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (path, metadata) in change.new.metadata() {
         for key in metadata.annotations.iter().flatten().map(|(key, _)| key) {
-            // Same as for labels, but the part before the slash may contain upper case.
+            // The syntax is that of labels, except that the part before the slash may contain uppercase letters.
             let Some(detail) = key_fault(&key.to_lowercase()) else {
                 continue;
             };
@@ -117,10 +117,13 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                 reason: CauseReason::TooLong,
                 value: None,
                 detail: format!(
-                    "keys and values have {bytes} bytes in total, and Kubernetes allows {ANNOTATION_BYTES}"
+                    "keys and values have {bytes} bytes in total, but Kubernetes allows at most \
+                     {ANNOTATION_BYTES}"
                 )
                 .into(),
-                remedy: "store the data elsewhere, and put only a reference to it in an annotation".into(),
+                remedy: "store the data in another object, and put only a reference to it in an \
+                    annotation"
+                    .into(),
             });
         }
     }

@@ -28,7 +28,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Go, path/filepath Match: ErrBadPattern",
-        check: Check::Customization(malformed),
+        check: Check::Customization(glob_malformed),
         cel: Cel::None(NoCel::Grammar),
     },
     Rule {
@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Hive, ManifestSelector: a glob is relative to the installer's directory",
-        check: Check::Customization(outside),
+        check: Check::Customization(glob_leaves_directory),
         cel: Cel::None(NoCel::Grammar),
     },
 ];
@@ -57,7 +57,7 @@ fn globs<'c>(
     })
 }
 
-fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+fn glob_malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     for (field, glob) in globs(change.new) {
         if glob.is_empty() {
             faults.push(Fault {
@@ -65,7 +65,7 @@ fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &m
                 reason: CauseReason::Required,
                 value: None,
                 detail: "an empty glob matches no manifest".into(),
-                remedy: "set one below the installer's directory, such as manifests/*.yaml".into(),
+                remedy: "write a glob below the installer's directory, such as manifests/*.yaml".into(),
             });
         } else if let Err((detail, remedy)) = check(glob) {
             faults.push_redacted(
@@ -82,16 +82,16 @@ fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &m
     }
 }
 
-fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+fn glob_leaves_directory(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     for (field, glob) in globs(change.new) {
         let (detail, remedy) = if glob.starts_with('/') {
             (
-                "a glob is relative to the installer's directory, and this one starts at the root",
+                "a glob is relative to the installer's directory, but this one begins at the root",
                 "remove the leading slash",
             )
         } else if leaves_directory(glob) {
             (
-                "its .. leaves the installer's directory",
+                "the .. in this glob leaves the installer's directory",
                 "select manifests below it, such as manifests/*.yaml",
             )
         } else {
@@ -110,7 +110,8 @@ fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
     }
 }
 
-/// Whether any prefix of a relative path is outside of the directory. Wildcards never match `..`.
+/// Whether a relative glob leaves the installer's directory at any step, as in `a/../../b`. A wildcard never
+/// matches `..`, so it always leads one level down.
 fn leaves_directory(path: &str) -> bool {
     let mut depth = 0_usize;
     for step in path.split('/') {
@@ -129,8 +130,8 @@ fn leaves_directory(path: &str) -> bool {
 type Malformed = (&'static str, &'static str);
 
 const OPEN: Malformed = (
-    "[ opens a set of characters, and no ] closes it",
-    "close it, or write \\[ to match the character",
+    "[ opens a set of characters, but no ] closes it",
+    "add a ], or write \\[ to match the character [",
 );
 const EMPTY: Malformed = (
     "the pattern has an empty character class, []",

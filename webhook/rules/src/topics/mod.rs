@@ -99,7 +99,7 @@ pub fn is_rule(id: &str) -> bool {
 /// Suggestions for a mistyped rule id, most similar first.
 pub fn similar(id: &str) -> Vec<&'static str> {
     const MAX_SUGGESTIONS: usize = 3;
-    /// The threshold that clap uses for flags.
+    /// The minimum similarity, the same that clap uses for flags.
     const MIN_SIMILARITY: f64 = 0.7;
     let mut similar: Vec<_> = rules()
         .map(|rule| {
@@ -108,7 +108,7 @@ pub fn similar(id: &str) -> Vec<&'static str> {
         })
         .filter(|((contains, similarity), _)| *contains || *similarity > MIN_SIMILARITY)
         .collect();
-    // Ids that contain the text come first.
+    // Put ids that contain the text first.
     similar.sort_by(|((of_one, one), _), ((of_other, other), _)| {
         of_other.cmp(of_one).then(other.total_cmp(one))
     });

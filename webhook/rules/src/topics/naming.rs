@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
-    go_template::{Piece, TemplateError, parse},
+    go_template::{TemplateError, TemplatePart, parse},
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateNaming",
-        check: Check::ControlPlaneSpec(invalid),
+        check: Check::ControlPlaneSpec(names_invalid),
         cel: Cel::None(NoCel::Grammar),
     },
     Rule {
@@ -55,12 +55,12 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, internal/topology/names: names are Go templates",
-        check: Check::ControlPlaneSpec(unverified),
+        check: Check::ControlPlaneSpec(names_unverified),
         cel: Cel::None(NoCel::Grammar),
     },
 ];
 
-/// The sample values with which Cluster API validates a template.
+/// The sample values that Cluster API uses to validate a template.
 const SAMPLES: &[(&str, &str)] = &[
     (".cluster.name", "cluster"),
     (".kubeadmControlPlane.name", "kubeadmcontrolplane"),
@@ -72,7 +72,7 @@ const SAMPLE_RANDOM: &str = "x7k2p";
 const RANDOM_ACTION: &str = "{{ .random }}";
 const FIELDS: &str = "use only {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
 
-/// Cluster API truncates longer names and appends new random characters.
+/// The maximum length of a name. Cluster API truncates longer names and appends new random characters.
 const LONGEST: usize = 63;
 
 fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
@@ -84,12 +84,12 @@ fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
 }
 
 /// The name that Cluster API produces from the sample values.
-fn rendered(pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
+fn rendered(pieces: &[TemplatePart<'_>]) -> Result<Vec<u8>, String> {
     let mut name = Vec::new();
     for piece in pieces {
         let text = match piece {
-            Piece::Text(text) => text,
-            Piece::Field { path, action } => match SAMPLES.iter().find(|(field, _)| field == path) {
+            TemplatePart::Text(text) => text,
+            TemplatePart::Field { path, action } => match SAMPLES.iter().find(|(field, _)| field == path) {
                 Some((_, sample)) => sample,
                 None => return Err(format!("{} is not defined", quoted(action))),
             },
@@ -118,7 +118,7 @@ fn fault(
     }
 }
 
-fn invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn names_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change) else { return };
     let (detail, remedy) = match parse(template) {
         Err(TemplateError::Unsupported(_)) => return,
@@ -128,10 +128,10 @@ fn invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             Ok(name) if is_dns1123_subdomain(&name) => return,
             Ok(name) => (
                 format!(
-                    "it produces {}, which is not a valid name",
+                    "the template produces {}, which is not a valid name",
                     quoted(&String::from_utf8_lossy(&name))
                 ),
-                "use lower-case letters, digits, - and ., and start and end with a letter or digit",
+                "use lowercase letters, digits, - and ., and begin and end with a letter or digit",
             ),
         },
     };
@@ -144,7 +144,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     };
     let other_notation = match parse(template) {
         Ok(pieces) => pieces.into_iter().find_map(|piece| match piece {
-            Piece::Field { path: RANDOM, action } => Some(action),
+            TemplatePart::Field { path: RANDOM, action } => Some(action),
             _ => None,
         }),
         Err(TemplateError::Unsupported(action)) => Some(action).filter(|action| action.contains(RANDOM)),
@@ -157,7 +157,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             "every Machine would get the same name".to_owned(),
             "add {{ .random }}",
         )),
-        // Another version of Cluster API may accept it.
+        // Another version of Cluster API may accept this action.
         Some(action) => faults.push_at_most(
             Action::Warn,
             fault(
@@ -173,10 +173,10 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
 }
 
-fn unverified(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn names_unverified(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change) else { return };
     if let Err(TemplateError::Unsupported(_)) = parse(template) {
-        let detail = "it uses more than text and fields, so the resulting names are not checked";
+        let detail = "the template has more than text and fields, so the resulting names are not checked";
         let remedy = "check the names yourself, or use only text and fields";
         faults.push(fault(change, template, detail.to_owned(), remedy));
     }

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-version-changed",
-        summary: "a change to how clusters are created replaces the unclaimed ones",
+        summary: "a change to how clusters are created replaces the unclaimed clusters",
         why: "Hive replaces unclaimed clusters that were created with other settings. Creating clusters takes time \
               and resources, and claims wait in the meantime.",
         operations: ON_UPDATE,
@@ -64,7 +64,11 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Forbidden,
         value: None,
         detail: stale.into(),
-        remedy: format!("leave {} unchanged to avoid this", changed.join(", ")).into(),
+        remedy: format!(
+            "do not change {}, unless the clusters should be replaced",
+            changed.join(", ")
+        )
+        .into(),
     });
 }
 
@@ -117,7 +121,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     }
     let detail = match unclaimed(change) {
-        None => "this deletes unclaimed clusters that were created with a removed entry".to_owned(),
+        None => "removing these entries deletes the unclaimed clusters that use them".to_owned(),
         Some(unclaimed) => {
             let uses_removed_entry = |cluster: &&ClusterDeployment| {
                 cluster
@@ -137,8 +141,12 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 .join(", ");
             match clusters.len() {
                 0 => return,
-                count @ 1..=SHOWN => format!("this deletes unclaimed {} {shown}", noun(count)),
-                count => format!("this deletes {count} unclaimed clusters: {shown} and more"),
+                count @ 1..=SHOWN => {
+                    format!("removing these entries deletes unclaimed {} {shown}", noun(count))
+                }
+                count => {
+                    format!("removing these entries deletes {count} unclaimed clusters: {shown} and more")
+                }
             }
         }
     };

@@ -28,7 +28,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Transition,
         overridable: false,
         source: "Hive, validating webhook of ClusterDeployment: clusterPoolRef is immutable",
-        check: Check::ClusterDeployment(changed),
+        check: Check::ClusterDeployment(reference_changed),
         cel: Cel::Faults(include_str!("cel/pool-ref-changed.cel")),
     },
     Rule {
@@ -68,7 +68,7 @@ const CLAIM: &str = "spec.clusterPoolRef.claimName";
 /// Hive accepts a new cluster with a claim if it has this label, so that clusters can be restored from a backup.
 const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
 
-fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
     let Some(old) = change.old else { return };
     let mut push = |field: &'static str, value: Option<String>, detail: String, remedy: String| {
         faults.push(Fault {
@@ -94,10 +94,11 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         }
         (Some(old), None) => {
             let detail = format!(
-                "this cluster was created for pool {}, which would no longer count it",
+                "this cluster was created for pool {}, which would no longer count the cluster",
                 quoted(&old.pool_name)
             );
-            let remedy = "keep the reference; to take the cluster out of the pool, claim it".to_owned();
+            let remedy =
+                "keep the reference; to remove the cluster from the pool, claim the cluster".to_owned();
             return push(REFERENCE, None, detail, remedy);
         }
     };
@@ -169,7 +170,7 @@ fn claim_set_on_creation(change: &Change<'_, ClusterDeployment<'_>>, faults: &mu
         reason: CauseReason::Forbidden,
         value: Some(quoted(claim)),
         detail: "Hive sets the claim after the cluster exists".into(),
-        remedy: format!("remove it, or set label {RESTORED}=true to restore a backup").into(),
+        remedy: format!("remove claimName, or set label {RESTORED}=true to restore a backup").into(),
     });
 }
 

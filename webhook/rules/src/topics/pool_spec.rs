@@ -86,7 +86,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "running-count-not-size",
         summary: "on OpenStack and vSphere, every cluster of a pool must run",
-        why: "Hive cannot hibernate clusters on these platforms, and ignores a pool that asks for it.",
+        why: "Hive cannot hibernate clusters on these platforms, and ignores a pool whose runningCount is lower than \
+            its size.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -115,7 +116,7 @@ fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             CauseReason::Required,
             None,
             "a pool creates clusters on exactly one platform, and none is set",
-            "set one, such as vsphere",
+            "set one platform, such as vsphere",
         ),
         _ => (
             CauseReason::Invalid,
@@ -211,7 +212,7 @@ fn max_size_below_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults
             reason: CauseReason::Invalid,
             value: Some(max_size.to_string()),
             detail: format!("the pool can never reach its size of {size}").into(),
-            remedy: "raise maxSize, or lower size".into(),
+            remedy: "increase maxSize, or reduce size".into(),
         });
     }
 }

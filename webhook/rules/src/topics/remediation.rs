@@ -39,7 +39,7 @@ fn max_retry_negative(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
         reason: CauseReason::Invalid,
         value: Some(retries.to_string()),
         detail: "a number of retries cannot be negative".into(),
-        remedy: "set 0 for no retries, or omit it to retry without a limit".into(),
+        remedy: "set 0 for no retries, or omit maxRetry to retry without a limit".into(),
     });
 }
 

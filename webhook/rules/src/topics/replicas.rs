@@ -27,7 +27,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "2019 proposal, Scale Down: scale to 0 must be rejected",
-        check: Check::ControlPlane(not_positive),
+        check: Check::ControlPlane(replicas_not_positive),
         cel: Cel::FaultsAlsoForScale(include_str!("cel/replicas-not-positive.cel")),
     },
     Rule {
@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types",
-        check: Check::ControlPlane(even),
+        check: Check::ControlPlane(replicas_even),
         cel: Cel::Faults(include_str!("cel/replicas-even.cel")),
     },
     Rule {
@@ -53,27 +53,27 @@ const RULES: &[Rule] = &[
         scope: Scope::Transition,
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
-        check: Check::ControlPlane(dropped),
+        check: Check::ControlPlane(replicas_dropped),
         cel: Cel::None(NoCel::DefaultedFirst),
     },
     Rule {
         id: "replicas-above-seven",
         summary: "more than seven etcd members slow down every write",
-        why: "The leader of etcd waits for a majority of the members before it confirms a write. Each further pair \
-              of members makes every write slower.",
+        why: "The leader of etcd waits for a majority of the members before it confirms a write. Each additional \
+            pair of members makes every write slower.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: etcd limits; etcd FAQ: at most seven members",
-        check: Check::ControlPlane(above_seven),
+        check: Check::ControlPlane(replicas_above_seven),
         cel: Cel::Faults(include_str!("cel/replicas-above-seven.cel")),
     },
 ];
 
 const FIELD: &str = "spec.replicas";
 
-fn not_positive(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn replicas_not_positive(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(replicas) = change.new.spec.replicas else {
         return;
     };
@@ -88,7 +88,7 @@ fn not_positive(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
     }
 }
 
-fn even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn replicas_even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(replicas) = change.new.spec.replicas else {
         return;
     };
@@ -107,7 +107,7 @@ fn even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     }
 }
 
-fn dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn replicas_dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(old) = change.old.and_then(|old| old.spec.replicas) else {
         return;
     };
@@ -116,13 +116,14 @@ fn dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
             field: FIELD.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: format!("if omitted, it defaults to 1, and the control plane has {old} Machines").into(),
-            remedy: format!("set {old} to keep them, or 1 to scale down").into(),
+            detail: format!("if omitted, replicas defaults to 1, but the control plane has {old} Machines")
+                .into(),
+            remedy: format!("set {old} to keep all Machines, or 1 to scale down").into(),
         });
     }
 }
 
-fn above_seven(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn replicas_above_seven(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(replicas) = change.new.spec.replicas else {
         return;
     };

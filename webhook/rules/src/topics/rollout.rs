@@ -40,8 +40,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-unsupported",
         summary: "maxSurge must be 0 or 1",
-        why: "Cluster API changes one etcd member at a time. It reads a percentage or a text as 0, and then \
-              deletes a Machine before it creates the replacement.",
+        why: "Cluster API changes one etcd member at a time. It reads a percentage or other text as 0, and then deletes a \
+            Machine before it creates the replacement.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -73,7 +73,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
-        check: Check::ControlPlane(after_past),
+        check: Check::ControlPlane(rollout_time_past),
         cel: Cel::None(NoCel::OtherObjects),
     },
 ];
@@ -124,7 +124,7 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
     }
     let scaling = change.subresource == Some(Subresource::Scale);
     faults.push(Fault {
-        // A Scale contains no maxSurge, so report the replicas.
+        // A Scale object has no maxSurge, so report the replicas.
         field: if scaling {
             "spec.replicas".into()
         } else {
@@ -144,12 +144,12 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
     });
 }
 
-fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let (Some(after), Some(now)) = (change.new.rollout_after(), change.context.now) else {
         return;
     };
     let unchanged = change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after);
-    // The proposal says to set it to now for an immediate rollout, and `clusterctl alpha rollout restart` does.
+    // Accept the current time: the proposal says to use it for an immediate rollout, and `clusterctl alpha rollout restart` does.
     let is_past = now.duration_since(after) > NOW_TOLERANCE;
     if !is_past || unchanged || change.context.field_manager == Some(FIELD_MANAGER) {
         return;
@@ -162,10 +162,10 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             .count()
     });
     let detail = match older {
-        Some(0) => "no Machine is older than it, so it has no effect".to_owned(),
-        Some(1) => "it is in the past, so one Machine is replaced now".to_owned(),
-        Some(older) => format!("it is in the past, so {older} Machines are replaced now"),
-        None => "it is in the past, so older Machines are replaced now".to_owned(),
+        Some(0) => "no Machine is older, so this time has no effect".to_owned(),
+        Some(1) => "this time is in the past, so one Machine is replaced now".to_owned(),
+        Some(older) => format!("this time is in the past, so {older} Machines are replaced now"),
+        None => "this time is in the past, so older Machines are replaced now".to_owned(),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),

@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "2019 proposal, Scale Up: not in conjunction with an upgrade, enforced by a validation webhook",
-        check: Check::ControlPlane(with_upgrade),
+        check: Check::ControlPlane(scales_with_upgrade),
         cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "2019 proposal, Scale Up and Scale Down: not in conjunction with an upgrade operation",
-        check: Check::ControlPlane(during_rollout),
+        check: Check::ControlPlane(scales_during_rollout),
         cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "both proposals, Scale Up and Scale Down: not in conjunction with adopting Machines",
-        check: Check::ControlPlane(while_adopting),
+        check: Check::ControlPlane(scales_while_adopting),
         cel: Cel::None(NoCel::OtherObjects),
     },
 ];
@@ -67,8 +67,8 @@ const FIELD: &str = "spec.replicas";
 /// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
 
-/// The fields of `kubeadmConfigSpec` that do not replace Machines: Cluster API writes them into the workload cluster, or
-/// only new Machines use them (Cluster API, `matchesKubeadmConfig`).
+/// The fields of `kubeadmConfigSpec` whose change does not replace Machines: Cluster API writes them into the workload cluster,
+/// or only new Machines use them (Cluster API, `matchesKubeadmConfig`).
 const NO_ROLLOUT: &[&str] = &[
     "clusterConfiguration.controlPlaneEndpoint",
     "clusterConfiguration.dns",
@@ -78,7 +78,7 @@ const NO_ROLLOUT: &[&str] = &[
     "joinConfiguration.discovery",
 ];
 
-fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some((old, from, to)) = scaled(change) else {
         return;
     };
@@ -96,7 +96,7 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "this write scales from {from} and starts a rollout by changing {what}, and both move etcd members"
+                "this write scales from {from} and starts a rollout by changing {what}, and both add and remove etcd members"
             )
             .into(),
             remedy: format!("change {what} first, wait for the rollout, then scale").into(),
@@ -104,7 +104,7 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
     );
 }
 
-/// The field by which a write starts a rollout.
+/// The changed field that starts a rollout, if there is one.
 fn starts_rollout(
     change: &Change<'_, KubeadmControlPlane<'_>>,
     old: &KubeadmControlPlane<'_>,
@@ -130,7 +130,7 @@ fn starts_rollout(
     })
 }
 
-fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some((old, from, to)) = scaled(change) else {
         return;
     };
@@ -164,7 +164,7 @@ fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
     );
 }
 
-fn while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some((_, from, to)) = scaled(change) else {
         return;
     };
@@ -179,7 +179,8 @@ fn while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "Machine {} has no controller, so the control plane is about to adopt it, and scaling from {from} would count without it",
+                "Machine {} has no controller, so the control plane is about to adopt it; until then, {from} does not \
+                 include this Machine",
                 machine.name
             )
             .into(),
@@ -192,7 +193,7 @@ fn name<'c>(control_plane: &'c KubeadmControlPlane<'_>) -> &'c str {
     control_plane.metadata.name.as_deref().unwrap_or("NAME")
 }
 
-/// The old object, the old and the new replicas, if the write changes replicas.
+/// The old object, the old replicas and the new replicas, if the write changes replicas.
 fn scaled<'c, 'a>(
     change: &Change<'c, KubeadmControlPlane<'a>>,
 ) -> Option<(&'c KubeadmControlPlane<'a>, i64, i64)> {
@@ -201,8 +202,8 @@ fn scaled<'c, 'a>(
     (from != to).then_some((old, from, to))
 }
 
-/// The severest action for a fault. A paused object only gets a warning, because manual recovery has priority (2019
-/// proposal, Scale Down).
+/// The severest action for a problem. For a paused object it is a warning, because manual recovery has priority (2019 proposal,
+/// Scale Down).
 fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     if is_topology_controller(change) {
         Action::Audit
@@ -213,8 +214,8 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     }
 }
 
-/// Whether the topology controller writes the replicas that it owns. The field manager of the request and labels do not
-/// count, because any client can set them.
+/// Whether the topology controller writes the replicas that it owns. Labels and the field manager of the request prove nothing,
+/// because any client can set them.
 fn is_topology_controller(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let owns_replicas =
         |old: &KubeadmControlPlane<'_>| old.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");

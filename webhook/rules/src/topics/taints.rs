@@ -69,7 +69,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "CRD of KubeadmControlPlane: taints are a map by key and effect",
-        check: Check::ControlPlaneSpec(duplicate),
+        check: Check::ControlPlaneSpec(taint_duplicate),
         cel: Cel::None(NoCel::SchemaFirst),
     },
 ];
@@ -84,12 +84,13 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         value: None,
         detail: "Cluster API's feature gate MachineTaintPropagation is off".into(),
         remedy:
-            "remove the taints, or turn the gate on in Cluster API and set featureGates.machineTaints in the AdmissionConfiguration"
+            "remove the taints, or enable the gate in Cluster API and set featureGates.machineTaints in the \
+             AdmissionConfiguration"
                 .into(),
     });
 }
 
-/// The keys that are set, each with its path.
+/// The keys of taints that are set, each with its path.
 fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, str>, &'c Text<'c>)> {
     let path = spec.taints_path();
     let taints = spec.taints().iter().enumerate();
@@ -145,7 +146,7 @@ fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
 }
 
-fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn taint_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let mut seen = HashSet::new();
     for (index, taint) in change.new.taints().iter().enumerate() {
         let (Some(key), Some(effect)) = (taint.key.as_deref(), taint.effect.as_deref()) else {
@@ -157,7 +158,7 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(&format!("{key}:{effect}"))),
                 detail: "an earlier taint has the same key and effect".into(),
-                remedy: "remove one of them".into(),
+                remedy: "remove one of the two taints".into(),
             });
         }
     }

@@ -45,9 +45,11 @@ fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: 
         field: "spec.template.spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("ClusterClasses create control planes from it, and {differences} would change")
-            .into(),
-        remedy: "create a template with another name and point the ClusterClass to it".into(),
+        detail: format!(
+            "ClusterClasses create control planes from this template, and {differences} would change"
+        )
+        .into(),
+        remedy: "create a template with another name, and refer to it in the ClusterClass".into(),
     });
 }
 

@@ -29,26 +29,26 @@ const RULES: &[Rule] = &[
         id: "version-not-semantic",
         summary: "the version must be a semantic version",
         why: "Cluster API and kubeadm compare versions to decide on upgrades, images and features. They cannot \
-              compare a text that is not a semantic version.",
+            compare text that is not a semantic version.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types",
-        check: Check::ControlPlane(not_semantic),
+        check: Check::ControlPlane(version_not_semantic),
         cel: Cel::Faults(include_str!("cel/version-not-semantic.cel")),
     },
     Rule {
         id: "version-without-v",
-        summary: "the version must start with v",
-        why: "The tags of Kubernetes images start with v. Without it, the images of the first new Machine do not \
+        summary: "the version must begin with v",
+        why: "The tags of Kubernetes images begin with v. Without it, the images of the first new Machine do not \
               exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must start with v",
-        check: Check::ControlPlane(without_v),
+        check: Check::ControlPlane(version_without_v),
         cel: Cel::Faults(include_str!("cel/version-without-v.cel")),
     },
     Rule {
@@ -67,8 +67,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-changes-too-early",
         summary: "a minor upgrade must wait until the last one has rolled out",
-        why: "Until the previous upgrade has rolled out, some Machines are one version behind. A further upgrade \
-              puts them two versions behind, which Kubernetes does not support.",
+        why: "Until the previous upgrade has rolled out, some Machines are one version behind. Another upgrade \
+            would put them two versions behind, which Kubernetes does not support.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -87,7 +87,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
-        check: Check::ControlPlane(lowered),
+        check: Check::ControlPlane(version_lowered),
         cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
@@ -106,14 +106,14 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
-        why: "Nothing runs the new version yet, so it is safe to return to the old one. The warning points out \
+        why: "No Machine runs the new version yet, so it is safe to return to the old one. The warning points out \
               that the write does not upgrade.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
-        check: Check::ControlPlane(reverted),
+        check: Check::ControlPlane(upgrade_reverted),
         cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
@@ -132,7 +132,7 @@ const RULES: &[Rule] = &[
 
 const FIELD: &str = "spec.version";
 
-fn not_semantic(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn version_not_semantic(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(version) = &change.new.spec.version else {
         return;
     };
@@ -142,12 +142,12 @@ fn not_semantic(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
             reason: CauseReason::Invalid,
             value: Some(quoted(version)),
             detail: format!("not a semantic version: {error}").into(),
-            remedy: "write major, minor and patch, as in \"v1.34.2\"".into(),
+            remedy: "write the major, minor and patch version, as in \"v1.34.2\"".into(),
         });
     }
 }
 
-fn without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn version_without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(version) = &change.new.spec.version else {
         return;
     };
@@ -156,7 +156,7 @@ fn without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) 
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(quoted(version)),
-            detail: "Kubernetes versions start with v".into(),
+            detail: "Kubernetes versions begin with v".into(),
             remedy: format!("write \"v{}\"", &**version).into(),
         });
     }
@@ -232,7 +232,7 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     let Some(step) = step(change).filter(Step::raises_minor) else {
         return;
     };
-    if let Some(behind) = behind(change, &step.from) {
+    if let Some(behind) = machine_behind(change, &step.from) {
         faults.push(step.fault(
             format!("the upgrade to {} is still rolling out: {behind}", step.old),
             format!(
@@ -247,7 +247,7 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
 
 /// Describes a Machine below the minor version, from the status, or else from the Machines, because the status can be
 /// outdated.
-fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
+fn machine_behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
     let is_below =
         |version_found: &str| parse_version(version_found).is_ok_and(|found| minor(&found) < minor(version));
     let status = change.old.and_then(|old| old.status.as_ref());
@@ -262,9 +262,12 @@ fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Op
     })
 }
 
-/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown. Requests what
-/// [`severity`] reads.
-fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Option<Vec<&'c Machine>> {
+/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown. Also requests
+/// the parts that [`severity`] reads.
+fn machines_above<'c>(
+    change: &Change<'c, KubeadmControlPlane<'_>>,
+    to: &Version,
+) -> Option<Vec<&'c Machine>> {
     progress::request(change);
     let machines = progress::machines(change)?;
     let is_above = |machine: &&Machine| {
@@ -277,14 +280,14 @@ fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Opti
     Some(machines.iter().filter(is_above).collect())
 }
 
-fn lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(step) = step(change).filter(Step::lowers_minor) else {
         return;
     };
-    let Some(above) = above(change, &step.to) else {
+    let Some(machines) = machines_above(change, &step.to) else {
         return;
     };
-    if let Some(joined) = above.iter().find(|machine| machine.has_node) {
+    if let Some(joined) = machines.iter().find(|machine| machine.has_node) {
         let version = joined.version.as_deref().unwrap_or(step.old);
         let fault = step.fault(
             format!(
@@ -301,7 +304,7 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     let Some(step) = step(change).filter(Step::lowers_minor) else {
         return;
     };
-    if above(change, &step.to).is_none() {
+    if machines_above(change, &step.to).is_none() {
         let fault = step.fault(
             format!(
                 "could not read the Machines; a Machine that has already joined at {} cannot be downgraded",
@@ -322,17 +325,19 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     }
 }
 
-fn reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn upgrade_reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(step) = step(change).filter(Step::lowers_minor) else {
         return;
     };
-    if above(change, &step.to).is_some_and(|above| above.iter().all(|machine| !machine.has_node)) {
+    if machines_above(change, &step.to)
+        .is_some_and(|machines| machines.iter().all(|machine| !machine.has_node))
+    {
         faults.push(step.fault(
             format!(
                 "this reverts the upgrade to {}, which no Machine runs yet",
                 step.old
             ),
-            "make sure it is intended",
+            "check that this downgrade is intended",
         ));
     }
 }
@@ -342,7 +347,7 @@ fn patch_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
     if minor(&step.to) == minor(&step.from) && step.to.patch < step.from.patch {
         faults.push(step.fault(
             format!("this downgrade from {} replaces every Machine", step.old),
-            "make sure it is intended",
+            "check that this downgrade is intended",
         ));
     }
 }

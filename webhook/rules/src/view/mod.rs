@@ -1,11 +1,11 @@
 //! The other objects that rules read. Every part of the view may be unknown.
 //!
-//! A part records when a rule requests it. The caller first applies the rules to an empty view, then reads the parts
+//! A part records that a rule has requested it. The caller first applies the rules to an empty view, then reads the parts
 //! that [`View::missing`] returns, and applies the rules again. Thus each review reads only what its rules need, and no
 //! rule has to declare its reads.
 //!
-//! There is no third pass. A rule must therefore request every part that it may need before it uses the first one.
-//! Otherwise a part that depends on the value of another stays unknown.
+//! Rules are not applied a third time. A rule must therefore request every part that it may need before it uses the first
+//! one. A part that a rule requests only after it has seen the value of another part stays unknown.
 //!
 //! - [`object`]: the Kubernetes objects from which the parts are built
 
@@ -62,8 +62,8 @@ pub struct View {
     pub machines: Part<Vec<Machine>>,
     /// The Cluster of the control plane; `None` if it does not exist.
     pub cluster: Part<Option<Cluster>>,
-    /// The names of worker Machines and `MachinePool`s of the Cluster; the list may be incomplete, but not empty if
-    /// there are any.
+    /// The names of worker Machines and `MachinePool`s of the Cluster. The list may be incomplete, but it is empty only if
+    /// there are none.
     pub worker_machines: Part<Vec<String>>,
     /// Whether the namespace is being deleted.
     pub namespace_terminating: Part<bool>,
@@ -143,7 +143,7 @@ pub struct Machine {
     pub created: Option<Timestamp>,
     /// Whether `status.nodeRef` is set, that is, the Machine has joined the cluster.
     pub has_node: bool,
-    /// Whether it has a controller reference. Without one, the control plane adopts it.
+    /// Whether the Machine has a controller reference. If not, the control plane adopts the Machine.
     pub has_controller: bool,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
@@ -167,7 +167,7 @@ pub struct Cluster {
 pub struct Pool {
     /// `metadata.name`.
     pub name: String,
-    /// The names of the customizations in its inventory.
+    /// The names of the customizations in the pool's inventory.
     pub inventory: Vec<String>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
@@ -176,15 +176,15 @@ pub struct Pool {
 /// A `ClusterDeployment` of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDeployment {
-    /// `metadata.namespace`. Hive's pools name it like the cluster.
+    /// `metadata.namespace`. In Hive's pools, it has the name of the cluster.
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// The name of its pool, which is in the namespace of the reviewed object.
+    /// The name of the cluster's pool, which is in the namespace of the reviewed object.
     pub pool: String,
-    /// The name of the claim that holds it.
+    /// The name of the claim that holds the cluster.
     pub claim: Option<String>,
-    /// The name of the customization that it uses.
+    /// The name of the customization that the cluster uses.
     pub customization: Option<String>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,

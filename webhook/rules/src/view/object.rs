@@ -1,6 +1,6 @@
 //! The Kubernetes objects from which a view is built, decoded from an API server or a manifest.
 //!
-//! They own their data, because they come in long lists and outlive the JSON text. Fields that rules do not read are
+//! These types own their data, because objects come in long lists and outlive the JSON text. Fields that rules do not read are
 //! skipped.
 
 use jiff::Timestamp;
@@ -26,9 +26,9 @@ pub struct Object<S = IgnoredAny, T = IgnoredAny> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMetadata {
-    /// Empty in a manifest with `generateName`.
+    /// The name; empty in a manifest with `generateName`.
     pub name: String,
-    /// `None` in a manifest without a namespace.
+    /// The namespace; `None` in a manifest without a namespace.
     pub namespace: Option<String>,
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
@@ -61,7 +61,7 @@ struct Annotations {
 struct Labels {
     #[serde(rename = "cluster.x-k8s.io/cluster-name")]
     cluster: Option<String>,
-    /// Cluster API checks only whether the label is present.
+    /// The label of control plane Machines. Cluster API checks only its presence.
     #[serde(rename = "cluster.x-k8s.io/control-plane")]
     control_plane: Option<IgnoredAny>,
 }
@@ -200,19 +200,20 @@ impl DeploymentObject {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
 
-    /// The customization that it uses. A cluster that is gone except for the finalizer of `kubectl kcp pool` uses none.
+    /// The customization that the cluster uses. A deleted cluster on which only the finalizer of `kubectl kcp pool` remains
+    /// uses none.
     fn customization(&self) -> Option<&str> {
         let mut finalizers = self.metadata.finalizers.iter().flatten();
         let is_gone = self.is_deleting() && finalizers.all(|finalizer| finalizer == LEASE_FINALIZER);
         self.pool()?.customization().filter(|_| !is_gone)
     }
 
-    /// The namespace of its pool and of its customization.
+    /// The namespace of the cluster's pool and customization.
     pub fn pool_namespace(&self) -> Option<&str> {
         self.pool().map(|pool| pool.namespace.as_str())
     }
 
-    /// Whether it belongs to the pool, or uses the customization, with this namespace and name.
+    /// Whether the cluster belongs to the pool, or uses the customization, with this namespace and name.
     pub fn concerns(&self, namespace: &str, name: &str) -> bool {
         self.pool().is_some_and(|pool| {
             pool.namespace == namespace && (pool.pool_name == name || self.customization() == Some(name))

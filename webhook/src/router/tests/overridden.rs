@@ -106,7 +106,7 @@ async fn an_override_can_require_the_verb_override() {
         ),
         (
             None,
-            Some("the override has no effect: could not read whether the user may override: error"),
+            Some("the override has no effect: could not check whether the user may override rules: error"),
         ),
     ] {
         let response = send(&authorizing(allowed), "/validate", &review).await;

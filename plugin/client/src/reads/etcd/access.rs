@@ -8,7 +8,7 @@ use kcp_etcd::{ClientCertificate, CredentialError, Tls, Trust};
 use crate::reads::secret::Secrets;
 use kcp_control_plane::snapshot::Failure;
 
-/// The Secret with etcd's CA. It has no key if etcd is external, or if the operator keeps the key elsewhere.
+/// The Secret with etcd's CA. It has no key if etcd is external, or if the operator stores the key outside the cluster.
 const CA_SECRET: &str = "etcd";
 
 /// The Secret with the API servers' client certificate for etcd.
@@ -25,12 +25,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reads as few Secrets as possible: the client certificate only if none can be issued. For an external etcd none
-    /// is issued, because the cluster does not own its CA.
+    /// Reads as few Secrets as possible: the Secret with the client certificate only if no certificate can be issued. For an
+    /// external etcd no certificate is issued, because the cluster does not own the CA.
     pub async fn read(secrets: &Secrets<'_>, stacked: bool) -> Result<Self, Failure> {
         let ca = secrets.read(CA_SECRET).await?;
-        // The key may be empty: operators who keep it elsewhere cannot remove it from a Secret of type
-        // kubernetes.io/tls.
+        // The key may be empty: a Secret of type kubernetes.io/tls must have one, even if the operator stores the CA key
+        // outside the cluster.
         let client = if stacked && value(CA_SECRET, &ca, KEY).is_ok() {
             None
         } else {
@@ -40,7 +40,7 @@ impl Access {
             .map_err(|invalid_secret| secrets.unusable(invalid_secret.purpose, invalid_secret.message))
     }
 
-    /// Without `client`, issues a certificate.
+    /// Issues a certificate if `client` is none.
     fn new(ca: &Secret, client: Option<&Secret>, now: SystemTime) -> Result<Self, InvalidSecret> {
         let certificate = value(CA_SECRET, ca, CERTIFICATE)?;
         let trust =

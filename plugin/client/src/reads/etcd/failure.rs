@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub struct FailureContext {
-    /// Whether members are pods of the workload cluster.
+    /// Whether the members run as pods in the workload cluster.
     pub stacked: bool,
     /// The name of the Secret with etcd's CA.
     pub authority: String,
@@ -61,8 +61,7 @@ impl FailureContext {
 
     fn describe_port_forward(&self, node: &str, error: kube::Error) -> Failure {
         let pod = pod(node);
-        // A WebSocket port-forward needs `get`, and since Kubernetes 1.35 also `create`, whose 403 does not contain
-        // the verb (`pkg/registry/core/pod/rest/authorize.go`).
+        // A WebSocket port-forward needs the verb `get`, and since Kubernetes 1.35 also `create`. The 403 for `create` does not contain the verb (`pkg/registry/core/pod/rest/authorize.go`).
         let verb = match &error {
             kube::Error::Api(status) if status.code == 403 && !status.message.contains(" cannot get ") => {
                 "create"

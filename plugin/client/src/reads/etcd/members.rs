@@ -1,4 +1,4 @@
-//! Which members to query, and how to reach them.
+//! Selects the members to query, and how to reach each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,15 +16,15 @@ const CLIENT_PORT: u16 = 2379;
 
 #[derive(Debug)]
 pub struct MemberQuery {
-    /// The node's name, or `host:port` of an external endpoint.
+    /// The name of the member's node, or `host:port` of an external endpoint.
     pub name: String,
     pub machine: Option<String>,
     /// How to reach the member, or why it cannot be reached.
     pub endpoint: Result<Endpoint, Failure>,
 }
 
-/// One query for each control plane node: nodes of Machines (`machines` maps a node to its Machine), and other nodes
-/// with the control plane label. Each query uses its own port-forward to the node's etcd pod.
+/// One query for each control plane node: the nodes of Machines (`machines` maps a node to its Machine), and other
+/// nodes with the control plane label. Each query uses its own port-forward to the node's etcd pod.
 pub fn stacked(
     client: &Client,
     machines: &BTreeMap<String, String>,
@@ -53,7 +53,7 @@ pub fn pod(node: &str) -> String {
     format!("etcd-{node}")
 }
 
-/// One query for each endpoint of an external etcd, `https://host:port`.
+/// One query for each endpoint of an external etcd, given as `https://host:port`.
 pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
     endpoints
         .iter()

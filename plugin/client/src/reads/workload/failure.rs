@@ -22,7 +22,7 @@ impl FailureContext {
         }
     }
 
-    /// The failure of all reads, each of which fails with this error.
+    /// One failure for all reads if each of them fails with this error.
     pub fn describe_all(&self, error: &Error) -> Failure {
         self.describe(&format!("Secret/{}", self.kubeconfig), error)
     }

@@ -50,7 +50,7 @@ pub fn node(node: v1::Node) -> Node {
     }
 }
 
-/// None if the pod's name is not `COMPONENT-NODE`, as for kubeadm's static pods.
+/// Converts a static pod. None if the pod's name is not `COMPONENT-NODE`, which kubeadm's static pods have.
 pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let name = pod.metadata.name?;
     let node = pod.spec?.node_name?;

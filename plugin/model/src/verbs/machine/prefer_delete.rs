@@ -59,7 +59,7 @@ fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
         event: ChangeEvent {
             reason: "MachineNotPreferredForDeletion",
             action: "PreferMachineDeletion",
-            done: "preferred deletion withdrawn",
+            done: "preference for deletion removed",
             detail: format!("for Machine {}", machine.object.name()),
         },
     })
@@ -79,7 +79,7 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
     let mut warnings = apply_warnings(&machine.object.text, &patch, field_manager);
     warnings.extend(machine.context.warnings());
     let why = why.into_iter();
-    warnings.extend(why.map(|why| format!("deleting the Machine now is not safe: {why}")));
+    warnings.extend(why.map(|why| format!("it is not safe to delete the Machine now: {why}")));
     warnings.extend(leader_warning(machine.observed(), name));
     Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
@@ -89,7 +89,7 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
         event: ChangeEvent {
             reason: "MachinePreferredForDeletion",
             action: "PreferMachineDeletion",
-            done: "preferred deletion requested",
+            done: "preference for deletion set",
             detail: format!("for Machine {name}"),
         },
     })
@@ -97,7 +97,7 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
 
 struct PreferenceEffect {
     is_immediate: bool,
-    /// When the annotation takes effect, and which Machines are deleted before this one; one line each.
+    /// One line that says when the annotation takes effect, and one line about the Machines that are deleted before this one.
     lines: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn with_mark(observed: &Snapshot, name: &str) -> Snapshot {
     observed
 }
 
-/// Why a change in progress deletes this Machine; none if no change does.
+/// Why a change in progress deletes this Machine; none if no change in progress deletes it.
 fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
     [Purpose::Rollout, Purpose::ScaleDown]
         .into_iter()
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(proposal.write, ObjectWrite::patch(patch(json!(""))));
         assert_eq!(
             proposal.event.note("alice"),
-            "preferred deletion requested by alice for Machine m2"
+            "preference for deletion set by alice for Machine m2"
         );
         let mut machine = snapshot("m2");
         mark(&mut machine);
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(proposal.consequences, Vec::<String>::new());
         assert_eq!(
             proposal.event.note("alice"),
-            "preferred deletion withdrawn by alice for Machine m2"
+            "preference for deletion removed by alice for Machine m2"
         );
     }
 
@@ -315,8 +315,8 @@ mod tests {
         assert_eq!(
             proposal.warnings,
             [
-                "deleting the Machine now is not safe: without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
-                "deleting the Machine now is not safe: etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s"
+                "it is not safe to delete the Machine now: without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                "it is not safe to delete the Machine now: etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s"
             ]
         );
     }
@@ -356,7 +356,7 @@ mod tests {
         };
         assert_eq!(
             proposal.warnings,
-            ["deleting the Machine now is not safe: some etcd members do not vote yet: node-m3"]
+            ["it is not safe to delete the Machine now: some etcd members do not vote yet: node-m3"]
         );
         assert_eq!(
             proposal.consequences,

@@ -82,7 +82,7 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     })
 }
 
-/// Objections that apply to every remediator.
+/// The objections that do not depend on the remediator.
 fn objections(machine: &MachineSnapshot) -> Objections {
     let pauses = machine.pauses().into_iter();
     let mut lasting: Vec<String> = pauses
@@ -108,20 +108,20 @@ fn patch() -> serde_json::Value {
 }
 
 enum Remediator {
-    /// The control plane, on request of this `MachineHealthCheck`.
+    /// The control plane, because this `MachineHealthCheck` requests it.
     ControlPlane { check: String },
     /// An external remediation object that the `MachineHealthCheck` creates from its template.
     Other { check: String, kind: String },
 }
 
-/// The remediator that reacts to the annotation, or one line for each reason why none does.
+/// The remediator that reacts to the annotation, or one line for each reason why there is none.
 fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     if machine.health_checks.is_empty() {
         return Err(vec![
             "no MachineHealthCheck selects the Machine: the annotation would have no effect".to_owned(),
         ]);
     }
-    // The annotation adds one unhealthy Machine, unless this Machine is already unhealthy.
+    // With the annotation, the number of unhealthy Machines grows by one, unless this Machine is already unhealthy.
     let is_healthy = machine
         .machine()
         .is_some_and(|machine| machine.is("HealthCheckSucceeded"));
@@ -161,7 +161,7 @@ fn why_inactive(check: &MachineHealthCheck, more: u64) -> Option<String> {
     })
 }
 
-/// The controller's next remediation if the Machine were unhealthy now.
+/// The remediation that the controller would start next if the Machine were unhealthy now.
 fn next_if_unhealthy(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
     let mut state = State::new(observed, &[]);
     for replica in &mut state.replicas {

@@ -21,9 +21,9 @@ pub const FORCE_HINT: &str =
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplaceOptions {
-    /// Overrides temporary objections.
+    /// Whether to override temporary objections.
     pub force: bool,
-    /// Relies on conditions if etcd cannot be queried.
+    /// Whether to rely on conditions if etcd cannot be queried.
     pub without_etcd: bool,
 }
 
@@ -87,7 +87,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     })
 }
 
-/// The decision after the user confirmed a proposal; `confirmed` is none if the user was not asked.
+/// The decision after the user confirmed a proposal; `confirmed` is none if there was no prompt.
 pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decision {
     match (&decision, confirmed) {
         (Decision::Write(proposal), Some(confirmed))
@@ -101,7 +101,7 @@ pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decisio
     }
 }
 
-/// Whether `machine replace --force` would delete it.
+/// Whether `machine replace --force` would delete the Machine.
 pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
     let options = ReplaceOptions {
         force: true,
@@ -121,7 +121,7 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     plan(&observed, &Desired::current(&observed), now)
 }
 
-/// The messages of blockers, without the deletion of the Machine itself.
+/// The messages of blockers, except the blocker that the Machine itself is being deleted.
 fn blocker_messages(blockers: &[Blocker], name: &str) -> Vec<String> {
     let is_own =
         |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
@@ -129,7 +129,8 @@ fn blocker_messages(blockers: &[Blocker], name: &str) -> Vec<String> {
     others.map(Blocker::message).collect()
 }
 
-/// Whether the controller cannot or must not create a replacement. Other reasons for a missing plan do not matter here.
+/// Whether the controller cannot or must not create a replacement. Other reasons for a missing plan do not affect the
+/// replacement.
 const fn prevents_creation(no_plan: &NoPlan) -> bool {
     match no_plan {
         NoPlan::QuorumLost { .. }
@@ -141,7 +142,7 @@ const fn prevents_creation(no_plan: &NoPlan) -> bool {
 }
 
 fn consequences(plan: &Plan) -> Vec<String> {
-    // The controller replaces Machines in an endless rollout anyway.
+    // In an endless rollout, the controller still replaces Machines.
     if matches!(plan.steps, Err(NoPlan::Endless { .. })) {
         return Vec::new();
     }

@@ -64,8 +64,8 @@ impl RequestedRollout {
     }
 }
 
-/// Decides about cancelling a rollout. `api_version` is that of the control plane's JSON; `running` permits cancelling a
-/// rollout in progress.
+/// Decides whether a rollout can be cancelled. `api_version` is the API version of the control plane's JSON; `running` permits
+/// to cancel a rollout in progress.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     running: bool,
@@ -122,7 +122,7 @@ pub fn decide(
     }))
 }
 
-/// The warnings, and the state of the control plane after a rollout in progress is cancelled.
+/// The warnings about cancelling a rollout in progress, and the state in which it leaves the control plane.
 fn after_cancelling(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -130,7 +130,7 @@ fn after_cancelling(
     replacements: &[String],
     left: &[String],
 ) -> Result<(Vec<String>, Vec<String>), DecodeError> {
-    // Removing the time is always safe. The plan after it is information only, hence `force`.
+    // Removing the time is always safe. The plan after the removal is only shown to the user, hence `force`.
     let preflight = preflight(snapshot, patch, true, context)?;
     let replaced = if replacements.is_empty() {
         "no Machine has been replaced yet".to_owned()
@@ -151,7 +151,7 @@ fn after_cancelling(
     Ok((preflight.warnings, vec![replaced, outdated]))
 }
 
-/// The progress of a rollout that a change of the spec has started; none if there is no such rollout.
+/// The progress of a rollout that a change to the spec has started; none if no such rollout is in progress.
 fn progress_of_change(
     snapshot: &ChangeSnapshot,
     requested: &RequestedRollout,
@@ -169,19 +169,19 @@ fn progress_of_change(
     progress(snapshot.control_plane()).filter(|_| is_started_by_change)
 }
 
-/// The refusal to cancel a rollout that a change of the spec has started.
+/// The refusal to cancel a rollout that a change to the spec has started.
 fn refused_without_time(snapshot: &ChangeSnapshot, progress: String) -> Refusal {
     let control_plane = snapshot.control_plane();
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     Refusal {
         remedies: vec![format!(
-            "revert the change of the spec, or pause the rollout: kubectl kcp rollout pause {name} -n {namespace}"
+            "revert the change to the spec, or pause the rollout: kubectl kcp rollout pause {name} -n {namespace}"
         )],
         ..Refusal::new(
             RefusedBy::Command,
             vec![
                 progress,
-                "a change of the spec started it, not a rollout time that can be cancelled".to_owned(),
+                "a change to the spec started the rollout, so there is no rollout time to cancel".to_owned(),
             ],
         )
     }
@@ -200,14 +200,14 @@ fn refused_without_running(
     why.extend(consequences);
     Refusal {
         remedies: vec![format!(
-            "add --running to cancel it, or pause it: kubectl kcp rollout pause {name} -n {namespace}"
+            "add --running to cancel the rollout, or pause it: kubectl kcp rollout pause {name} -n {namespace}"
         )],
         ..Refusal::new(RefusedBy::Command, why)
     }
 }
 
-/// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`, so a `rollout` without other fields is
-/// removed as a whole.
+/// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`, so the patch removes the whole `rollout`
+/// if it has no other field.
 fn removal(object: &Value, api_version: &str) -> Value {
     if Shape::from_api_version(api_version) == Shape::V1Beta1 {
         return json!({"spec": {"rolloutAfter": null}});
@@ -314,14 +314,15 @@ mod tests {
     fn a_rollout_started_by_a_change_of_the_spec_is_named() {
         let expected = Refusal {
             remedies: vec![
-                "revert the change of the spec, or pause the rollout: kubectl kcp rollout pause c1-cp -n d"
+                "revert the change to the spec, or pause the rollout: kubectl kcp rollout pause c1-cp -n d"
                     .to_owned(),
             ],
             ..Refusal::new(
                 RefusedBy::Command,
                 vec![
                     "a rollout is in progress: 1 of 3 Machines are up to date".to_owned(),
-                    "a change of the spec started it, not a rollout time that can be cancelled".to_owned(),
+                    "a change to the spec started the rollout, so there is no rollout time to cancel"
+                        .to_owned(),
                 ],
             )
         };
@@ -372,7 +373,7 @@ mod tests {
             decided(&snapshot, false),
             Decision::Refused(Refusal {
                 remedies: vec![
-                    "add --running to cancel it, or pause it: kubectl kcp rollout pause c1-cp -n d"
+                    "add --running to cancel the rollout, or pause it: kubectl kcp rollout pause c1-cp -n d"
                         .to_owned(),
                 ],
                 ..Refusal::new(

@@ -1,7 +1,7 @@
 //! `rollout pause` and `rollout resume`: stop and restart the reconciliation of a control plane.
 //!
-//! Like `clusterctl alpha rollout pause` and `resume`, they set and remove the annotation `cluster.x-k8s.io/paused`. A paused
-//! Cluster also pauses its control plane.
+//! Like `clusterctl alpha rollout pause` and `resume`, these verbs set and remove the annotation `cluster.x-k8s.io/paused`. A
+//! paused Cluster also pauses its control plane.
 
 use kcp_api::{KubeadmControlPlane, Object as _, names::annotation::PAUSED};
 use kcp_rules::api::DecodeError;
@@ -71,13 +71,16 @@ fn consequences(control_plane: &KubeadmControlPlane, action: PauseAction) -> Vec
     let mut consequences = Vec::new();
     if let Some(progress) = progress(control_plane) {
         consequences.push(match action {
-            PauseAction::Pause => format!("{progress}; it continues after the control plane is resumed"),
-            PauseAction::Resume => format!("{progress}; it continues"),
+            PauseAction::Pause => {
+                format!("{progress}; the rollout continues after the control plane is resumed")
+            }
+            PauseAction::Resume => format!("{progress}; the rollout continues"),
         });
     }
     if control_plane.deletion_timestamp().is_some() && action == PauseAction::Pause {
         consequences.push(
-            "the control plane is being deleted; the deletion continues after it is resumed".to_owned(),
+            "the control plane is being deleted; the deletion continues after the control plane is resumed"
+                .to_owned(),
         );
     }
     consequences
@@ -168,7 +171,7 @@ mod tests {
                 "pause_in_a_rollout",
                 |c| c.status.up_to_date_replicas = 1,
                 PauseAction::Pause,
-                "a rollout is in progress: 1 of 3 Machines are up to date; it continues after the control plane is resumed",
+                "a rollout is in progress: 1 of 3 Machines are up to date; the rollout continues after the control plane is resumed",
             ),
             (
                 "resume_in_a_rollout",
@@ -177,13 +180,13 @@ mod tests {
                     c.status.up_to_date_replicas = 1;
                 },
                 PauseAction::Resume,
-                "a rollout is in progress: 1 of 3 Machines are up to date; it continues",
+                "a rollout is in progress: 1 of 3 Machines are up to date; the rollout continues",
             ),
             (
                 "pause_a_deletion",
                 |c| c.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 PauseAction::Pause,
-                "the control plane is being deleted; the deletion continues after it is resumed",
+                "the control plane is being deleted; the deletion continues after the control plane is resumed",
             ),
         ];
         for (name, change, action, expected) in cases {

@@ -1,4 +1,4 @@
-//! `rollout start`: replaces every Machine, now or from a planned time on.
+//! `rollout start`: replaces every Machine, now or at a planned time.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl StartTime {
     /// The time to write in whole seconds, as the API stores them: a planned time is rounded up, the current time down.
     ///
     /// # Errors
-    /// If the time is in the past or not representable.
+    /// The time is in the past or not representable.
     pub fn time(self, now: Timestamp) -> Result<Timestamp, InvalidStartTime> {
         match self {
             Self::Now | Self::In(Duration::ZERO) => {
@@ -79,7 +79,7 @@ fn whole_second_from(time: Timestamp) -> Result<Timestamp, InvalidStartTime> {
     Timestamp::from_second(time.as_second() + i64::from(has_fraction)).map_err(|_| InvalidStartTime::TooFar)
 }
 
-/// Decides about a rollout. `api_version` is that of the control plane's JSON.
+/// Decides whether a rollout can start. `api_version` is the API version of the control plane's JSON.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: StartOptions,
@@ -131,7 +131,7 @@ pub fn decide(
     }))
 }
 
-/// The reasons why no rollout can start; empty if one can.
+/// The reasons why no rollout can start; empty if a rollout can start.
 fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
@@ -152,7 +152,7 @@ fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool
     if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
     } else if !control_plane.is_observed() {
-        why.push("the controller has not processed the latest change of the spec yet".to_owned());
+        why.push("the controller has not processed the latest change to the spec yet".to_owned());
     } else if let Some(progress) = progress(control_plane) {
         why.push(progress);
         remedies.push(format!(

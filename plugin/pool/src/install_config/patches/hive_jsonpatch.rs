@@ -1,4 +1,4 @@
-//! What Hive's library does with a patch: Go's json-patch (gopkg.in/evanphx/json-patch.v4, v4.13.0), which accepts
+//! Applies a patch as Hive's library does: Go's json-patch (gopkg.in/evanphx/json-patch.v4, v4.13.0), which accepts
 //! more than RFC 6902. No I/O.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// What the library does beyond RFC 6902.
+/// How the library deviates from RFC 6902.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deviation {
     /// Ignores the first part of a pointer that does not begin with `/`.
@@ -32,24 +32,28 @@ pub(super) enum Deviation {
 impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::DropsFirstPart => "it does not begin with /, and Hive would drop its first part",
-            Self::LeavesTilde => "a ~ in it is neither ~0 nor ~1, and Hive would keep it; write ~0 for a ~",
-            Self::CountsFromEnd => "only Hive counts from the end; write the index from the start",
+            Self::DropsFirstPart => "the path does not begin with /, and Hive would drop its first part",
+            Self::LeavesTilde => {
+                "the path has a ~ that is neither ~0 nor ~1, and Hive would keep it; write ~0 for a tilde"
+            }
+            Self::CountsFromEnd => {
+                "only Hive counts -1 from the end of a list; count the index from the start"
+            }
             Self::ReadsIndex => {
-                "an index has no sign or leading zero, but Hive would accept it; write it without"
+                "an index must not have a sign or a leading zero, although Hive accepts them; remove it"
             }
             Self::AddsAbsent => "the field does not exist, and Hive would add it; use op add to add it",
             Self::TestsAbsent => "the field does not exist, and Hive would treat it as null",
-            Self::CopiesAbsent => "its from does not exist, and Hive would write null",
+            Self::CopiesAbsent => "the field that `from` names does not exist, and Hive would write null",
         })
     }
 }
 
-/// The library's result, and the first thing that it does beyond the RFC. `value` is what the patch adds, replaces
-/// with, or tests for.
+/// The library's result, and its first deviation from the RFC, if any. `value` is the value that the patch adds,
+/// sets or tests for.
 ///
 /// # Errors
-/// If the library refuses the patch.
+/// The library refuses the patch.
 pub(super) fn apply_as_hive(
     mut document: Value,
     patch: &PatchEntity,
@@ -79,7 +83,7 @@ pub(super) fn apply_as_hive(
 
 #[derive(Default)]
 struct Library {
-    /// The first one.
+    /// The first deviation from the RFC.
     deviation: Option<Deviation>,
 }
 
@@ -161,7 +165,7 @@ impl Library {
         is_equal.then_some(()).ok_or(Refused)
     }
 
-    /// None if a mapping has no such field.
+    /// The value at a pointer; none if a mapping has no such field.
     fn get<'d>(&mut self, document: &'d mut Value, pointer: &str) -> Result<Option<&'d mut Value>, Refused> {
         let (container, key) = self.find(document, pointer)?;
         self.child(container, &key)
@@ -207,7 +211,7 @@ impl Library {
         part.replace("~1", "/").replace("~0", "~")
     }
 
-    /// An index below `end`; a negative one counts from there.
+    /// Parses an index below `end`. A negative index counts back from `end`.
     fn index(&mut self, key: &str, end: usize) -> Result<usize, Refused> {
         let number: i64 = key.parse().map_err(|_| Refused)?;
         let distance = usize::try_from(number.unsigned_abs()).map_err(|_| Refused)?;

@@ -121,27 +121,27 @@ fn what_nobody_can_apply() {
     for (patch, why) in [
         (
             json!({"op": "remove", "path": "/metadata/nmae"}),
-            "(remove \"/metadata/nmae\"): its path does not exist",
+            "(remove \"/metadata/nmae\"): the field that `path` names does not exist",
         ),
         (
             json!({"op": "add", "path": "/nowhere/name", "value": "foo"}),
-            "(add \"/nowhere/name\"): its path does not exist",
+            "(add \"/nowhere/name\"): the field that `path` names does not exist",
         ),
         (
             json!({"op": "replace", "path": "/compute/1", "value": "foo"}),
-            "(replace \"/compute/1\"): its path does not exist",
+            "(replace \"/compute/1\"): the field that `path` names does not exist",
         ),
         (
             json!({"op": "replace", "path": "/nowhere/name", "value": "foo"}),
-            "(replace \"/nowhere/name\"): its path does not exist",
+            "(replace \"/nowhere/name\"): the field that `path` names does not exist",
         ),
         (
             json!({"op": "copy", "from": "/nowhere/name", "path": "/x"}),
-            "(copy \"/x\"): its from does not exist",
+            "(copy \"/x\"): the field that `from` names does not exist",
         ),
         (
             json!({"op": "move", "path": "/x"}),
-            "(move \"/x\"): it has no from",
+            "(move \"/x\"): `from` is not set",
         ),
         (
             json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
@@ -149,15 +149,15 @@ fn what_nobody_can_apply() {
         ),
         (
             json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
-            "(add \"/x\"): its valueJSON must hold a single valid JSON value",
+            "(add \"/x\"): valueJSON must be exactly one valid JSON value",
         ),
         (
             json!({"op": "add", "path": "/x", "value": "swordfish\u{7f}"}),
-            "(add \"/x\"): its value has a control character that Hive cannot write in JSON; use valueJSON",
+            "(add \"/x\"): value has a control character that Hive cannot write in JSON; use valueJSON",
         ),
         (
             json!({"op": "paint", "path": "/x"}),
-            "(paint \"/x\"): it is not an operation of RFC 6902",
+            "(paint \"/x\"): the op is not one of RFC 6902",
         ),
     ] {
         let expected = PatchProblem::Broken(format!("spec.installConfigPatches[0] {why}"));
@@ -169,9 +169,11 @@ fn what_nobody_can_apply() {
 #[test]
 fn what_hive_alone_would_apply() {
     const ABSENT: &str = "the field does not exist, and Hive would add it; use op add to add it";
-    const END: &str = "only Hive counts from the end; write the index from the start";
-    const INDEX: &str = "an index has no sign or leading zero, but Hive would accept it; write it without";
-    const TILDE: &str = "a ~ in it is neither ~0 nor ~1, and Hive would keep it; write ~0 for a ~";
+    const END: &str = "only Hive counts -1 from the end of a list; count the index from the start";
+    const INDEX: &str =
+        "an index must not have a sign or a leading zero, although Hive accepts them; remove it";
+    const TILDE: &str =
+        "the path has a ~ that is neither ~0 nor ~1, and Hive would keep it; write ~0 for a tilde";
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "/metadata/nmae", "value": "foo"}),
@@ -203,7 +205,7 @@ fn what_hive_alone_would_apply() {
         ),
         (
             json!({"op": "copy", "from": "/nmae", "path": "/x"}),
-            "its from does not exist, and Hive would write null",
+            "the field that `from` names does not exist, and Hive would write null",
         ),
         (
             json!({"op": "add", "path": "/metadata/a~2b", "value": "foo"}),
@@ -212,7 +214,7 @@ fn what_hive_alone_would_apply() {
         (json!({"op": "add", "path": "/metadata~", "value": "foo"}), TILDE),
         (
             json!({"op": "remove", "path": "nowhere/metadata"}),
-            "it does not begin with /, and Hive would drop its first part",
+            "the path does not begin with /, and Hive would drop its first part",
         ),
     ] {
         let place = format!(
@@ -231,43 +233,43 @@ fn what_hive_refuses() {
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "", "value": "foo"}),
-            "the result is not a mapping, as an install-config is",
+            "the result is not a mapping, but an install-config is one",
         ),
         (
             json!({"op": "replace", "path": "", "valueJSON": "null"}),
-            "the result is not a mapping, as an install-config is",
+            "the result is not a mapping, but an install-config is one",
         ),
         (
             json!({"op": "replace", "path": "//metadata/name", "value": "foo"}),
-            "its path does not exist",
+            "the field that `path` names does not exist",
         ),
         (
             json!({"op": "add", "path": "", "valueJSON": "{}"}),
-            "Hive accepts the whole document only in replace and test",
+            "Hive allows a patch of the whole document only with op replace or test",
         ),
         (
             json!({"op": "copy", "from": "", "path": "/x"}),
-            "Hive accepts the whole document only in replace and test",
+            "Hive allows a patch of the whole document only with op replace or test",
         ),
         (
             json!({"op": "replace", "path": "/compute/-2", "value": "foo"}),
-            "its path does not exist",
+            "the field that `path` names does not exist",
         ),
         (
             json!({"op": "add", "path": "/compute/02", "value": "foo"}),
-            "its path does not exist",
+            "the field that `path` names does not exist",
         ),
         (
             json!({"op": "replace", "path": "/compute/-", "value": "foo"}),
-            "its path does not exist",
+            "the field that `path` names does not exist",
         ),
         (
             json!({"op": "test", "path": "/nmae", "value": ""}),
-            "its path does not exist",
+            "the field that `path` names does not exist",
         ),
         (
             json!({"op": "move", "from": "/nmae", "path": "/x"}),
-            "its from does not exist",
+            "the field that `from` names does not exist",
         ),
         (
             json!({"op": "move", "from": "/metadata", "path": "/metadata/x"}),
@@ -287,7 +289,7 @@ fn what_hive_refuses() {
 #[test]
 fn what_is_left_is_a_mapping() {
     let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
-    let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
+    let why = "spec.installConfigPatches: the result is not a mapping, but an install-config is one";
     assert_eq!(
         apply(&json!([whole("[1]")])),
         Err(PatchProblem::Broken(why.to_owned()))
@@ -305,7 +307,7 @@ fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
         {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
         {"op": "remove", "path": "/nowhere"},
     ]);
-    let why = "spec.installConfigPatches[1] (remove \"/nowhere\"): it cannot be applied";
+    let why = "spec.installConfigPatches[1] (remove \"/nowhere\"): the patch cannot be applied";
     assert_eq!(apply(&patches), Err(PatchProblem::Broken(why.to_owned())));
     let patches = json!([
         {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
@@ -318,7 +320,7 @@ fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
 fn a_message_shows_the_beginning_of_a_long_path() {
     let patches = json!([{"op": "remove", "path": format!("/{}", "ä".repeat(33_000))}]);
     let why = format!(
-        "spec.installConfigPatches[0] (remove \"/{}...\"): its path does not exist",
+        "spec.installConfigPatches[0] (remove \"/{}...\"): the field that `path` names does not exist",
         "ä".repeat(119)
     );
     assert_eq!(apply(&patches), Err(PatchProblem::Broken(why)));

@@ -141,7 +141,7 @@ fn what_a_holder_gets() {
             "bound to what another has",
             vec![free("a"), held("b", "them")],
             vec![of_us("b")],
-            "bound to b, which is held by them until its cluster is gone",
+            "bound to b, which is held by them until its cluster no longer exists",
         ),
         (
             "its record is unreadable",
@@ -169,7 +169,7 @@ fn what_a_holder_gets() {
                 free("c"),
             ],
             vec![cluster("rome", "pool", Some("b")), of_them("c")],
-            "a, which is held by them until 2026-11-22T05:00:00Z; b, which is held by rome until its cluster is gone; \
+            "a, which is held by them until 2026-11-22T05:00:00Z; b, which is held by rome until its cluster no longer exists; \
              c, which is used by them; ",
         ),
         (

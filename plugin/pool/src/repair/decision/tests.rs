@@ -3,7 +3,7 @@
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
-use super::{findings, is_installed, sighting};
+use super::{findings, is_installed, new_cluster_record};
 use crate::{
     lease::{rule::GRACE, usage::Clusters},
     objects::{
@@ -302,7 +302,7 @@ fn a_living_cluster_is_recorded_silently() {
     let seen = |objects: &Objects, pool| {
         let snapshot = objects.snapshot();
         let options = Options { pool, ..options(&[]) };
-        sighting(&snapshot, &snapshot.entries[0], &options)
+        new_cluster_record(&snapshot, &snapshot.entries[0], &options)
             .map(|(pool, record)| (pool, record.state, record.holder))
     };
     let uid = "uid-of-us".to_owned();

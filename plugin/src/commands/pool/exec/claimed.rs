@@ -7,7 +7,7 @@ use kcp_client::Error;
 use kcp_pool::{
     acquire::{
         answer::{LeaseAnswer, LeaseOutcome},
-        claim::{ClaimRequest, claim, kubeconfig, until_lost},
+        claim::{ClaimRequest, claim, kubeconfig, wait_until_lost},
         wait::{Timeout, WaitLimit},
     },
     lease::generated_name,
@@ -21,7 +21,7 @@ use kcp_pool::{
 
 use super::{
     ExecArguments, NO_LEASE, NOTHING_FREE, Run, interrupted, private_file,
-    process::{Signals, code_of},
+    process::{Signals, exit_code},
 };
 use crate::{
     commands::pool::{Waiting, claim_failed, lease::document::PoolLease},
@@ -29,7 +29,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The time between TERM and KILL after the cluster was lost.
+/// The time between the signals TERM and KILL after the cluster was lost.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Claims a cluster, runs the command, and deletes the claim.
@@ -51,7 +51,7 @@ pub(super) async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow
             limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
         },
         keep: false,
-        // Another process's claim must not be deleted when the command ends.
+        // Refuse an existing claim, which may be another process's: this process deletes the claim when the command ends.
         is_new: true,
         lifetime: arguments.claim.lifetime.as_deref(),
         subjects: &arguments.claim.subject,
@@ -68,7 +68,7 @@ pub(super) async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow
                 terminal.warning(&format!("ClusterClaim {name} may exist; delete it if no other process uses it"));
             }
             terminal.note("interrupted before the command started");
-            return Ok(code_of(signal));
+            return Ok(exit_code(signal));
         }
     };
     let answer = claimed.map_err(claim_failed)?;
@@ -112,13 +112,13 @@ async fn run(
         terminal.warning(&format!("could not check ClusterClaim {claim}: {error}"));
     };
     let lost = async {
-        let why = until_lost(store, holder, cluster, failed).await;
+        let why = wait_until_lost(store, holder, cluster, failed).await;
         format!("lost the cluster {cluster}: {why}")
     };
-    run.until_lost(lost, signals, terminal).await
+    run.run_until_lost(lost, signals, terminal).await
 }
 
-/// Deletes the claim, and with it the cluster. A failure does not change the exit code.
+/// Deletes the claim, and with it the cluster. A failure is only a warning, and does not change the exit code.
 async fn delete_or_warn(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -137,7 +137,7 @@ async fn delete_or_warn(
         let error = anyhow::Error::new(error);
         let name = holder.cluster_deployment;
         terminal.warning(&format!(
-            "could not delete ClusterClaim {name}: {error:#}; delete it, or its cluster stays"
+            "could not delete ClusterClaim {name}: {error:#}; its cluster stays until you delete the claim"
         ));
     }
 }

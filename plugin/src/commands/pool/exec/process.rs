@@ -14,20 +14,20 @@ use tokio::{
     signal::unix::{Signal as SignalStream, SignalKind, signal},
 };
 
-/// The command cannot be run, as in shells.
+/// The exit code if the command cannot be run, the same as in shells.
 const CANNOT_RUN: u8 = 126;
-/// The command does not exist, as in shells.
+/// The exit code if the command does not exist, the same as in shells.
 const NOT_FOUND: u8 = 127;
-/// A command that a signal ended has this code plus the signal's number, as in shells.
-const BY_SIGNAL: i32 = 128;
+/// If a signal ended the command, the exit code is the signal's number plus this, the same as in shells.
+const SIGNAL_EXIT_CODE_BASE: i32 = 128;
 
-/// Between two checks whether a process group has ended.
-const LOOK: Duration = Duration::from_millis(50);
+/// The pause between two checks of whether a process group has ended.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) struct Process {
     child: Child,
     pid: Pid,
-    /// Whether it has its own process group.
+    /// Whether the process has its own process group.
     has_group: bool,
 }
 
@@ -35,7 +35,7 @@ impl Process {
     /// Starts the command.
     ///
     /// # Errors
-    /// If the command cannot be run.
+    /// The command cannot be run.
     pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
         // On a terminal the command stays in the foreground process group, which gets the signals of the terminal's keys.
         let has_group = !has_terminal;
@@ -49,7 +49,7 @@ impl Process {
         };
         let child = child.map_err(cannot_run)?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        // A process has an id until it was waited for.
+        // The process has an id, because nothing has waited for its end yet.
         let pid = id
             .and_then(Pid::from_raw)
             .ok_or_else(|| cannot_run(io::ErrorKind::Other.into()))?;
@@ -65,7 +65,7 @@ impl Process {
         self.child.wait().await.map(code)
     }
 
-    /// Forwards a signal. The terminal has already sent the signals of its keys to the command.
+    /// Forwards a signal, unless the terminal has already sent it to the command because of a key.
     pub(crate) fn forward(&self, signal: Signal) {
         if self.has_group || !matches!(signal, Signal::INT | Signal::QUIT) {
             self.signal(signal);
@@ -73,7 +73,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // This only fails if the process has ended.
+        // Ignore the error: the signal cannot be sent only if the process has ended.
         let _ = if self.has_group {
             kill_process_group(self.pid, signal)
         } else {
@@ -81,19 +81,19 @@ impl Process {
         };
     }
 
-    /// Ends the command and its process group: TERM, then KILL after the grace period. On a terminal this process is in the
-    /// same group, and ignores TERM from here on.
+    /// Ends the command and its process group with the signal TERM, and after the grace period with KILL. On a terminal
+    /// this process is in the same group, so it ignores TERM from here on.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
         if self.has_group {
             self.signal(Signal::TERM);
         } else {
-            // This only fails if the group has no process.
+            // Ignore the error: the signal cannot be sent only if the group has no process.
             let _ = kill_current_process_group(Signal::TERM);
         }
         let ended = async {
             let status = self.child.wait().await;
             while self.has_group && test_kill_process_group(self.pid).is_ok() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(END_POLL_INTERVAL).await;
             }
             status
         };
@@ -133,16 +133,16 @@ impl CannotRun {
 }
 
 /// The exit code of a process that this signal ended, as in shells.
-pub(crate) fn code_of(signal: Signal) -> u8 {
-    u8::try_from(BY_SIGNAL + signal.as_raw()).unwrap_or(u8::MAX)
+pub(crate) fn exit_code(signal: Signal) -> u8 {
+    u8::try_from(SIGNAL_EXIT_CODE_BASE + signal.as_raw()).unwrap_or(u8::MAX)
 }
 
 /// The command's exit code, as in shells.
 fn code(status: ExitStatus) -> u8 {
     let code = status
         .code()
-        .or_else(|| Some(BY_SIGNAL + status.signal()?))
-        .unwrap_or(BY_SIGNAL);
+        .or_else(|| Some(SIGNAL_EXIT_CODE_BASE + status.signal()?))
+        .unwrap_or(SIGNAL_EXIT_CODE_BASE);
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
@@ -163,8 +163,8 @@ const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 pub(crate) struct Signals(Vec<(Signal, SignalStream)>);
 
 impl Signals {
-    /// From now on these signals do not end this process. A signal that it ignored from the start, as under `nohup`,
-    /// stays ignored.
+    /// Makes this process receive these signals, which then no longer end it. A signal that the process has ignored since
+    /// its start, as under `nohup`, stays ignored.
     pub(crate) fn listen(has_terminal: bool) -> io::Result<Self> {
         let ignored = ignored();
         let listen = |which: Signal| Ok((which, signal(SignalKind::from_raw(which.as_raw()))?));

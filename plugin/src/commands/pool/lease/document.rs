@@ -1,4 +1,4 @@
-//! What `pool lease` prints: a JSON document, by `plugin/schema/poollease.json`, and text.
+//! The output of `pool lease`: a JSON document (schema: `plugin/schema/poollease.json`), and text.
 
 use jiff::Timestamp;
 use kcp_pool::{
@@ -27,7 +27,7 @@ pub(crate) struct PoolLease {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The claim to which Hive assigned the cluster. Release it by this name.
+    /// The claim to which Hive assigned the cluster. Use this name to release it.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
     /// The leased customization; absent without a lease.
@@ -39,10 +39,10 @@ pub(crate) struct PoolLease {
     /// Why there is no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason in one sentence.
+    /// The reason, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Whether its `ClusterDeployment` was created, or existed; absent unless requested.
+    /// Whether the `ClusterDeployment` was created or already existed; absent unless its creation was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
     /// The id of the lease, for `--id` of `pool release` and `pool renew`; absent without a lease.
@@ -58,10 +58,11 @@ pub(crate) struct PoolLease {
     /// Entries that were skipped: their patches cannot be applied, or their name is too long for a lease.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     broken: Vec<EntryDocument>,
-    /// The customization's patches of the manifests that the installer writes.
+    /// The customization's patches for the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// Warnings, one sentence each: checks that failed, skipped entries, patches that were read differently than written.
+    /// Warnings, one sentence each, about checks that failed, skipped entries, and patches that Hive reads differently from
+    /// what they say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -77,7 +78,7 @@ struct EntryDocument {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
-    /// The pool that the entry is held for.
+    /// The pool for which the entry is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Name>,
     /// Why the entry cannot be leased, or how long it is held.
@@ -162,7 +163,7 @@ impl PoolLease {
         self.customization.as_ref().map(resource_name)
     }
 
-    /// The lease in one line.
+    /// A line that describes the lease.
     pub(crate) fn sentence(&self) -> Option<String> {
         let verb = if self.already_held == Some(true) {
             "already leased"
@@ -199,7 +200,7 @@ impl PoolLease {
         ))
     }
 
-    /// When the lease ends, in a sentence.
+    /// A sentence that says when the lease ends.
     pub(crate) fn end(&self) -> Option<String> {
         let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
         Some(match self.ends {
@@ -208,8 +209,8 @@ impl PoolLease {
         })
     }
 
-    /// The environment variables of a lease. A cluster without a customization has an empty one, so that scripts can
-    /// read it under `set -u`.
+    /// The environment variables of a lease. For a cluster without a customization, the variable of the customization is empty,
+    /// so that scripts can read it under `set -u`.
     pub(crate) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
         if self.customization.is_none() && self.claim.is_none() {
             return None;
@@ -233,7 +234,7 @@ impl PoolLease {
         self.customization.as_ref().map(|name| name.name.as_str())
     }
 
-    /// Why there is no lease, in one line.
+    /// A line that says why there is no lease.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
@@ -275,7 +276,7 @@ impl EntryDocument {
     }
 }
 
-/// The precision of records.
+/// Rounds a time to the precision of records.
 fn whole_second(time: Timestamp) -> Timestamp {
     LeaseRecord::whole_second(time)
 }
@@ -297,7 +298,7 @@ fn warnings(answer: &LeaseAnswer) -> Vec<String> {
     });
     let unchecked = answer.are_patches_unchecked.then(|| {
         let name = &leased.customization;
-        format!("the patches of {name} were not checked: neither --install-config nor the pool names an install-config")
+        format!("the patches of {name} were not checked: --install-config is not set, and the pool has no install-config")
     });
     passed_over
         .chain(of_patches)

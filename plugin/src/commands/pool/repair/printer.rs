@@ -1,4 +1,4 @@
-//! What `pool repair` prints: a JSON document, by `plugin/schema/poolrepair.json`, and a table.
+//! The output of `pool repair`: a JSON document (schema: `plugin/schema/poolrepair.json`), and a table.
 
 use kcp_pool::repair::report::{Count, Failure, Found, RepairRefusal, RepairReport};
 use owo_colors::Style;
@@ -23,13 +23,13 @@ struct PoolRepair {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolRepair")))]
     kind: &'static str,
-    /// Absent for all namespaces.
+    /// The namespace; absent for all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
-    /// Absent for all pools of the namespace.
+    /// The pool; absent for all pools of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Whether `--yes` was given.
+    /// Whether `--yes` is set.
     applied: bool,
     findings: Vec<FindingDocument>,
     /// Namespaces that were not repaired completely; absent if there are none.
@@ -38,7 +38,7 @@ struct PoolRepair {
     /// Why the request was refused: no-such-entry. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
-    /// The reason in one sentence.
+    /// The reason, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
@@ -66,9 +66,10 @@ struct FindingDocument {
     cluster_deployment: Option<String>,
     /// One of: ended, cluster-gone, unrecorded, contested, unknown, left, hive; with --force also in-use.
     cause: &'static str,
-    /// The cause in one sentence.
+    /// The cause, in one sentence.
     message: String,
-    /// One of: free, record, remove; with --recreate also recreate; force if it is freed only with --force; none.
+    /// One of: free, record, remove, recreate (only with --recreate), force (the entry is freed only with --force),
+    /// none.
     remedy: &'static str,
     /// One of: done, settled (the problem no longer existed), waits (for its customization), contended (conflicts with
     /// other clients), blocked, failed; absent if the remedy was not applied.
@@ -79,7 +80,7 @@ struct FindingDocument {
     error: Option<String>,
 }
 
-/// The object with the fault.
+/// The object with the problem.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ObjectName {
@@ -163,7 +164,7 @@ impl Report for RepairReport {
 
 fn screen(report: &RepairReport, layout: Layout) -> String {
     if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
-        // Nothing is printed: stderr has the reason, and "nothing to repair" would be wrong.
+        // Print no table: stderr has the reason, and "nothing to repair" would be wrong.
         return String::new();
     }
     if report.found.is_empty() {

@@ -1,4 +1,4 @@
-//! The JSON and YAML of `pool status`, by the schemas in `plugin/schema`.
+//! The JSON and YAML of `pool status`. `plugin/schema` has the schemas.
 
 use jiff::Timestamp;
 use kcp_pool::{
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{commands::pool::PoolDocumentName, document::API_VERSION};
 
-/// Several pools.
+/// The status of several pools.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -21,7 +21,7 @@ pub(crate) struct PoolStatusList {
     items: Vec<PoolStatus>,
 }
 
-/// One pool.
+/// The status of one pool.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -33,15 +33,15 @@ pub(crate) struct PoolStatus {
     metadata: PoolDocumentName,
     /// Whether Hive runs the pool.
     run_by_hive: bool,
-    /// The evidence for this.
+    /// The evidence from which `runByHive` follows.
     concluded_from: String,
     deleting: bool,
-    /// Null if the version cannot be computed: the platform has a field of a newer Hive.
+    /// The pool's version; null if it cannot be computed because the platform has a field that only a newer Hive knows.
     version: Option<String>,
     capacity: CapacityDocument,
     entries: Vec<EntryDocument>,
     clusters: Vec<ClusterDocument>,
-    /// Claims without a cluster, the oldest first.
+    /// Claims without a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
     problems: Vec<ProblemDocument>,
     /// A sentence for each kind of object that could not be read.
@@ -60,7 +60,7 @@ struct CapacityDocument {
     max_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_concurrent: Option<usize>,
-    /// Entries; absent without an inventory.
+    /// The number of entries; absent if the pool has no inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     inventory: Option<usize>,
     clusters: usize,
@@ -75,22 +75,22 @@ struct CapacityDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    /// One of: free, held, in-use (by a cluster), gone (its cluster was deleted, and the entry is still reserved), expired,
+    /// One of: free, held, in-use (by a cluster), gone (the cluster was deleted, but the entry is still reserved), expired,
     /// reserved (without a record), unreadable, deleting, missing.
     state: &'static str,
-    /// False if the inventory no longer lists the entry, but it is still held.
+    /// Whether the inventory lists the entry. If not, the entry is still held.
     in_inventory: bool,
     /// The `ClusterDeployment` that holds the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
-    /// The pool that the entry is leased for.
+    /// The pool for which the entry is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// The time since which the entry is reserved or free.
+    /// When the entry was last reserved or freed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     since: Option<Timestamp>,
-    /// The end of the lease, unless it is renewed.
+    /// When the lease ends unless it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     expires: Option<Timestamp>,
@@ -99,7 +99,7 @@ struct EntryDocument {
     /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// The reason for which the entry is cordoned.
+    /// Why the entry is cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,10 +142,10 @@ struct ClusterDocument {
     /// Why Hive replaces the cluster. One of: other-version, no-version, dropped-from-inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<&'static str>,
-    /// True if it is unknown whether the cluster was created from the pool's current version.
+    /// Whether it is unknown if the cluster was created from the pool's current version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     version_unknown: bool,
-    /// The version that a stale cluster was created from.
+    /// The version from which a stale cluster was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     made_from: Option<String>,
 }

@@ -96,7 +96,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     parts.join("\n")
 }
 
-/// Several pools, one per line. `namespace` is none for all namespaces.
+/// The text for several pools, one per line. `namespace` is none for all namespaces.
 pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
     if pools.is_empty() {
         return match namespace {
@@ -153,7 +153,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
         (
             "Clusters",
             format!(
-                "{} unclaimed of {} desired, {} in all{}{}",
+                "{} unclaimed of {} desired, {} in total{}{}",
                 capacity.unclaimed,
                 capacity.size,
                 capacity.clusters,
@@ -174,7 +174,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
 
 fn inventory(pool: &PoolState) -> String {
     let Some(entries) = pool.capacity.inventory else {
-        return "no inventory: all clusters are alike".to_owned();
+        return "no inventory: all clusters are the same".to_owned();
     };
     let states = [
         EntryUseState::Free,
@@ -205,7 +205,7 @@ fn version(pool: &PoolState) -> String {
     let version = pool
         .version
         .as_deref()
-        .unwrap_or("unknown (spec.platform has a field of a newer Hive)");
+        .unwrap_or("unknown (spec.platform has a field that only a newer Hive knows)");
     match pool.stale() {
         0 => version.to_owned(),
         1 => format!("{version}, 1 cluster is stale"),

@@ -26,7 +26,7 @@ pub struct RolloutHistory<'h> {
     /// When a rollout of every Machine was last requested, or will begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_after: Option<Timestamp>,
-    /// Oldest first. Deleted Machines are unknown.
+    /// The generations, oldest first. Deleted Machines are not included, because Cluster API keeps no record of them.
     generations: Vec<GenerationDocument<'h>>,
 }
 
@@ -52,7 +52,7 @@ struct GenerationDocument<'h> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct TemplateName<'h> {
-    /// `Kind.group`.
+    /// The kind and the group, as `Kind.group`.
     group_kind: String,
     name: &'h str,
 }

@@ -74,7 +74,8 @@ impl Generation {
         }
     }
 
-    /// Whether both are the same generation. A different version or template is among the reasons.
+    /// Whether both are the same generation. It is enough to compare the reasons, which also contain a
+    /// different version or template.
     fn is_like(&self, other: &Self) -> bool {
         self.reasons == other.reasons && self.gaps == other.gaps
     }

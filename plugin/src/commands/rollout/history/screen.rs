@@ -85,7 +85,7 @@ fn state(generation: &Generation) -> (String, Style) {
     (format!("outdated: {}", reasons.join("; ")), WARN)
 }
 
-/// `2026-08-21 11:00 to 12:00`, in UTC.
+/// When the Machines were created, such as `2026-08-21 11:00 to 12:00`, in UTC.
 fn created(generation: &Generation) -> String {
     let Some((from, to)) = generation.created() else {
         return "-".to_owned();

@@ -56,13 +56,13 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
                 table.row(row(kind, certificate.expires, certificate.of.to_owned(), now));
             }
         } else {
-            table.row(row(kind, first.expires, whose(&certificates), now));
+            table.row(row(kind, first.expires, owners(&certificates), now));
         }
     }
     table.render(layout)
 }
 
-/// `Certificates:  all 7 valid until 2027-11-20 (in 363d)`
+/// The line about certificates, such as `Certificates: all 7 valid until 2027-11-20 (in 363d)`.
 fn line(first: Option<Timestamp>, count: usize, unknown: usize, now: Timestamp) -> String {
     let value = match first {
         None if count == 0 => return String::new(),
@@ -102,8 +102,8 @@ fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Ve
     ]
 }
 
-/// `certificates` must be sorted by expiry, unknown ones last.
-fn whose(certificates: &[Certificate<'_>]) -> String {
+/// Describes to which objects the certificates belong. `certificates` must be sorted by expiry, with unknown expiries last.
+fn owners(certificates: &[Certificate<'_>]) -> String {
     let known = certificates
         .iter()
         .filter(|certificate| certificate.expires.is_some());

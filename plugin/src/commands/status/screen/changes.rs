@@ -10,7 +10,8 @@ use kcp_control_plane::{
     snapshot::{EtcdSurvey, Snapshot, etcd::hexadecimal},
 };
 
-/// The changes between two polls; for the first poll, the verdict and the findings. Not escaped.
+/// The changes between two polls, or the verdict and the findings for the first poll. The text is not
+/// escaped.
 pub fn changes(before: Option<(&Snapshot, &Inspection)>, after: (&Snapshot, &Inspection)) -> Vec<String> {
     let (observed, inspection) = after;
     let Some((old_observed, old_inspection)) = before else {
@@ -105,7 +106,7 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
         }
     }
     let gone = old.keys().filter(|name| !new.contains_key(*name));
-    lines.extend(gone.map(|name| format!("etcd member {name} is gone")));
+    lines.extend(gone.map(|name| format!("etcd member {name} was removed")));
     let (old, new) = (leaders(before), leaders(after));
     if old != new {
         lines.push(format!("etcd leader {old} -> {new}"));
@@ -119,7 +120,7 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
     lines
 }
 
-/// The members that claim to be leader.
+/// The members that report themselves as the leader.
 fn leaders(survey: &EtcdSurvey) -> String {
     let leaders = survey.queried.iter().filter(|asked| {
         let status = asked

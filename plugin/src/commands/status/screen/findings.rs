@@ -22,15 +22,15 @@ use kcp_control_plane::{
     inspection::Inspection,
 };
 
-/// Cells before a finding's text: two blanks, the outcome, a blank.
+/// The number of cells before a finding's text: two spaces, the outcome, a space.
 const INDENT: usize = 10;
 
-/// In narrow output, at most this many checks without a result are named; others are counted.
+/// The maximum number of checks without a result that narrow output names. The others are only counted.
 const NAMED_LIMIT: usize = 3;
 
 const HINT: &str = "hint:";
 
-/// The label of further findings about the same subject.
+/// The label of other findings about the same subject.
 const ALSO: &str = "also:";
 
 /// A finding with the ids of all checks that report it.
@@ -203,7 +203,7 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
     labelled(text, HINT, lines);
 }
 
-/// A further finding of a group. Narrow output omits its hint.
+/// Appends another finding of a group. Narrow output omits the hint of this finding.
 fn also(text: &mut String, label: &str, first: CheckOutcome, findings: &ReportedFinding<'_>, layout: Layout) {
     let outcome = findings.finding.outcome;
     let weight = if outcome == first {

@@ -57,7 +57,7 @@ fn row(observed: &Snapshot, inspection: &Inspection, is_of_all: bool, now: Times
     let desired = control_plane.desired_replicas();
     let namespace = if is_of_all { control_plane.namespace() } else { "" };
     let cluster = control_plane.cluster().unwrap_or("-");
-    // Empty if equal to the control plane's name, so that the column may be omitted.
+    // Leave the cell empty if the Cluster has the control plane's name, so that the column can be omitted.
     let cluster = if cluster == control_plane.name() {
         ""
     } else {

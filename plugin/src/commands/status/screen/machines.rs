@@ -1,4 +1,5 @@
-//! The Machines by failure domain, outdated ones first. The findings show the reasons.
+//! The table of Machines by failure domain, outdated Machines first. The findings say why Machines are
+//! outdated.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -96,7 +97,7 @@ fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
     }
 }
 
-/// Number of ready static pods; blank if pods were not read.
+/// The number of ready static pods; empty if pods were not read.
 fn pods(observed: &Snapshot, node: Option<&str>, style_of_no: Style) -> Cell {
     let pods = observed
         .workload

@@ -1,4 +1,4 @@
-//! etcd members, one row each with the member's own status. The findings explain missing responses.
+//! The table of etcd members, with each member's own status. The findings say why a member did not respond.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -64,7 +64,7 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
     }
     for member in unqueried_members(survey) {
         let (name, what) = if member.name.is_empty() {
-            ("(not started)", "a member that never started")
+            ("(not started)", "the member has never started")
         } else {
             (member.name.as_str(), "no Machine has this node: not queried")
         };
@@ -189,7 +189,11 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
         ));
     }
     if survey.alarms == Alarms::FromStatus && responding_members(survey).next().is_some() {
-        notes.push("no leader to list alarms: those shown are from each member's own status".to_owned());
+        notes.push(
+            "etcd has no leader to list alarms: the alarms come from each member's own \
+            status"
+                .to_owned(),
+        );
     }
     let misnamed: Vec<&str> = survey
         .queried
@@ -204,7 +208,7 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
         .collect();
     if !misnamed.is_empty() {
         notes.push(format!(
-            "their certificate is valid but issued for another name: {}",
+            "certificate valid, but issued for another name: {}",
             misnamed.join(", ")
         ));
     }

@@ -126,7 +126,11 @@ impl Screen {
         let names: Vec<&str> = left_out.into_iter().chain(lines_cut.as_deref()).collect();
         let mut text: String = text.lines().take(room).flat_map(|line| [line, "\n"]).collect();
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "\nno room for {}", join_names(&names, "and"));
+        let _ = writeln!(
+            text,
+            "\nomitted, because the terminal is too small: {}",
+            join_names(&names, "and")
+        );
         text
     }
 }

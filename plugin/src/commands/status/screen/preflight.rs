@@ -1,8 +1,8 @@
-//! Which changes the controller allows now, and what blocks others.
+//! The table of changes that the controller allows now, and of what blocks the others.
 
 use crate::commands::status::screen::{
     Layout, style_of_no,
-    subject::{is_of_whole, subjects},
+    subject::{names_control_plane, subjects},
 };
 use crate::terminal::{
     escape,
@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
 /// Maximum width of a name in narrow output, in cells.
 const NAME_LIMIT: usize = 24;
 
-/// A change, or several with the same blockers.
+/// One change, or several changes with the same blockers.
 #[derive(Clone, Debug)]
 struct Row {
     what: String,
@@ -108,7 +108,7 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     rows
 }
 
-/// Merges Machines with the same result; the most frequent result comes last.
+/// Merges Machines with the same result. The most frequent result comes last.
 fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     let of_machine = |one: &Remediation| {
         let what = format!("remediation of {}", short(&one.machine, layout));
@@ -141,8 +141,8 @@ fn short(name: &str, layout: Layout) -> String {
     }
 }
 
-/// The blocking checks, grouped by object. Only blockers without a finding show their message, because findings are
-/// already on the screen.
+/// The blocking checks, grouped by object. A blocker shows its message only if it has no finding, because the screen already
+/// shows the messages of findings.
 fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<String> {
     let is_found = |blocker: &BlockedBy| {
         let checked = inspection
@@ -170,7 +170,10 @@ fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection, layout: Layo
         let checks: Vec<&str> = blockers.iter().map(|blocker| blocker.check).collect();
         let checks = checks.join(", ");
         // Omit the name of the control plane itself.
-        if blockers.iter().any(|blocker| is_of_whole(&blocker.objects)) {
+        if blockers
+            .iter()
+            .any(|blocker| names_control_plane(&blocker.objects))
+        {
             checks
         } else {
             format!("{}: {checks}", short(&subjects.join(", "), layout))

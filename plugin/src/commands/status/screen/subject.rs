@@ -3,10 +3,10 @@
 const CONTROL_PLANE: &str = "KubeadmControlPlane/";
 const MACHINE: &str = "Machine/";
 
-/// The only Machine among the objects, or else the only object. None for several objects, or for the control plane
-/// itself.
+/// The only Machine among the objects, or the object if there is only one. None if there are several, or if the
+/// object is the control plane itself.
 pub(super) fn subject(objects: &[String]) -> Option<&str> {
-    if is_of_whole(objects) {
+    if names_control_plane(objects) {
         return None;
     }
     let mut machines = objects.iter().filter(|object| object.starts_with(MACHINE));
@@ -17,12 +17,12 @@ pub(super) fn subject(objects: &[String]) -> Option<&str> {
     }
 }
 
-/// Whether the control plane itself is named; the other objects are then causes.
-pub(super) fn is_of_whole(objects: &[String]) -> bool {
+/// Whether the control plane itself is among the objects. The other objects are then causes.
+pub(super) fn names_control_plane(objects: &[String]) -> bool {
     objects.iter().any(|object| object.starts_with(CONTROL_PLANE))
 }
 
-/// The objects to show: only the subject or the control plane if there is one, else all.
+/// The objects to show: only the subject or the control plane if there is one, otherwise all objects.
 pub(super) fn subjects(objects: &[String]) -> Vec<&str> {
     let whole = objects.iter().find(|object| object.starts_with(CONTROL_PLANE));
     match whole.map(String::as_str).or_else(|| subject(objects)) {

@@ -14,7 +14,7 @@ use kcp_control_plane::{
     snapshot::{Reading, Snapshot, Workload, workload::Addon},
 };
 
-/// Width of a label with its colon and blanks, in cells.
+/// The width of a label with its colon and spaces, in cells.
 const LABEL: usize = 15;
 
 pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layout) -> String {
@@ -57,7 +57,7 @@ pub(super) const fn health_style(health: Health) -> Style {
     }
 }
 
-/// `Blocked: 3 problems (etcd unreachable; based on conditions)`
+/// The verdict, such as `Blocked: 3 problems (etcd unreachable; based on conditions)`.
 pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     let count = |outcome: CheckOutcome| {
         let findings = inspection.checks.iter().flat_map(|checked| &checked.findings);
@@ -89,7 +89,7 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     text
 }
 
-/// The source that was not read, so that the verdict is based on conditions.
+/// The source that was not read. Without it, the verdict is based on conditions.
 fn unread_source(observed: &Snapshot) -> &'static str {
     fn state<T>(
         reading: &Reading<T>,
@@ -119,7 +119,7 @@ pub(super) fn unread_reason<T>(reading: &Reading<T>) -> Option<String> {
         Reading::Excluded { flag } => Some(format!("not read ({flag})")),
         Reading::NotYet => Some("the control plane is not initialized yet".to_owned()),
         Reading::OutOfReach(failure) => Some(format!(
-            "unreachable from here: {}: {}",
+            "unreachable from this machine: {}: {}",
             failure.object, failure.message
         )),
         Reading::Failed(failure) => Some(format!(
@@ -149,7 +149,7 @@ fn versions(control_plane: &KubeadmControlPlane) -> String {
     }
 }
 
-/// The controller's counts: `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
+/// The counts that the controller reports, such as `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
 fn counts(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());

@@ -1,6 +1,6 @@
-//! The `CustomResourceDefinition`s of Hive's kinds for clusters without Hive, generated from our types.
+//! The `CustomResourceDefinition`s of Hive's kinds for clusters without Hive, generated from the types of this crate.
 //!
-//! They contain the fields that we use and preserve unknown ones, so that no object of a real Hive loses fields.
+//! They contain the fields that this project uses and preserve unknown ones, so that no object of a real Hive loses fields.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -15,7 +15,7 @@ use super::{
 /// All definitions, sorted by name.
 pub fn custom_resource_definitions() -> [CustomResourceDefinition; 4] {
     let mut deployment = ClusterDeploymentResource::crd();
-    // The derive makes spec required. In Hive's ClusterDeployment it is optional.
+    // The derive macro makes spec required, but it is optional in Hive's ClusterDeployment.
     for schema in schemas(&mut deployment) {
         if let Some(required) = &mut schema.required {
             required.retain(|field| field != "spec");
@@ -29,7 +29,7 @@ pub fn custom_resource_definitions() -> [CustomResourceDefinition; 4] {
         ClusterPoolResource::crd(),
     ];
     for schema in definitions.iter_mut().flat_map(schemas) {
-        // schemars sets it to the name of the Rust type.
+        // Remove the title, which schemars sets to the name of the Rust type.
         schema.title = None;
         forbid_null(schema);
     }

@@ -20,8 +20,8 @@ pub struct ClusterDeploymentCustomization<'a> {
     pub status: Option<ClusterDeploymentCustomizationStatus>,
 }
 
-/// Treats a status that cannot be decoded as missing. Users do not write the status, and the sample in the design
-/// document has a different structure.
+/// Treats a status that cannot be decoded as missing, because users do not write the status, and the sample in the
+/// design document has a different structure.
 fn readable<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ClusterDeploymentCustomizationStatus>, D::Error> {
@@ -116,7 +116,8 @@ pub struct ClusterDeploymentCustomizationStatus {
 }
 
 impl ClusterDeploymentCustomizationStatus {
-    /// Whether it is leased: the condition `Available` is `False`, or a reference is set.
+    /// Whether the customization is leased, which means that the condition `Available` is `False` or a reference is
+    /// set.
     pub fn is_leased(&self) -> bool {
         let reserved = |condition: &Condition| condition.kind == "Available" && condition.status == "False";
         self.conditions.iter().flatten().any(reserved)

@@ -101,7 +101,7 @@ impl ClusterPoolReference {
     }
 }
 
-/// The observed state of a `ClusterDeployment`, of which we read nothing.
+/// The observed state of a `ClusterDeployment`. Rules read none of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",

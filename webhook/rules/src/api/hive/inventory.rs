@@ -21,7 +21,7 @@ impl Inventory {
     /// The field that contains the list in the design document.
     pub const DOCUMENTED: &'static str = "ClusterDeploymentCustomizations";
 
-    /// Whether it is the object of the design document. The CRD accepts only a list.
+    /// Whether the inventory is an object, as in the design document. The CRD accepts only a list.
     pub fn is_object(&self) -> bool {
         self.is_object
     }

@@ -12,13 +12,13 @@ const FIELDS: [&str; 9] = [
     "state", "uid", "holder", "id", "renewals", "acquired", "deadline", "cluster", "user",
 ];
 
-/// `kubectl kcp pool` frees an entry this long after the deadline, because clocks differ.
+/// How long after the deadline `kubectl kcp pool` frees an entry, because clocks differ.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A lease on a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Parsed from a record that is valid for the `clusterDeploymentRef`.
+    /// A lease whose record is valid for the `clusterDeploymentRef`.
     Recorded(LeaseRecord),
     /// The record has a newer version or cannot be parsed. Such a lease never ends.
     Unreadable,
@@ -31,26 +31,26 @@ pub struct LeaseRecord {
     pub state: LeaseState,
     /// The name of the `ClusterDeployment` that holds the lease.
     pub holder: String,
-    /// Differs between two leases of one holder.
+    /// The id of the lease, different for each lease of the same holder.
     pub id: String,
-    /// `None` if the lease never ends.
+    /// When the lease ends; `None` if it never ends.
     pub deadline: Option<Timestamp>,
 }
 
 /// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
-    /// No cluster was seen.
+    /// No check has found a cluster that uses the customization.
     Held,
     /// A cluster uses the customization.
     InUse,
-    /// The cluster is gone, and the customization is reserved for its holder until the deadline.
+    /// The cluster no longer exists, and the customization stays reserved for its holder until the deadline.
     Gone,
 }
 
 impl Lease {
-    /// The lease in a status. A record without a `clusterDeploymentRef` to its holder is not valid: Hive keeps the condition
-    /// when it revokes a lease.
+    /// The lease in a status. A record is valid only if the `clusterDeploymentRef` names its holder, because Hive does not
+    /// remove the condition when it revokes a lease.
     pub fn from_status(status: &ClusterDeploymentCustomizationStatus) -> Option<Self> {
         let mut conditions = status.conditions.iter().flatten();
         let record = conditions.find(|condition: &&Condition| condition.kind == CONDITION)?;
@@ -68,7 +68,8 @@ impl Lease {
         }
     }
 
-    /// Whether the lease has ended. A lease with an end has ended if the time is unknown: then it denies nothing.
+    /// Whether the lease has ended. If the current time is unknown, every lease with an end counts as ended, so that it
+    /// denies nothing.
     pub fn has_ended(&self, now: Option<Timestamp>) -> bool {
         let freed = |end: Timestamp| end.checked_add(CLOCK_TOLERANCE).unwrap_or(end);
         self.end()

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{HiveCondition, Inventory, LocalReference};
 use crate::api::Metadata;
 
-/// A `ClusterPool` as rules read it: clusters created in advance.
+/// A `ClusterPool`, which creates clusters in advance, with the fields that rules read.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterPool<'a> {
     /// Its metadata.

@@ -11,7 +11,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::scanner::{GivenUp, Quoted, Scanner};
+use super::scanner::{Quoted, ScanStopped, Scanner};
 
 /// The newtype name that requests a sequence of a value and its text as a `RawValue`. Other deserializers treat it as
 /// an ordinary newtype.
@@ -21,24 +21,24 @@ pub(in crate::api) const WITH_TEXT: &str = "$kcp_rules::WithText";
 /// `raw.rs`). If a later version uses another name, this decoder gives up and `serde_json` decodes the document.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-impl fmt::Display for GivenUp {
+impl fmt::Display for ScanStopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not decoded by the fast decoder")
     }
 }
 
-impl std::error::Error for GivenUp {}
+impl std::error::Error for ScanStopped {}
 
-impl de::Error for GivenUp {
+impl de::Error for ScanStopped {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self
     }
 }
 
 impl<'de> Deserializer<'de> for &mut Scanner<'de> {
-    type Error = GivenUp;
+    type Error = ScanStopped;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         match self.peek()? {
             b'"' => self.string()?.decode(visitor),
             b'{' => {
@@ -67,15 +67,15 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         }
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         self.string()?.decode(visitor)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         if self.peek()? == b'n' {
             self.literal("null")?;
             visitor.visit_none()
@@ -88,7 +88,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, GivenUp> {
+    ) -> Result<V::Value, ScanStopped> {
         match name {
             RAW_VALUE => RawText(self.value()?).deserialize_any(visitor),
             WITH_TEXT => visitor.visit_seq(ValueAndText::Value(self)),
@@ -101,30 +101,30 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, GivenUp> {
-        let variant = self.string()?.unescaped().ok_or(GivenUp)?;
+    ) -> Result<V::Value, ScanStopped> {
+        let variant = self.string()?.unescaped().ok_or(ScanStopped)?;
         visitor.visit_enum(BorrowedStrDeserializer::new(variant))
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         self.value()?;
         visitor.visit_unit()
     }
 
     /// JSON has no byte strings.
-    fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, GivenUp> {
-        Err(GivenUp)
+    fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ScanStopped> {
+        Err(ScanStopped)
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, _: V) -> Result<V::Value, GivenUp> {
-        Err(GivenUp)
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ScanStopped> {
+        Err(ScanStopped)
     }
 
     /// Gives up on null, because some map visitors would accept it as an empty map.
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         match self.peek()? {
             b'{' => self.deserialize_any(visitor),
-            _ => Err(GivenUp),
+            _ => Err(ScanStopped),
         }
     }
 
@@ -135,7 +135,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
 }
 
 impl<'de> Quoted<'de> {
-    fn decode<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn decode<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         match self.unescaped() {
             Some(text) => visitor.visit_borrowed_str(text),
             None => decode_by_serde_json(self.text(), visitor),
@@ -144,9 +144,9 @@ impl<'de> Quoted<'de> {
 }
 
 /// Leaves escapes and numbers to `serde_json`: they are short, and their rules are complex.
-fn decode_by_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, GivenUp> {
+fn decode_by_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, ScanStopped> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer.deserialize_any(visitor).map_err(|_| GivenUp)
+    deserializer.deserialize_any(visitor).map_err(|_| ScanStopped)
 }
 
 /// The items of a list or an object.
@@ -158,7 +158,7 @@ struct Items<'s, 'de> {
 }
 
 impl<'s, 'de> Items<'s, 'de> {
-    fn of(scanner: &'s mut Scanner<'de>, closing: u8) -> Result<Self, GivenUp> {
+    fn of(scanner: &'s mut Scanner<'de>, closing: u8) -> Result<Self, ScanStopped> {
         scanner.open()?;
         Ok(Self {
             scanner,
@@ -168,8 +168,8 @@ impl<'s, 'de> Items<'s, 'de> {
         })
     }
 
-    /// May be called again after the last item.
-    fn has_next(&mut self) -> Result<bool, GivenUp> {
+    /// Whether another item follows. May be called again after the last item.
+    fn has_next(&mut self) -> Result<bool, ScanStopped> {
         if !self.is_over {
             self.is_over = !self.scanner.has_next(self.is_first, self.closing)?;
             self.is_first = false;
@@ -178,15 +178,22 @@ impl<'s, 'de> Items<'s, 'de> {
     }
 
     /// Gives up if the visitor has not consumed all items.
-    fn end<T>(mut self, value: T) -> Result<T, GivenUp> {
-        if self.has_next()? { Err(GivenUp) } else { Ok(value) }
+    fn end<T>(mut self, value: T) -> Result<T, ScanStopped> {
+        if self.has_next()? {
+            Err(ScanStopped)
+        } else {
+            Ok(value)
+        }
     }
 }
 
 impl<'de> SeqAccess<'de> for Items<'_, 'de> {
-    type Error = GivenUp;
+    type Error = ScanStopped;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, GivenUp> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ScanStopped> {
         if self.has_next()? {
             seed.deserialize(&mut *self.scanner).map(Some)
         } else {
@@ -196,9 +203,9 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
 }
 
 impl<'de> MapAccess<'de> for Items<'_, 'de> {
-    type Error = GivenUp;
+    type Error = ScanStopped;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, GivenUp> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ScanStopped> {
         if !self.has_next()? {
             return Ok(None);
         }
@@ -206,11 +213,11 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
         if let Some(name) = key.unescaped() {
             return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some);
         }
-        let key: String = serde_json::from_str(key.text()).map_err(|_| GivenUp)?;
+        let key: String = serde_json::from_str(key.text()).map_err(|_| ScanStopped)?;
         seed.deserialize(key.into_deserializer()).map(Some)
     }
 
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, GivenUp> {
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, ScanStopped> {
         seed.deserialize(&mut *self.scanner)
     }
 }
@@ -222,9 +229,12 @@ enum ValueAndText<'s, 'de> {
 }
 
 impl<'de> SeqAccess<'de> for ValueAndText<'_, 'de> {
-    type Error = GivenUp;
+    type Error = ScanStopped;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, GivenUp> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ScanStopped> {
         match self {
             Self::Value(scanner) => {
                 let mut value = None;
@@ -244,9 +254,9 @@ impl<'de> SeqAccess<'de> for ValueAndText<'_, 'de> {
 struct RawText<'de>(&'de str);
 
 impl<'de> Deserializer<'de> for RawText<'de> {
-    type Error = GivenUp;
+    type Error = ScanStopped;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         let text = BorrowedStrDeserializer::new(self.0);
         visitor.visit_map(MapDeserializer::new(iter::once((RAW_VALUE, text))))
     }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub(super) use deserializer::WITH_TEXT;
-use scanner::{GivenUp, Scanner};
+use scanner::{ScanStopped, Scanner};
 
 /// A decoded document.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Document<T>> {
     whole(Scanner::new(text)).ok()
 }
 
-/// Decodes text that is known to be valid JSON, and skips an object that equals `known`. `None` as for [`read`].
+/// Decodes text that is known to be valid JSON, and skips an object that equals `known`. `None` if the caller must use
+/// `serde_json`.
 pub(super) fn read_again<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
@@ -44,7 +45,7 @@ pub(super) fn read_again<'a, T: Deserialize<'a>>(
     Some(whole(scanner).ok()?.root)
 }
 
-fn whole<'a, T: Deserialize<'a>>(mut scanner: Scanner<'a>) -> Result<Document<T>, GivenUp> {
+fn whole<'a, T: Deserialize<'a>>(mut scanner: Scanner<'a>) -> Result<Document<T>, ScanStopped> {
     let root = T::deserialize(&mut scanner)?;
     scanner.end()?;
     Ok(Document {

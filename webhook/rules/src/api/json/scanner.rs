@@ -3,14 +3,14 @@
 use memchr::{memchr, memchr_iter};
 use serde_json::value::RawValue;
 
-/// The text is not JSON, is nested too deeply, or is a case for `serde_json`.
+/// The scanner cannot continue: the text is not JSON or is nested too deeply, or only `serde_json` can decode it.
 #[derive(Debug)]
-pub(super) struct GivenUp;
+pub(super) struct ScanStopped;
 
 /// The nesting limit of `serde_json`.
 const MAX_DEPTH: u8 = 127;
 
-/// The largest field of most objects, which most updates do not change.
+/// The name of the field that is the largest part of most objects, and that most updates do not change.
 const OFTEN_REPEATED: &str = r#""kubeadmConfigSpec""#;
 
 /// A position in JSON text.
@@ -65,34 +65,34 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips white space and returns the next byte without consuming it.
-    pub(super) fn peek(&mut self) -> Result<u8, GivenUp> {
+    pub(super) fn peek(&mut self) -> Result<u8, ScanStopped> {
         loop {
             match self.byte() {
                 Some(b' ' | b'\n' | b'\r' | b'\t') => self.at += 1,
                 Some(byte) => return Ok(byte),
-                None => return Err(GivenUp),
+                None => return Err(ScanStopped),
             }
         }
     }
 
     /// Checks that only white space follows.
-    pub(super) fn end(&mut self) -> Result<(), GivenUp> {
+    pub(super) fn end(&mut self) -> Result<(), ScanStopped> {
         match self.peek() {
-            Ok(_) => Err(GivenUp),
-            Err(GivenUp) => Ok(()),
+            Ok(_) => Err(ScanStopped),
+            Err(ScanStopped) => Ok(()),
         }
     }
 
     /// Skips a value and returns its text.
-    pub(super) fn value(&mut self) -> Result<&'a str, GivenUp> {
+    pub(super) fn value(&mut self) -> Result<&'a str, ScanStopped> {
         self.capture(Self::skip)
     }
 
     /// Returns the text that `skip` consumes, without white space before it.
     pub(super) fn capture(
         &mut self,
-        skip: impl FnOnce(&mut Self) -> Result<(), GivenUp>,
-    ) -> Result<&'a str, GivenUp> {
+        skip: impl FnOnce(&mut Self) -> Result<(), ScanStopped>,
+    ) -> Result<&'a str, ScanStopped> {
         self.peek()?;
         let start = self.at;
         skip(self)?;
@@ -100,19 +100,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// Consumes the opening bracket of a list or an object.
-    pub(super) fn open(&mut self) -> Result<(), GivenUp> {
+    pub(super) fn open(&mut self) -> Result<(), ScanStopped> {
         self.at += 1;
         self.values += 1;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            Err(GivenUp)
+            Err(ScanStopped)
         } else {
             Ok(())
         }
     }
 
     /// Whether a list or an object has another item. Consumes the comma before it, or the closing bracket.
-    pub(super) fn has_next(&mut self, is_first: bool, closing: u8) -> Result<bool, GivenUp> {
+    pub(super) fn has_next(&mut self, is_first: bool, closing: u8) -> Result<bool, ScanStopped> {
         match self.peek()? {
             byte if byte == closing => {
                 self.at += 1;
@@ -125,52 +125,52 @@ impl<'a> Scanner<'a> {
                 self.values += 1;
                 Ok(true)
             }
-            _ => Err(GivenUp),
+            _ => Err(ScanStopped),
         }
     }
 
     /// Skips the key of a field and the colon.
-    pub(super) fn key(&mut self) -> Result<Quoted<'a>, GivenUp> {
+    pub(super) fn key(&mut self) -> Result<Quoted<'a>, ScanStopped> {
         let key = self.string()?;
         if self.peek()? != b':' {
-            return Err(GivenUp);
+            return Err(ScanStopped);
         }
         self.at += 1;
         Ok(key)
     }
 
     /// Skips a string.
-    pub(super) fn string(&mut self) -> Result<Quoted<'a>, GivenUp> {
+    pub(super) fn string(&mut self) -> Result<Quoted<'a>, ScanStopped> {
         if self.peek()? != b'"' {
-            return Err(GivenUp);
+            return Err(ScanStopped);
         }
         let start = self.at;
         self.at += 1;
         let content = self.rest();
-        let end = closing_quote(content).ok_or(GivenUp)?;
+        let end = closing_quote(content).ok_or(ScanStopped)?;
         if !self.is_valid
             && content
                 .get(..end)
                 .is_none_or(|content| !is_valid_content(content))
         {
-            return Err(GivenUp);
+            return Err(ScanStopped);
         }
         self.at += end + 1;
         self.since(start).map(Quoted)
     }
 
     /// Skips `true`, `false` or `null`.
-    pub(super) fn literal(&mut self, literal: &str) -> Result<(), GivenUp> {
+    pub(super) fn literal(&mut self, literal: &str) -> Result<(), ScanStopped> {
         if self.rest().starts_with(literal.as_bytes()) {
             self.at += literal.len();
             Ok(())
         } else {
-            Err(GivenUp)
+            Err(ScanStopped)
         }
     }
 
     /// Skips a number.
-    pub(super) fn number(&mut self) -> Result<(), GivenUp> {
+    pub(super) fn number(&mut self) -> Result<(), ScanStopped> {
         self.skip_any(b"-");
         match self.byte() {
             Some(b'0') => self.at += 1,
@@ -186,7 +186,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn skip(&mut self) -> Result<(), GivenUp> {
+    fn skip(&mut self) -> Result<(), ScanStopped> {
         match self.peek()? {
             b'"' => self.string().map(|_| ()),
             b'{' => self.object(),
@@ -198,7 +198,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn list(&mut self) -> Result<(), GivenUp> {
+    fn list(&mut self) -> Result<(), ScanStopped> {
         self.open()?;
         let mut is_first = true;
         while self.has_next(is_first, b']')? {
@@ -208,7 +208,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn object(&mut self) -> Result<(), GivenUp> {
+    fn object(&mut self) -> Result<(), ScanStopped> {
         // A prefix match is enough, because an object ends with its closing bracket.
         if let Some(known) = &self.known
             && self.rest().starts_with(known.text.as_bytes())
@@ -236,14 +236,14 @@ impl<'a> Scanner<'a> {
         self.known = Some(Known { text, values });
     }
 
-    fn digits(&mut self) -> Result<(), GivenUp> {
+    fn digits(&mut self) -> Result<(), ScanStopped> {
         let count = self
             .rest()
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
             .count();
         self.at += count;
-        if count == 0 { Err(GivenUp) } else { Ok(()) }
+        if count == 0 { Err(ScanStopped) } else { Ok(()) }
     }
 
     fn skip_any(&mut self, bytes: &[u8]) -> bool {
@@ -260,8 +260,8 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    fn since(&self, start: usize) -> Result<&'a str, GivenUp> {
-        self.text.get(start..self.at).ok_or(GivenUp)
+    fn since(&self, start: usize) -> Result<&'a str, ScanStopped> {
+        self.text.get(start..self.at).ok_or(ScanStopped)
     }
 }
 

@@ -5,6 +5,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::{
     arguments::Global,
     commands::{
+        certificates::CertificatesArguments,
         lint::LintArguments,
         machine::MachineArguments,
         plan::PlanArguments,
@@ -54,6 +55,8 @@ pub enum Command {
     Upgrade(UpgradeArguments),
     /// Replace or remediate one Machine of a control plane, or mark it to be deleted first
     Machine(MachineArguments),
+    /// Show when the certificates of control planes expire, and what renews them
+    Certificates(CertificatesArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
     /// Check manifests, or the objects of a cluster, against the admission rules

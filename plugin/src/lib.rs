@@ -48,7 +48,7 @@ pub(crate) use kcp_client as cluster;
 use arguments::invocation;
 use cluster::reads::machine::NoSuchMachine;
 use command::{Arguments, Command};
-use commands::{lint, machine, plan, pool, rollout, rules, scale, status, upgrade};
+use commands::{certificates, lint, machine, plan, pool, rollout, rules, scale, status, upgrade};
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;
@@ -129,6 +129,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
+        Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),

@@ -46,4 +46,4 @@ pub use machine_health_check::MachineHealthCheck;
 pub use metadata::{Object, PartialObjectMetadata};
 pub use reference::Reference;
 pub use remediation::Remediation;
-pub use secret::Secret;
+pub use secret::{CertificateSecret, Secret, SecretOwnership};

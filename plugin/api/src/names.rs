@@ -35,6 +35,13 @@ pub const TAINT_UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// The type of the Secrets that Cluster API creates.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
+/// The leader election Lease of Cluster API's kubeadm control plane controller.
+pub mod lease {
+    pub const CONTROL_PLANE: &str = "kubeadm-control-plane-manager-leader-election-capi";
+    /// The namespace into which clusterctl installs the controller.
+    pub const NAMESPACE: &str = "capi-kubeadm-control-plane-system";
+}
+
 pub mod annotation {
     /// Controllers do not reconcile the object, whatever the value.
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
@@ -43,6 +50,8 @@ pub mod annotation {
     pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
     /// On a Machine, with any value: `MachineHealthChecks` report it unhealthy.
     pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
+    /// On a Machine: when the certificates that kubeadm issued on it expire, in RFC 3339.
+    pub const CERTIFICATES_EXPIRY: &str = "machine.cluster.x-k8s.io/certificates-expiry";
     /// On a Machine, with any value: `MachineHealthChecks` ignore it.
     pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
     /// On a Machine that a remediation created: the record of the remediation, decoded as [`crate::Remediation`].
@@ -56,6 +65,8 @@ pub mod annotation {
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
     /// Prefix of annotations that block a Machine's deletion before its Node is drained.
     pub const PRE_DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
+    /// The control plane controller's own hook, which it removes after the etcd member of the Machine.
+    pub const KCP_CLEANUP_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
     /// Prefix of annotations that block a Machine's deletion before its infrastructure is deleted.
     pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
 

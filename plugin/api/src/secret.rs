@@ -40,6 +40,64 @@ impl<const N: usize> From<[(&str, &[u8]); N]> for Secret {
     }
 }
 
+/// The parts of a Secret that hold no private key of the cluster. Private keys are not even decoded from base64.
+#[derive(Default, Deserialize)]
+pub struct CertificateSecret {
+    #[serde(default, deserialize_with = "metadata::slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default, rename = "type")]
+    pub type_: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    data: CertificateData,
+}
+
+#[derive(Default, Deserialize)]
+struct CertificateData {
+    #[serde(default, rename = "tls.crt")]
+    certificate: Option<ByteString>,
+    /// A kubeconfig.
+    #[serde(default)]
+    value: Option<ByteString>,
+}
+
+/// Who is responsible for a Secret with a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretOwnership {
+    ControlPlane,
+    /// Cluster API created the Secret, but no ownerReference names a control plane. The controller adds it.
+    Missing,
+    /// The controller leaves the Secret alone.
+    UserProvided,
+}
+
+impl CertificateSecret {
+    pub fn ownership(&self) -> SecretOwnership {
+        if self.type_ != SECRET_TYPE {
+            SecretOwnership::UserProvided
+        } else if self.owner(KUBEADM_CONTROL_PLANE.kind).is_some() {
+            SecretOwnership::ControlPlane
+        } else {
+            SecretOwnership::Missing
+        }
+    }
+
+    /// PEM.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.data.certificate.as_ref().map(|value| value.0.as_slice())
+    }
+
+    /// The kubeconfig, whose user may have a private key.
+    pub fn kubeconfig(&self) -> Option<&[u8]> {
+        self.data.value.as_ref().map(|value| value.0.as_slice())
+    }
+}
+
+impl metadata::Object for CertificateSecret {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.data.keys()).finish()
@@ -50,7 +108,7 @@ impl fmt::Debug for Secret {
 mod tests {
     use serde_json::json;
 
-    use super::Secret;
+    use super::{CertificateSecret, Secret, SecretOwnership};
     use crate::decode;
 
     #[test]
@@ -60,6 +118,16 @@ mod tests {
         assert_eq!(secret.value("tls.key"), Some(&b"sesame"[..]));
         assert_eq!(secret.value("value"), None);
         assert_eq!(format!("{secret:?}"), r#"{"tls.crt", "tls.key"}"#);
+    }
+
+    #[test]
+    fn a_private_key_is_not_decoded() {
+        // A key that is not base64 does not matter, because the field is skipped.
+        let text = r#"{"kind": "Secret", "data": {"tls.crt": "aGVsbG8=", "tls.key": "%%%"}}"#;
+        let secret: CertificateSecret = decode(text).expect("decodes");
+        assert_eq!(secret.certificate(), Some(&b"hello"[..]));
+        assert_eq!(secret.ownership(), SecretOwnership::UserProvided);
+        assert_eq!(secret.kubeconfig(), None);
     }
 
     #[test]
@@ -74,6 +142,9 @@ mod tests {
             let object = json!({"metadata": {"name": "c1-ca", "ownerReferences": owners}, "type": type_});
             let secret: Secret = decode(&object.to_string()).expect("decodes");
             assert_eq!(secret.is_managed_by_control_plane(), expected, "{object}");
+            let of_certificate: CertificateSecret = decode(&object.to_string()).expect("decodes");
+            let is_owned = of_certificate.ownership() == SecretOwnership::ControlPlane;
+            assert_eq!(is_owned, expected, "{object}");
         }
     }
 }

@@ -35,6 +35,7 @@
 )]
 
 pub mod blocker;
+pub mod certificates;
 pub mod change;
 pub mod checks;
 pub mod duration;

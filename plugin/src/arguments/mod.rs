@@ -6,6 +6,7 @@ mod dry_run;
 pub mod global;
 pub mod invocation;
 pub mod name;
+mod timeout;
 
 pub use dry_run::DryRun;
 pub use global::Global;
@@ -15,3 +16,4 @@ pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster, parse_machine,
     parse_object_name,
 };
+pub use timeout::parse_timeout;

@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub mod certificates;
 pub mod lint;
 pub mod machine;
 pub mod plan;

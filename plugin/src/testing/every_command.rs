@@ -29,6 +29,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("machine replace m", &[]),
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),
+    ("certificates", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),
     (
         "pool lease p --cluster-deployment a --install-config f",
@@ -147,10 +148,16 @@ fn a_template_that_cannot_be_read_is_an_error_of_usage() {
 /// Lists of Kubernetes objects are read by label; what is named is not.
 #[test]
 fn lists_take_a_selector() {
-    for line in ["status", "status -A", "pool status", "pool status -A"] {
+    for line in [
+        "status",
+        "status -A",
+        "certificates",
+        "pool status",
+        "pool status -A",
+    ] {
         assert!(parse(line, &["-l", "team=a"]).is_ok(), "{line}");
     }
-    for line in ["status edge", "pool status p"] {
+    for line in ["status edge", "certificates edge", "pool status p"] {
         let error = parse(line, &["-l", "team=a"]).expect_err(line);
         assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line}");
     }

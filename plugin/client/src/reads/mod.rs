@@ -8,6 +8,7 @@
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 
+pub mod certificates;
 pub mod change;
 pub mod etcd;
 pub mod failure;

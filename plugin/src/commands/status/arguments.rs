@@ -5,10 +5,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
     output::OutputArguments,
 };
-use kcp_control_plane::duration::parse_duration;
 
 /// Show control planes, their Machines and etcd members, and their problems.
 #[derive(Debug, Args)]
@@ -54,15 +53,6 @@ pub struct StatusArguments {
     /// Time limit for all reads, such as 30s or 2m; in a list, for the reads of each control plane
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
     pub timeout: Duration,
-}
-
-/// Parses a time limit. It must not be 0, because every read would fail.
-fn parse_timeout(text: &str) -> Result<Duration, String> {
-    let timeout = parse_duration(text)?;
-    if timeout.is_zero() {
-        return Err("expected more than 0".to_owned());
-    }
-    Ok(timeout)
 }
 
 impl StatusArguments {

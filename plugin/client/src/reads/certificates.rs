@@ -1,0 +1,292 @@
+//! Reads the certificates of a control plane. Of the Secrets, only the certificates are decoded, never the private keys.
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use kcp_api::{CertificateSecret, Object as _, SecretOwnership, kind::SECRET};
+use kcp_control_plane::{
+    certificates::{Certificate, Certificates, Purpose, Validity, secret_purposes},
+    snapshot::Snapshot,
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use serde::{Deserialize, de::IgnoredAny};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::{Action, Error, ReadLimit, reader::Reader, reads::failure::one_line, workload::certificate_end};
+
+/// Reads the Secrets of a control plane whose Machines are known.
+pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadLimit) -> Certificates {
+    let control_plane = &observed.control_plane;
+    let namespace = control_plane.namespace();
+    let mut certificates = match control_plane.cluster() {
+        Some(cluster) => {
+            let purposes = secret_purposes(control_plane).into_iter();
+            let names = purposes.filter_map(|purpose| Some((purpose, purpose.secret_suffix()?)));
+            let reads = names.map(async |(purpose, suffix)| {
+                let secret = format!("{cluster}-{suffix}");
+                let (validity, ownership) = read(reader, namespace, purpose, &secret, limit).await;
+                Certificate::of_secret(purpose, &secret, validity, ownership)
+            });
+            join_all(reads).await
+        }
+        None => Vec::new(),
+    };
+    let machines = observed.machines.iter();
+    certificates.extend(machines.map(|machine| Certificate::of_machine(control_plane, machine)));
+    Certificates {
+        namespace: namespace.to_owned(),
+        name: control_plane.name().to_owned(),
+        certificates,
+    }
+}
+
+/// The validity of the certificate in a Secret, and who is responsible for the Secret.
+async fn read(
+    reader: &Reader<'_>,
+    namespace: &str,
+    purpose: Purpose,
+    secret: &str,
+    limit: ReadLimit,
+) -> (Validity, Option<SecretOwnership>) {
+    let resource = SECRET.at("v1");
+    let action = Action::new("get", &resource)
+        .in_namespace(namespace)
+        .named(secret);
+    let connection = reader.connection;
+    let outcome = if purpose == Purpose::ServiceAccountKeys {
+        // The keys have no certificate: their existence is enough.
+        let read = connection.get_metadata::<IgnoredAny>(&resource, namespace, secret);
+        let read = connection.within(limit, &action, read).await;
+        read.map(|_| (Validity::NoExpiry, None))
+    } else {
+        let read = connection.get::<CertificateSecret>(&resource, namespace, secret);
+        let read = connection.within(limit, &action, read).await;
+        read.map(|secret| (validity(purpose, &secret), Some(secret.ownership())))
+    };
+    outcome.unwrap_or_else(|error| {
+        let validity = match error {
+            Error::NotFound { .. } => Validity::Missing {
+                why: "the Secret does not exist".to_owned(),
+            },
+            error => Validity::Unread {
+                why: one_line(&error.to_string()),
+            },
+        };
+        (validity, None)
+    })
+}
+
+fn validity(purpose: Purpose, secret: &CertificateSecret) -> Validity {
+    if purpose == Purpose::AdminKubeconfig {
+        return match secret.kubeconfig() {
+            None => missing("the Secret has no key value"),
+            Some(kubeconfig) => of_kubeconfig(kubeconfig),
+        };
+    }
+    match secret.certificate() {
+        None => missing("the Secret has no key tls.crt"),
+        Some(pem) => of_pem(pem),
+    }
+}
+
+fn missing(why: &str) -> Validity {
+    Validity::Missing { why: why.to_owned() }
+}
+
+fn unread(why: &str) -> Validity {
+    Validity::Unread { why: why.to_owned() }
+}
+
+/// The certificate of a bundle that expires first.
+fn of_pem(pem: &[u8]) -> Validity {
+    let parsed: Option<Vec<(Timestamp, Timestamp)>> = CertificateDer::pem_slice_iter(pem)
+        .map(|certificate| {
+            let certificate = certificate.ok()?;
+            let (_, certificate) = X509Certificate::from_der(&certificate).ok()?;
+            let validity = certificate.validity();
+            let time = |seconds| certificate_end(seconds);
+            Some((
+                time(validity.not_after.timestamp()),
+                time(validity.not_before.timestamp()),
+            ))
+        })
+        .collect();
+    match parsed.map(|certificates| certificates.into_iter().min()) {
+        Some(Some((expires, issued))) => Validity::Certificate {
+            issued: Some(issued),
+            expires,
+        },
+        Some(None) => missing("no certificate in PEM format"),
+        None => unread("the certificate cannot be parsed"),
+    }
+}
+
+/// A kubeconfig without the fields that may hold a private key, a token or a password.
+#[derive(Deserialize)]
+struct PublicKubeconfig {
+    #[serde(default)]
+    users: Vec<NamedUser>,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(rename = "client-certificate-data")]
+    certificate: Option<String>,
+}
+
+fn of_kubeconfig(bytes: &[u8]) -> Validity {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let Ok(kubeconfig) = serde_saphyr::from_str::<PublicKubeconfig>(text) else {
+        return unread("not a valid kubeconfig");
+    };
+    let mut users = kubeconfig.users.into_iter();
+    let Some(encoded) = users.find_map(|user| user.user.certificate) else {
+        return missing("the kubeconfig has no client certificate");
+    };
+    match decode_base64(&encoded) {
+        Some(pem) => of_pem(&pem),
+        None => unread("client-certificate-data is not base64"),
+    }
+}
+
+fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
+    let bytes: k8s_openapi::ByteString =
+        serde_json::from_value(serde_json::Value::from(encoded.trim())).ok()?;
+    Some(bytes.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kcp_control_plane::{
+        certificates::{Purpose, Validity},
+        testing::plan,
+    };
+    use serde_json::{Value, json};
+
+    use super::certificates;
+    use crate::{Connection, ReadLimit, canned::failure, reader::Reader};
+
+    /// A CA, valid from 2026-11-22 to 2036-11-19.
+    const CA: &str = "-----BEGIN CERTIFICATE-----\n\
+MIIBfzCCASWgAwIBAgIUft5vnY9qFAXdlt7oBOE8zIzNVbQwCgYIKoZIzj0EAwIw\n\
+FTETMBEGA1UEAwwKa3ViZXJuZXRlczAeFw0yNjExMjIxODA1NDdaFw0zNjExMTkx\n\
+ODA1NDdaMBUxEzARBgNVBAMMCmt1YmVybmV0ZXMwWTATBgcqhkjOPQIBBggqhkjO\n\
+PQMBBwNCAAQ3YC0+dX7PrZkflI4vDC3efTORIY+oBwg/ZFQwrtVCPcwemucDA/+n\n\
+hCfaM81kFe/he6RwVecfwbDQjZ4nbhmgo1MwUTAdBgNVHQ4EFgQUYfN3Qgw9rPgi\n\
++sy0WHDs5bvBt30wHwYDVR0jBBgwFoAUYfN3Qgw9rPgi+sy0WHDs5bvBt30wDwYD\n\
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiBaQKfUUTLqjl/kmyAE0ywu\n\
+kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
+11uI\n\
+-----END CERTIFICATE-----";
+
+    fn groups() -> Value {
+        let groups = ["cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"].map(|name| {
+            let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        });
+        json!({"groups": groups})
+    }
+
+    fn base64(text: &str) -> Value {
+        serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).expect("base64")
+    }
+
+    /// The state of each certificate as text.
+    async fn states(answer: impl Fn(&str) -> (u16, Value) + Send + 'static) -> Vec<String> {
+        let connection = Connection::canned(move |_, path| match path {
+            "/apis" => (200, groups()),
+            path => answer(path.rsplit('/').next().unwrap_or_default()),
+        });
+        let reader = Reader::discover(&connection).await.expect("served");
+        let observed = plan::observed();
+        let limit = ReadLimit::per_read(Duration::from_secs(5));
+        let read = certificates(&reader, &observed, limit).await;
+        let secrets = read
+            .certificates
+            .iter()
+            .filter(|of| of.purpose != Purpose::Machine);
+        secrets
+            .map(|of| {
+                let state = match &of.validity {
+                    Validity::Certificate { issued, expires } => {
+                        format!("{} to {expires}", issued.expect("the start"))
+                    }
+                    Validity::NoExpiry => "no expiry".to_owned(),
+                    Validity::Missing { why } => format!("missing: {why}"),
+                    Validity::Unread { why } => format!("unread: {why}"),
+                };
+                format!("{} {state}", of.object)
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn certificates_are_read_and_keys_are_not() {
+        let states = states(|name| {
+            // The value of a key that is decoded would be an error.
+            let secret = |data: Value| {
+                (
+                    200,
+                    json!({"kind": "Secret", "metadata": {"name": name}, "data": data}),
+                )
+            };
+            match name {
+                "c1-kubeconfig" => {
+                    let pem = base64(CA);
+                    let kubeconfig = json!({"users": [{"name": "a", "user":
+                        {"client-certificate-data": pem, "client-key-data": "%%%"}}]});
+                    secret(json!({"value": base64(&kubeconfig.to_string())}))
+                }
+                "c1-proxy" => secret(json!({"tls.crt": base64("no PEM"), "tls.key": "%%%"})),
+                "c1-sa" => secret(json!({"tls.crt": "%%%", "tls.key": "%%%"})),
+                _ => secret(json!({"tls.crt": base64(CA), "tls.key": "%%%"})),
+            }
+        });
+        let valid = "2026-11-22T18:05:47Z to 2036-11-19T18:05:47Z";
+        assert_eq!(
+            states.await,
+            [
+                format!("Secret/c1-ca {valid}"),
+                format!("Secret/c1-etcd {valid}"),
+                "Secret/c1-proxy missing: no certificate in PEM format".to_owned(),
+                "Secret/c1-sa no expiry".to_owned(),
+                format!("Secret/c1-kubeconfig {valid}"),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_may_not_be_read_does_not_hide_the_others() {
+        let states = states(|name| match name {
+            "c1-etcd" => {
+                let (code, mut status) = failure(404, "NotFound", "no");
+                status["details"] = json!({"name": "x"});
+                (code, status)
+            }
+            "c1-ca" => (
+                200,
+                json!({"kind": "Secret", "metadata": {"name": name}, "data": {"tls.crt": base64(CA)}}),
+            ),
+            _ => failure(403, "Forbidden", "no"),
+        });
+        let forbidden = |name: &str| {
+            format!("Secret/{name} unread: cannot get secrets \"{name}\" in namespace \"d\": forbidden")
+        };
+        assert_eq!(
+            states.await,
+            [
+                "Secret/c1-ca 2026-11-22T18:05:47Z to 2036-11-19T18:05:47Z".to_owned(),
+                "Secret/c1-etcd missing: the Secret does not exist".to_owned(),
+                forbidden("c1-proxy"),
+                forbidden("c1-sa"),
+                forbidden("c1-kubeconfig"),
+            ]
+        );
+    }
+}

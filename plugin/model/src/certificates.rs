@@ -1,0 +1,401 @@
+//! The certificates of a control plane: when each expires, and who or what renews it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kcp_api::{KubeadmControlPlane, Machine, Object as _, SecretOwnership, names::annotation};
+use serde::Serialize;
+
+use crate::staleness::age;
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+/// Days before the expiry of a CA from which it is marked. To replace a CA, every Machine must be replaced.
+const CA_WARNING_DAYS: u64 = 180;
+
+/// Days before the expiry of other certificates from which they are marked.
+const WARNING_DAYS: u64 = 30;
+
+/// What a certificate or key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Purpose {
+    /// Signs the certificates of API servers, kubelets and administrators.
+    ClusterCa,
+    /// Signs the certificates of etcd members and their clients.
+    EtcdCa,
+    /// Signs the certificate with which API servers authenticate to extension API servers.
+    FrontProxyCa,
+    /// Signs the tokens of service accounts.
+    ServiceAccountKeys,
+    /// The client certificate of Cluster API and of administrators.
+    AdminKubeconfig,
+    /// The client certificate of API servers for an external etcd.
+    EtcdClient,
+    /// The certificates that kubeadm issues on a Machine.
+    Machine,
+}
+
+/// When a certificate is valid, or why this is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Validity {
+    Certificate {
+        /// Absent if only the expiry is recorded.
+        issued: Option<Timestamp>,
+        expires: Timestamp,
+    },
+    /// Keys without a certificate never expire.
+    NoExpiry,
+    /// The object does not exist, or does not have the certificate.
+    Missing { why: String },
+    /// The object could not be read or parsed. One line.
+    Unread { why: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Renewer {
+    /// Cluster API's controller, without a rollout.
+    Controller,
+    /// kubeadm, on each Machine that a rollout creates.
+    Rollout,
+    /// Neither Cluster API nor kubeadm renews it.
+    Person,
+}
+
+/// The certificate of one Secret or Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    pub purpose: Purpose,
+    /// `Secret/edge-ca`, `Machine/edge-x7k2p`
+    pub object: String,
+    pub validity: Validity,
+    pub renewer: Renewer,
+    /// How the certificate is renewed, as a sentence without a period.
+    pub renewal: String,
+    /// Whether the Secret lacks the ownerReference that Cluster API gives it. It is then not deleted with its Cluster.
+    pub lacks_owner: bool,
+}
+
+/// Whether somebody has to act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Urgency {
+    Valid,
+    NoExpiry,
+    Unread,
+    ExpiresSoon,
+    Missing,
+    Expired,
+}
+
+/// The certificates of a control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificates {
+    pub namespace: String,
+    pub name: String,
+    pub certificates: Vec<Certificate>,
+}
+
+impl Purpose {
+    /// The suffix of the Secret's name, after the name of the Cluster and a hyphen; none for a Machine.
+    pub const fn secret_suffix(self) -> Option<&'static str> {
+        match self {
+            Self::ClusterCa => Some("ca"),
+            Self::EtcdCa => Some("etcd"),
+            Self::FrontProxyCa => Some("proxy"),
+            Self::ServiceAccountKeys => Some("sa"),
+            Self::AdminKubeconfig => Some("kubeconfig"),
+            Self::EtcdClient => Some("apiserver-etcd-client"),
+            Self::Machine => None,
+        }
+    }
+
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::ClusterCa => "cluster CA",
+            Self::EtcdCa => "etcd CA",
+            Self::FrontProxyCa => "front-proxy CA",
+            Self::ServiceAccountKeys => "service account keys",
+            Self::AdminKubeconfig => "admin kubeconfig",
+            Self::EtcdClient => "etcd client",
+            Self::Machine => "kubeadm certificates",
+        }
+    }
+
+    const fn warning_days(self) -> u64 {
+        match self {
+            Self::ClusterCa | Self::EtcdCa | Self::FrontProxyCa => CA_WARNING_DAYS,
+            _ => WARNING_DAYS,
+        }
+    }
+}
+
+/// The purposes of the Secrets of a control plane.
+pub fn secret_purposes(control_plane: &KubeadmControlPlane) -> Vec<Purpose> {
+    let mut purposes = vec![
+        Purpose::ClusterCa,
+        Purpose::EtcdCa,
+        Purpose::FrontProxyCa,
+        Purpose::ServiceAccountKeys,
+        Purpose::AdminKubeconfig,
+    ];
+    if control_plane.spec.kubeadm_config_spec.has_external_etcd() {
+        purposes.push(Purpose::EtcdClient);
+    }
+    purposes
+}
+
+impl Certificate {
+    /// The certificate of a Secret. `ownership` is none if it is not known.
+    pub fn of_secret(
+        purpose: Purpose,
+        secret: &str,
+        validity: Validity,
+        ownership: Option<SecretOwnership>,
+    ) -> Self {
+        let person = |what: &str| (Renewer::Person, what.to_owned());
+        let (renewer, renewal) = match (purpose, ownership) {
+            (Purpose::AdminKubeconfig, Some(SecretOwnership::UserProvided)) => {
+                person("a person: the Secret is user-provided, and Cluster API does not renew it")
+            }
+            (Purpose::AdminKubeconfig, _) => (
+                Renewer::Controller,
+                "Cluster API's control plane controller, six months before the expiry".to_owned(),
+            ),
+            (Purpose::ServiceAccountKeys, _) => {
+                person("a person, if the keys must change: they do not expire")
+            }
+            (Purpose::EtcdClient, _) => person("a person, who operates the external etcd"),
+            _ => person("a person: neither Cluster API nor kubeadm renews a CA"),
+        };
+        Self {
+            purpose,
+            object: format!("Secret/{secret}"),
+            validity,
+            renewer,
+            renewal,
+            lacks_owner: ownership == Some(SecretOwnership::Missing),
+        }
+    }
+
+    /// The certificates that kubeadm issued on a Machine.
+    pub fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Self {
+        let annotation = || machine.annotation(annotation::CERTIFICATES_EXPIRY)?.parse().ok();
+        let expires: Option<Timestamp> = machine.status.certificates_expiry_date.or_else(annotation);
+        let (name, namespace) = (control_plane.name(), control_plane.namespace());
+        let renewal = match control_plane.spec.certificates_expiry_days {
+            Some(days) => format!("kubeadm: Cluster API replaces the Machine {days} days before the expiry"),
+            None => format!("kubeadm, in a rollout: kubectl kcp rollout start {name} -n {namespace}"),
+        };
+        Self {
+            purpose: Purpose::Machine,
+            object: format!("Machine/{}", machine.name()),
+            validity: match expires {
+                Some(expires) => Validity::Certificate {
+                    issued: None,
+                    expires,
+                },
+                None => Validity::Unread {
+                    why: format!(
+                        "Cluster API has not set annotation {} yet",
+                        annotation::CERTIFICATES_EXPIRY
+                    ),
+                },
+            },
+            renewer: Renewer::Rollout,
+            renewal,
+            lacks_owner: false,
+        }
+    }
+
+    pub fn urgency(&self, now: Timestamp) -> Urgency {
+        let (issued, expires) = match &self.validity {
+            Validity::Certificate { issued, expires } => (*issued, *expires),
+            Validity::NoExpiry => return Urgency::NoExpiry,
+            Validity::Missing { .. } => return Urgency::Missing,
+            Validity::Unread { .. } => return Urgency::Unread,
+        };
+        if expires <= now {
+            return Urgency::Expired;
+        }
+        // A certificate with a short validity is marked in the last third of it.
+        let third = issued.map_or(Duration::MAX, |issued| age(issued, expires) / 3);
+        let warning = Duration::from_secs(self.purpose.warning_days() * DAY_SECONDS).min(third);
+        if age(now, expires) < warning {
+            Urgency::ExpiresSoon
+        } else {
+            Urgency::Valid
+        }
+    }
+}
+
+impl Certificates {
+    /// The most urgent state of all certificates.
+    pub fn urgency(&self, now: Timestamp) -> Urgency {
+        let urgencies = self
+            .certificates
+            .iter()
+            .map(|certificate| certificate.urgency(now));
+        urgencies.max().unwrap_or(Urgency::Valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::{
+        Certificate, Certificates, Purpose, Renewer, SecretOwnership, Urgency, Validity, secret_purposes,
+    };
+    use crate::testing::{
+        objects::{annotate, now, use_external_etcd},
+        plan::observed,
+    };
+
+    fn in_days(days: i64) -> Timestamp {
+        now() + SignedDuration::from_hours(24 * days)
+    }
+
+    fn certificate(purpose: Purpose, issued: Option<i64>, expires: i64) -> Certificate {
+        let validity = Validity::Certificate {
+            issued: issued.map(in_days),
+            expires: in_days(expires),
+        };
+        Certificate::of_secret(purpose, "c1-x", validity, Some(SecretOwnership::ControlPlane))
+    }
+
+    #[test]
+    fn a_certificate_is_marked_before_it_expires() {
+        for (purpose, issued, expires, expected) in [
+            (Purpose::ClusterCa, Some(-3000), 650, Urgency::Valid),
+            (Purpose::ClusterCa, Some(-3000), 179, Urgency::ExpiresSoon),
+            (Purpose::ClusterCa, Some(-3000), 0, Urgency::Expired),
+            (Purpose::AdminKubeconfig, Some(-200), 31, Urgency::Valid),
+            (Purpose::AdminKubeconfig, Some(-200), 29, Urgency::ExpiresSoon),
+            // Valid for three days: the last third is one day.
+            (Purpose::AdminKubeconfig, Some(-1), 2, Urgency::Valid),
+            (Purpose::Machine, None, 29, Urgency::ExpiresSoon),
+            (Purpose::Machine, None, -1, Urgency::Expired),
+        ] {
+            let certificate = certificate(purpose, issued, expires);
+            assert_eq!(certificate.urgency(now()), expected, "{certificate:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_urgent_certificate_counts() {
+        let of = |certificates: Vec<Certificate>| {
+            Certificates {
+                namespace: "d".to_owned(),
+                name: "c1-cp".to_owned(),
+                certificates,
+            }
+            .urgency(now())
+        };
+        let without = |validity| Certificate::of_secret(Purpose::EtcdCa, "c1-etcd", validity, None);
+        let unread = || {
+            without(Validity::Unread {
+                why: "forbidden".to_owned(),
+            })
+        };
+        let missing = without(Validity::Missing {
+            why: "not found".to_owned(),
+        });
+        let valid = || certificate(Purpose::ClusterCa, None, 300);
+        assert_eq!(of(vec![]), Urgency::Valid);
+        assert_eq!(of(vec![valid(), unread()]), Urgency::Unread);
+        assert_eq!(of(vec![unread(), missing, valid()]), Urgency::Missing);
+        assert_eq!(
+            of(vec![certificate(Purpose::ClusterCa, None, -1), unread()]),
+            Urgency::Expired
+        );
+    }
+
+    #[test]
+    fn each_certificate_names_what_renews_it() {
+        let valid = || Validity::Certificate {
+            issued: None,
+            expires: in_days(300),
+        };
+        for (purpose, ownership, expected) in [
+            (Purpose::ClusterCa, SecretOwnership::ControlPlane, Renewer::Person),
+            (
+                Purpose::ServiceAccountKeys,
+                SecretOwnership::ControlPlane,
+                Renewer::Person,
+            ),
+            (
+                Purpose::AdminKubeconfig,
+                SecretOwnership::ControlPlane,
+                Renewer::Controller,
+            ),
+            (
+                Purpose::AdminKubeconfig,
+                SecretOwnership::Missing,
+                Renewer::Controller,
+            ),
+            (
+                Purpose::AdminKubeconfig,
+                SecretOwnership::UserProvided,
+                Renewer::Person,
+            ),
+            (
+                Purpose::EtcdClient,
+                SecretOwnership::UserProvided,
+                Renewer::Person,
+            ),
+        ] {
+            let certificate = Certificate::of_secret(purpose, "c1-x", valid(), Some(ownership));
+            assert_eq!(certificate.renewer, expected, "{certificate:?}");
+            assert_eq!(
+                certificate.lacks_owner,
+                ownership == SecretOwnership::Missing,
+                "{certificate:?}"
+            );
+        }
+        let mut observed = observed();
+        let of = |observed: &crate::snapshot::Snapshot| {
+            Certificate::of_machine(&observed.control_plane, &observed.machines[0]).renewal
+        };
+        assert_eq!(
+            of(&observed),
+            "kubeadm, in a rollout: kubectl kcp rollout start c1-cp -n d"
+        );
+        observed.control_plane.spec.certificates_expiry_days = Some(21);
+        assert_eq!(
+            of(&observed),
+            "kubeadm: Cluster API replaces the Machine 21 days before the expiry"
+        );
+    }
+
+    #[test]
+    fn the_annotation_of_a_machine_has_its_expiry() {
+        let observed = observed();
+        let mut machine = observed.machines[0].clone();
+        let of =
+            |machine: &kcp_api::Machine| Certificate::of_machine(&observed.control_plane, machine).validity;
+        assert!(matches!(of(&machine), Validity::Unread { .. }));
+        annotate(
+            &mut machine.metadata,
+            "machine.cluster.x-k8s.io/certificates-expiry",
+            "2027-01-02T03:04:05Z",
+        );
+        let expected = Validity::Certificate {
+            issued: None,
+            expires: "2027-01-02T03:04:05Z".parse().expect("a time"),
+        };
+        assert_eq!(of(&machine), expected);
+    }
+
+    #[test]
+    fn only_an_external_etcd_needs_a_client_certificate() {
+        let mut observed = observed();
+        assert!(!secret_purposes(&observed.control_plane).contains(&Purpose::EtcdClient));
+        use_external_etcd(&mut observed.control_plane.spec);
+        assert!(secret_purposes(&observed.control_plane).contains(&Purpose::EtcdClient));
+    }
+}

@@ -1,0 +1,101 @@
+//! The JSON of `certificates`: `kubectl-kcp.dev/v1alpha1`.
+
+use jiff::Timestamp;
+use kcp_control_plane::certificates::{Certificate, Purpose, Renewer, Urgency, Validity};
+use serde::Serialize;
+
+use crate::{
+    commands::certificates::CertificatesReport,
+    document::{API_VERSION, ObjectName},
+};
+
+/// The certificates of control planes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(
+    test,
+    derive(schemars::JsonSchema),
+    schemars(title = "ControlPlaneCertificatesList")
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CertificatesDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "ControlPlaneCertificatesList")))]
+    kind: &'static str,
+    items: Vec<ControlPlaneCertificates<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct ControlPlaneCertificates<'r> {
+    metadata: ObjectName,
+    /// The most urgent state of all certificates.
+    state: Urgency,
+    certificates: Vec<CertificateDocument<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct CertificateDocument<'r> {
+    purpose: Purpose,
+    /// `Secret/edge-ca`, `Machine/edge-x7k2p`
+    object: &'r str,
+    state: Urgency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issued: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<Timestamp>,
+    /// Why the certificate is missing or could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'r str>,
+    renewed_by: Renewer,
+    /// How the certificate is renewed.
+    renewal: &'r str,
+    /// Whether the Secret lacks the ownerReference that Cluster API gives it.
+    lacks_owner: bool,
+}
+
+impl<'r> CertificatesDocument<'r> {
+    pub(super) fn new(report: &'r CertificatesReport) -> Self {
+        let items = report.control_planes.iter().map(|of| ControlPlaneCertificates {
+            metadata: ObjectName {
+                name: of.name.clone(),
+                namespace: of.namespace.clone(),
+            },
+            state: of.urgency(report.now),
+            certificates: of
+                .certificates
+                .iter()
+                .map(|certificate| CertificateDocument::new(certificate, report.now))
+                .collect(),
+        });
+        Self {
+            api_version: API_VERSION,
+            kind: "ControlPlaneCertificatesList",
+            items: items.collect(),
+        }
+    }
+}
+
+impl<'r> CertificateDocument<'r> {
+    fn new(certificate: &'r Certificate, now: Timestamp) -> Self {
+        let (issued, expires, reason) = match &certificate.validity {
+            Validity::Certificate { issued, expires } => (*issued, Some(*expires), None),
+            Validity::NoExpiry => (None, None, None),
+            Validity::Missing { why } | Validity::Unread { why } => (None, None, Some(why.as_str())),
+        };
+        Self {
+            purpose: certificate.purpose,
+            object: &certificate.object,
+            state: certificate.urgency(now),
+            issued,
+            expires,
+            reason,
+            renewed_by: certificate.renewer,
+            renewal: &certificate.renewal,
+            lacks_owner: certificate.lacks_owner,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `kubectl kcp certificates`: when the certificates of control planes expire, and who or what renews them.
+
+mod arguments;
+mod document;
+mod screen;
+
+use std::time::Instant;
+
+pub use arguments::CertificatesArguments;
+use futures_util::stream::{self, StreamExt as _};
+use jiff::Timestamp;
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_client::{
+    Action, Connection, Error,
+    reads::{self, certificates::certificates},
+};
+use kcp_control_plane::{
+    certificates::{Certificates, Urgency},
+    snapshot::Snapshot,
+};
+use serde::Serialize;
+
+use crate::{
+    arguments::ControlPlaneName,
+    document::resource_name,
+    output::{Report, print},
+    session::Session,
+    terminal::table::Layout,
+    verdict::Verdict,
+};
+
+/// Maximum number of control planes to read at the same time. Each needs up to six requests.
+const MAX_CONCURRENT: usize = 4;
+
+/// The certificates of control planes at one time.
+pub(super) struct CertificatesReport {
+    control_planes: Vec<Certificates>,
+    now: Timestamp,
+    /// Whether the control planes are those of a list.
+    is_list: bool,
+    all_namespaces: bool,
+}
+
+/// Runs `certificates`.
+///
+/// # Errors
+/// The control plane, or the list of control planes, cannot be read, or the result cannot be printed.
+pub async fn run(arguments: CertificatesArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let end = Instant::now() + arguments.timeout;
+    let connection = session.connect_within(arguments.timeout).await?;
+    let control_planes = Box::pin(read(&connection, &arguments, end)).await?;
+    let report = CertificatesReport {
+        control_planes,
+        now: connection.now(),
+        is_list: arguments.name.is_none(),
+        all_namespaces: arguments.all_namespaces,
+    };
+    print(&report, &arguments.output, &session.terminal)?;
+    Ok(report.verdict())
+}
+
+async fn read(
+    connection: &Connection,
+    arguments: &CertificatesArguments,
+    end: Instant,
+) -> Result<Vec<Certificates>, Error> {
+    let remaining = || end.saturating_duration_since(Instant::now());
+    let reader = reads::discover(connection, reads::list_limit(remaining())).await?;
+    let observed: Vec<Snapshot> = if let Some(name) = &arguments.name {
+        let namespace = &connection.namespace;
+        let limit = reads::limit_per_control_plane(remaining());
+        let name = match name {
+            ControlPlaneName::Own(name) => name,
+            ControlPlaneName::OfCluster(cluster) => {
+                &reads::control_plane_of(&reader, namespace, cluster, limit).await?
+            }
+        };
+        let action = Action::new("get", &reader.control_planes)
+            .in_namespace(namespace)
+            .named(name);
+        let snapshot = reader.snapshot(namespace, name);
+        vec![connection.within(limit, &action, snapshot).await?]
+    } else {
+        let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
+        let selector = arguments.selector.as_deref();
+        let limit = reads::list_limit(remaining());
+        let listed = reads::list(&reader, namespace, selector, limit).await?;
+        if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
+            reads::namespace_exists(connection, namespace, limit).await?;
+        }
+        listed
+    };
+    let reads = observed.iter().map(async |observed| {
+        // In a list, each control plane has the whole time limit.
+        let timeout = if arguments.name.is_some() {
+            remaining()
+        } else {
+            arguments.timeout
+        };
+        certificates(&reader, observed, reads::limit_per_control_plane(timeout)).await
+    });
+    Ok(stream::iter(reads).buffered(MAX_CONCURRENT).collect().await)
+}
+
+impl CertificatesReport {
+    fn verdict(&self) -> Verdict {
+        let verdicts = self.control_planes.iter().map(|of| match of.urgency(self.now) {
+            Urgency::Expired | Urgency::Missing => Verdict::Negative,
+            Urgency::Valid | Urgency::NoExpiry | Urgency::Unread | Urgency::ExpiresSoon => Verdict::Met,
+        });
+        Verdict::worst(verdicts)
+    }
+}
+
+impl Report for CertificatesReport {
+    fn table(&self, layout: Layout) -> String {
+        screen::screen(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        document::CertificatesDocument::new(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let control_planes = self.control_planes.iter();
+        control_planes
+            .map(|of| resource_name(&KUBEADM_CONTROL_PLANE, &of.name))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

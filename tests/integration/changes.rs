@@ -68,6 +68,11 @@ async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Comma
 }
 
 async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let refused = kcp(management, &["scale", NAME, "--replicas", "5"]).await?;
+    ensure!(
+        refused.code == 1 && refused.stdout.contains("the Cluster is paused"),
+        "{refused}"
+    );
     let number = wait::until("two operators scale at the same time", || async {
         cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
         two_operators(management).await
@@ -90,7 +95,9 @@ async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Clu
 
 /// Two operators scale a control plane of three to different numbers. Returns the number that was written.
 async fn two_operators(management: &ManagementCluster) -> Result<u32> {
-    let scale = async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas]).await;
+    // Without --force, a paused Cluster is not scaled.
+    let scale =
+        async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas, "--force"]).await;
     let (five, seven) = tokio::join!(scale("5"), scale("7"));
     let (five, seven) = (five?, seven?);
     let (winner, loser, number) = if five.code == 0 {

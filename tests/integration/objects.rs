@@ -5,7 +5,8 @@ use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::run::random;
 use serde_json::{Value, json};
 
-/// A Cluster, its control plane, one control plane Machine, and one worker. All except the Machines have this name.
+/// A Cluster, its control plane, one control plane Machine, one worker, and the infrastructure template. All except the
+/// Machines have this name.
 pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
     let infrastructure =
         |kind: &str| json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": name});
@@ -38,6 +39,10 @@ pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
         control_plane(name, replicas, version),
         machine("1", Some("cluster.x-k8s.io/control-plane")),
         machine("worker", None),
+        json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "StandInMachineTemplate",
+            "metadata": {"name": name}, "spec": {"template": {"spec": {}}}
+        }),
     ]
 }
 

@@ -251,6 +251,13 @@ fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
         ("machines", "list") => ("machines.cluster.x-k8s.io", true, true),
         ("machinehealthchecks", "list") => ("machinehealthchecks.cluster.x-k8s.io", true, true),
         ("kubeadmconfigs", "list") => ("kubeadmconfigs.bootstrap.cluster.x-k8s.io", true, false),
+        // Read only if the controller has not processed the spec.
+        ("leases", "get") => ("leases.coordination.k8s.io", false, false),
+        ("*", "get") => (
+            "standinmachinetemplates.infrastructure.cluster.x-k8s.io",
+            true,
+            false,
+        ),
         ("*", "list") => ("standinmachines.infrastructure.cluster.x-k8s.io", true, false),
         ("secrets", "get") => ("secrets", true, false),
         other => bail!("the role has {other:?}, which nothing needs"),
@@ -286,7 +293,12 @@ fn failures(management: &Snapshot) -> impl Iterator<Item = &Failure> {
         management.health_checks.failure(),
         management.secrets.failure(),
     ];
-    parts.into_iter().flatten().chain(&management.unread)
+    let templates = management.templates.values().filter_map(Reading::failure);
+    parts
+        .into_iter()
+        .flatten()
+        .chain(&management.unread)
+        .chain(templates)
 }
 
 #[test]

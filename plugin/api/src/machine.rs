@@ -343,6 +343,7 @@ mod tests {
             machine: "m0".to_owned(),
             timestamp: None,
             retry_count: 1,
+            is_malformed: false,
         };
         assert_eq!(marked.remediation_for(), Some(remediation));
     }

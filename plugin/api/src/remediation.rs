@@ -8,17 +8,24 @@ use serde::Deserialize;
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
     /// The deleted Machine; empty if the annotation cannot be decoded.
+    #[serde(default)]
     pub machine: String,
     pub timestamp: Option<Timestamp>,
     /// Number of earlier attempts.
     #[serde(default)]
     pub retry_count: i64,
+    /// Whether the annotation cannot be decoded. The controller then stops with an error before it remediates a Machine.
+    #[serde(skip)]
+    pub is_malformed: bool,
 }
 
 impl Remediation {
     /// Decodes the annotation. If its value cannot be decoded, the remediation has no details.
     pub(crate) fn from_annotation(value: &str) -> Self {
-        serde_json::from_str(value).unwrap_or_default()
+        serde_json::from_str(value).unwrap_or_else(|_| Self {
+            is_malformed: true,
+            ..Self::default()
+        })
     }
 }
 
@@ -32,6 +39,7 @@ mod tests {
             machine: machine.to_owned(),
             timestamp: time.and_then(|time| time.parse().ok()),
             retry_count,
+            is_malformed: false,
         };
         for (value, expected) in [
             (
@@ -39,7 +47,14 @@ mod tests {
                 remediation("m1", Some("2026-08-21T09:00:00Z"), 2),
             ),
             (r#"{"machine":"m1"}"#, remediation("m1", None, 0)),
-            ("garbage", remediation("", None, 0)),
+            ("{}", remediation("", None, 0)),
+            (
+                "garbage",
+                Remediation {
+                    is_malformed: true,
+                    ..Remediation::default()
+                },
+            ),
         ] {
             assert_eq!(Remediation::from_annotation(value), expected, "{value}");
         }

@@ -1,7 +1,7 @@
 //! Reasons why the controller's next step, a change or a remediation cannot proceed, each with a message and a hint.
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _};
+use kcp_api::{Machine, Object as _, Reference, names::annotation};
 use serde::Serialize;
 
 use crate::quorum::Votes;
@@ -28,6 +28,12 @@ pub enum Blocker {
     NoEndpoint,
     /// The Secret with the workload cluster's kubeconfig does not exist.
     NoKubeconfig,
+    /// The infrastructure template that the desired spec refers to does not exist.
+    NoTemplate {
+        kind: String,
+        group: String,
+        template: String,
+    },
     TopologyVersion {
         /// The version of the Cluster's topology, or of the current step of its upgrade.
         version: String,
@@ -80,6 +86,11 @@ pub enum Blocker {
 
     /// An earlier remediation has deleted a Machine, but its replacement does not exist yet.
     AnotherInProgress,
+    /// The record of the last remediation is not valid JSON: that of the Machine, or of the control plane.
+    MalformedRemediation {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        machine: Option<String>,
+    },
     TriedRecently {
         until: Timestamp,
     },
@@ -133,6 +144,14 @@ impl Blocker {
         }
     }
 
+    pub fn no_template(reference: &Reference) -> Self {
+        Self::NoTemplate {
+            kind: reference.kind.clone(),
+            group: reference.group.clone(),
+            template: reference.name.clone(),
+        }
+    }
+
     /// Whether the controller does not reconcile the control plane at all, whatever the desired change is.
     pub const fn stops_reconciliation(&self) -> bool {
         matches!(
@@ -165,6 +184,10 @@ impl Blocker {
             Self::NoKubeconfig => {
                 "the Secret with the workload cluster's kubeconfig does not exist".to_owned()
             }
+            Self::NoTemplate { kind, template, .. } => format!(
+                "infrastructure template {kind} {template} does not exist: the controller neither creates nor deletes Machines \
+                 without it"
+            ),
             Self::TopologyVersion { version } => {
                 format!("the Cluster's topology upgrades to {version} first")
             }
@@ -199,6 +222,16 @@ impl Blocker {
             }
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
             Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
+            Self::MalformedRemediation { machine: None } => format!(
+                "annotation {} of the control plane is not valid JSON: the controller stops with an error at each attempt",
+                annotation::REMEDIATION_IN_PROGRESS
+            ),
+            Self::MalformedRemediation {
+                machine: Some(machine),
+            } => format!(
+                "annotation {} of Machine {machine} is not valid JSON: the controller stops with an error at each attempt",
+                annotation::REMEDIATION_FOR
+            ),
             Self::TriedRecently { until } => {
                 format!("the controller waits until {until} before it remediates again")
             }
@@ -238,9 +271,28 @@ impl Blocker {
             Self::MixedOwnership { machine, .. } => Some(format!(
                 "correct its labels or its owner: kubectl get machine {machine} -n {namespace} -o yaml"
             )),
+            Self::NoTemplate {
+                kind,
+                group,
+                template,
+            } => Some(format!(
+                "create {kind} {template} in namespace {namespace}, or refer to another template; list the templates with: \
+                 kubectl get {}.{group} -n {namespace}",
+                kind.to_lowercase()
+            )),
             Self::TopologyVersion { .. } => {
                 Some("change spec.topology.version of the Cluster instead".to_owned())
             }
+            Self::MalformedRemediation { machine: None } => Some(format!(
+                "remove the annotation: kubectl annotate kcp {name} -n {namespace} {}-",
+                annotation::REMEDIATION_IN_PROGRESS
+            )),
+            Self::MalformedRemediation {
+                machine: Some(machine),
+            } => Some(format!(
+                "remove the annotation: kubectl annotate machine {machine} -n {namespace} {}-",
+                annotation::REMEDIATION_FOR
+            )),
             Self::LeaderUnreachable { member } => Some(format!(
                 "repair node {member}, or stop its etcd member, for example by shutting the node down: the other members \
                  then elect a new leader"
@@ -260,6 +312,7 @@ impl Blocker {
             Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-not-ready",
             Self::MixedOwnership { .. } => "machines-not-owned",
             Self::NoKubeconfig => "secrets-missing",
+            Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
             Self::CertificatesNotAvailable => "certificates-unavailable",
             Self::BeingDeleted { .. } | Self::AnotherBeingDeleted { .. } => "machine-deletions-slow",
@@ -276,9 +329,10 @@ impl Blocker {
             Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-unresponsive",
             Self::Alarm { .. } => "etcd-alarms",
             Self::MemberWithoutMachine { .. } => "etcd-members-mismatch",
-            Self::AnotherInProgress | Self::TriedRecently { .. } | Self::TriedTooOften { .. } => {
-                "remediation-blocked"
-            }
+            Self::AnotherInProgress
+            | Self::MalformedRemediation { .. }
+            | Self::TriedRecently { .. }
+            | Self::TriedTooOften { .. } => "remediation-blocked",
             Self::NoOtherWorks => "components-unhealthy",
             Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-no-quorum",
             Self::Blocked { .. } | Self::NoProgress { .. } => "change-stuck",
@@ -298,7 +352,10 @@ impl Blocker {
             | Self::Silent { machine, .. }
             | Self::Alarm { machine, .. }
             | Self::AnotherComingUp { machine }
-            | Self::AnotherBeingDeleted { machine } => Some(machine),
+            | Self::AnotherBeingDeleted { machine }
+            | Self::MalformedRemediation {
+                machine: Some(machine),
+            } => Some(machine),
             _ => None,
         }
     }

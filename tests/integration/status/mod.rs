@@ -1,8 +1,9 @@
 //! `kubectl kcp status` of a real control plane: while it is healthy, during a rollout, and with each fault of an etcd
 //! member or of the access to it. All share one control plane, because its three machines take longer to start than
-//! everything else.
+//! everything else. Only [`dead_ends`] has its own.
 
 mod access;
+mod dead_ends;
 mod losses;
 mod members;
 mod output;

@@ -225,6 +225,7 @@ mod tests {
             "cluster.x-k8s.io",
             "controlplane.cluster.x-k8s.io",
             "bootstrap.cluster.x-k8s.io",
+            "infrastructure.cluster.x-k8s.io",
         ];
         let groups = json!({"groups": names.map(group)});
         Connection::canned(move |method, path| {

@@ -10,6 +10,7 @@
 
 pub mod certificates;
 pub mod change;
+pub mod controller_lease;
 pub mod etcd;
 pub mod failure;
 pub mod list;
@@ -18,6 +19,7 @@ pub mod management;
 pub mod observe;
 pub mod planned;
 pub mod secret;
+pub mod template;
 pub mod time_limits;
 pub mod workers;
 pub mod workload;

@@ -30,6 +30,8 @@ pub async fn observe(
     };
     let (object, control_plane) = reads.control_plane(name).await?;
     let target = Target::new(&control_plane);
+    let of_lease = control_plane.clone();
+    let lease = reads.controller_lease(&of_lease);
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
     let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
@@ -41,11 +43,13 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (snapshot, (workload, endpoint_certificate, etcd)) = tokio::join!(
+    let (snapshot, (workload, endpoint_certificate, etcd), controller_lease) = tokio::join!(
         Box::pin(read_related(&reads, object, control_plane, tell)),
-        Box::pin(beyond)
+        Box::pin(beyond),
+        Box::pin(lease)
     );
     Ok(Snapshot {
+        controller_lease,
         workload,
         endpoint_certificate,
         etcd,

@@ -118,15 +118,18 @@ impl Reads<'_> {
             return fetched;
         };
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
-        let (cluster, machines, configs) = tokio::join!(
+        let (cluster, machines, configs, template) = tokio::join!(
             Box::pin(self.cluster(&cluster)),
             Box::pin(self.machines(&selector, control_plane, machines_known)),
-            Box::pin(self.configs(&selector))
+            Box::pin(self.configs(&selector)),
+            Box::pin(self.template_exists(&control_plane.spec.infrastructure_ref))
         );
+        let template = template.map(|exists| (control_plane.spec.infrastructure_ref.clone(), exists));
         let mut unread = |part, kind: &Kind, error| {
             let kind = kind.kind.to_owned();
             fetched.unread.push(Unread { part, kind, error });
         };
+        fetched.observed.templates.extend(template);
         match cluster {
             Ok(cluster) => fetched.observed.cluster = Reading::Read(cluster),
             Err(error) => unread(Part::Cluster, &CLUSTER, error),

@@ -8,6 +8,7 @@ use crate::{
     checks::{
         Check,
         components::machines_without_etcd,
+        controller::controller_state,
         etcd_quorum::votes,
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
         machine_grace::{are_machines_changing, is_fresh},
@@ -76,7 +77,7 @@ fn is_new(observed: &Snapshot, now: Timestamp) -> bool {
     !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
-pub fn reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn reported(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let message = if control_plane.status.conditions.is_empty() {
         "no controller has reported a status yet"
@@ -85,6 +86,7 @@ pub fn reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
     } else {
         return Ok(Vec::new());
     };
+    let message = format!("{message}{}", controller_state(observed, now));
     Ok(vec![
         Finding::unknown(observed.object(), message).hint(CONTROLLER_HINT),
     ])
@@ -99,9 +101,10 @@ pub fn current(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .spec_changed()
         .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
-        "{CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}",
+        "{CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}{}",
         control_plane.generation(),
-        control_plane.status.observed_generation.unwrap_or_default()
+        control_plane.status.observed_generation.unwrap_or_default(),
+        controller_state(observed, now)
     );
     Ok(vec![
         Finding::unknown(observed.object(), message).hint(CONTROLLER_HINT),
@@ -179,9 +182,19 @@ pub(super) mod cases {
 
     use crate::{
         checks::tests::{Case, says, starts},
-        snapshot::EtcdMembers,
+        snapshot::{ControllerLease, EtcdMembers, Reading},
         testing::objects::{minutes_ago, use_external_etcd},
     };
+
+    /// The Lease of a controller, renewed so many minutes ago.
+    fn lease(minutes: i64) -> ControllerLease {
+        ControllerLease {
+            name: "kubeadm-control-plane-manager-leader-election-capi".to_owned(),
+            holder: Some("capi-kubeadm-control-plane-controller-manager-7d_1".to_owned()),
+            renewed: Some(minutes_ago(minutes)),
+            duration_seconds: Some(60),
+        }
+    }
 
     pub(crate) const CASES: &[Case] = &[
         ("status-missing", "nothing", |o| {
@@ -196,6 +209,25 @@ pub(super) mod cases {
         }),
         ("status-outdated", "older_spec", |o| {
             o.control_plane().metadata.generation = Some(8);
+        }),
+        ("status-outdated", "of_a_stopped_controller", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            o.controller_lease = Reading::Read(Some(lease(7)));
+        }),
+        ("status-outdated", "of_a_running_controller", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            o.controller_lease = Reading::Read(Some(lease(0)));
+        }),
+        ("status-outdated", "without_a_lease", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            o.controller_lease = Reading::Read(None);
+        }),
+        ("status-outdated", "of_no_holder", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            o.controller_lease = Reading::Read(Some(ControllerLease {
+                holder: None,
+                ..lease(7)
+            }));
         }),
         ("unavailable", "no", |o| {
             says(o, "Available", False, "no quorum", 5);

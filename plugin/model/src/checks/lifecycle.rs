@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Object as _, Reference};
 
 use crate::{
+    blocker::Blocker,
     checks::{
         Check,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
@@ -36,6 +37,12 @@ pub const CHECKS: &[Check] = &[
         "the Cluster's infrastructure is ready and it has an endpoint",
         cluster_ready,
     ),
+    Check::new(
+        "infrastructure-template-missing",
+        "the infrastructure template of the control plane exists",
+        template,
+    )
+    .blocking(),
     Check::new(
         "topology-upgrade-pending",
         "the Cluster's topology does not hold back the desired version",
@@ -148,6 +155,22 @@ pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> CheckResult {
         .collect())
 }
 
+pub fn template(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let control_plane = &observed.control_plane;
+    let reference = &control_plane.spec.infrastructure_ref;
+    let Some(reading) = observed.templates.get(reference) else {
+        return Err(NoResult::skipped("the infrastructure template was not read"));
+    };
+    if *require(reading, "the infrastructure template")? {
+        return Ok(Vec::new());
+    }
+    let blocker = Blocker::no_template(reference);
+    let object = format!("{}/{}", reference.kind, reference.name);
+    let finding = Finding::fail(object, blocker.message()).and(observed.object());
+    let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+    Ok(vec![finding.optional_hint(hint)])
+}
+
 pub fn topology(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
@@ -196,6 +219,18 @@ pub(super) mod cases {
     };
 
     pub(crate) const CASES: &[Case] = &[
+        ("infrastructure-template-missing", "deleted", |o| {
+            let template = o.control_plane.spec.infrastructure_ref.clone();
+            o.templates = [(template, crate::snapshot::Reading::Read(false))].into();
+        }),
+        ("infrastructure-template-missing", "unreadable", |o| {
+            let template = o.control_plane.spec.infrastructure_ref.clone();
+            let failure = crate::testing::snapshot::failure("DockerMachineTemplate/t1", "cannot connect");
+            o.templates = [(template, crate::snapshot::Reading::Failed(failure))].into();
+        }),
+        ("infrastructure-template-missing", "listed", |o| {
+            o.templates.clear();
+        }),
         ("machines-not-owned", "by_another_control_plane", |o| {
             let mut other = crate::testing::objects::machine("x1");
             other.metadata.owner_references.as_mut().expect("an owner")[0].name = "c2-cp".to_owned();

@@ -5,6 +5,7 @@
 //! - [`conditions`], [`lifecycle`]: the control plane's conditions, pauses, owners and deletion
 //! - [`rollout`]: pending changes and their progress
 //! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
+//! - [`deadlock`]: deletions of Machines that block each other
 //! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
 //!   its members
 //! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
@@ -23,6 +24,8 @@ use finding::{CheckOutcome, CheckResult, Finding, NoResult};
 pub mod certificates;
 pub mod components;
 pub mod conditions;
+pub mod controller;
+pub mod deadlock;
 pub mod etcd_agreement;
 pub mod etcd_members;
 pub mod etcd_quorum;
@@ -125,6 +128,7 @@ pub const TOPICS: &[&[Check]] = &[
     conditions::CHECKS,
     lifecycle::CHECKS,
     rollout::CHECKS,
+    deadlock::CHECKS,
     machines::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,

@@ -99,6 +99,7 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
         findings.push(Finding::info(object(), condition.one_line()));
     } else if let Some(remediation) = observed.control_plane.remediation_in_progress()
         && state(observed, now).remediation_in_progress
+        && !remediation.is_malformed
     {
         let message = format!(
             "Machine {} was deleted for remediation; its replacement does not exist yet",
@@ -124,7 +125,9 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
             ),
             Some(blocker) => {
                 let message = format!("remediation is blocked: {}", blocker.message());
-                Finding::new(outcome_of_blocker(blocker), object, message)
+                let control_plane = &observed.control_plane;
+                let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+                Finding::new(outcome_of_blocker(blocker), object, message).optional_hint(hint)
             }
         });
     }
@@ -135,6 +138,7 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
 const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
     match blocker {
         Blocker::TriedTooOften { .. }
+        | Blocker::MalformedRemediation { .. }
         | Blocker::LastMachine
         | Blocker::MembersUnknown
         | Blocker::LeaderUnreachable { .. }
@@ -225,6 +229,7 @@ pub(super) mod cases {
                 machine: "m0".to_owned(),
                 timestamp: Some(now()),
                 retry_count: 0,
+                is_malformed: false,
             };
             let metadata = &mut o.control_plane().metadata;
             record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);
@@ -236,6 +241,7 @@ pub(super) mod cases {
                 machine: "m0".to_owned(),
                 timestamp: Some(minutes_ago(11)),
                 retry_count: 2,
+                is_malformed: false,
             };
             let metadata = &mut o.machine(2).metadata;
             record(metadata, annotation::REMEDIATION_FOR, &remediation);

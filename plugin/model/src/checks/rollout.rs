@@ -7,6 +7,7 @@ use crate::{
     blocker::Blocker,
     checks::{
         Check,
+        controller::controller_state,
         finding::{CheckResult, Finding, machine_object},
         machine_grace::require_machines,
     },
@@ -121,7 +122,10 @@ fn controller(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .into_iter()
         .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
     Ok(stopped
-        .map(|stuck| finding(observed, &stuck, &stuck.message(now)))
+        .map(|stuck| {
+            let message = stuck.message(now) + &controller_state(observed, now);
+            finding(observed, &stuck, &message)
+        })
         .collect())
 }
 

@@ -6,9 +6,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     checks::{
-        Checked, all, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
-        etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, remediation, rollout, sources,
-        workload,
+        Checked, all, certificates, components, conditions, deadlock, etcd_agreement, etcd_members,
+        etcd_quorum, etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, remediation, rollout,
+        sources, workload,
     },
     inspection::inspect,
     snapshot::{EtcdMembers, Reading, Snapshot},
@@ -26,6 +26,7 @@ const CASES: &[(&str, &[Case])] = &[
     ("conditions", conditions::cases::CASES),
     ("lifecycle", lifecycle::cases::CASES),
     ("rollout", rollout::cases::CASES),
+    ("deadlock", deadlock::cases::CASES),
     ("machines", machines::cases::CASES),
     ("etcd_quorum", etcd_quorum::cases::CASES),
     ("etcd_agreement", etcd_agreement::cases::CASES),

@@ -147,10 +147,11 @@ impl Inputs<'_> {
                 replica.health = replica.health.min(HealthCheck::AwaitsRemediation);
             }
         }
-        let mut found: Vec<BlockedBy> = reconciliation_blockers(self.observed)
-            .iter()
-            .map(|blocker| self.blocked_by(blocker, Some(machine)))
-            .collect();
+        let mut found: Vec<BlockedBy> =
+            reconciliation_blockers(self.observed, &self.observed.control_plane.spec)
+                .iter()
+                .map(|blocker| self.blocked_by(blocker, Some(machine)))
+                .collect();
         if are_members_disputed(self.observed) {
             let disputes = |check: &Check| DISPUTE_CHECKS.contains(&check.id);
             // While Machines start or are deleted, contradictions between members are only Info, but they still block a remediation.
@@ -230,6 +231,7 @@ impl Inputs<'_> {
                 let cluster = control_plane.cluster();
                 cluster.map_or_else(itself, |name| format!("Cluster/{name}"))
             }
+            Blocker::NoTemplate { kind, template, .. } => format!("{kind}/{template}"),
             Blocker::MemberWithoutMachine { member } if !member.is_empty() => format!("EtcdMember/{member}"),
             Blocker::TriedRecently { .. } | Blocker::TriedTooOften { .. } => {
                 machine.map_or_else(itself, |name| format!("Machine/{name}"))

@@ -102,6 +102,7 @@ fn machines() -> impl Strategy<Value = Vec<Machine>> {
                 machine,
                 timestamp,
                 retry_count,
+                is_malformed: false,
             }
         });
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());

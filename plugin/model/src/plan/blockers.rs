@@ -20,7 +20,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     if steps.is_empty() {
         return Vec::new();
     }
-    let mut blockers = reconciliation_blockers(observed);
+    let mut blockers = reconciliation_blockers(observed, desired);
     let first = steps.iter().find(|step| step.action != Action::Wait);
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
@@ -52,7 +52,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
 }
 
 /// The reasons why the controller does not reconcile the control plane at all.
-pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
+pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
     let paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
@@ -65,6 +65,10 @@ pub fn reconciliation_blockers(observed: &Snapshot) -> Vec<Blocker> {
         ),
         (!observed.has_endpoint(), Blocker::NoEndpoint),
         (observed.has_kubeconfig == Some(false), Blocker::NoKubeconfig),
+        (
+            observed.lacks_template(desired),
+            Blocker::no_template(&desired.infrastructure_ref),
+        ),
     ]
     .into_iter()
     .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
@@ -163,10 +167,10 @@ mod tests {
     use crate::{
         blocker::Blocker,
         plan::{Desired, plan},
-        snapshot::{EtcdMember, EtcdMembers, Snapshot},
+        snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot},
         testing::{
             objects::{annotate, condition, minutes_ago, pause, set},
-            plan::{observed, spec, with_replicas, with_version},
+            plan::{observed, spec, template, with_replicas, with_version},
         },
     };
 
@@ -208,6 +212,11 @@ mod tests {
             ),
             (|observed| observed.has_kubeconfig = None, &[]),
             (
+                // Another template, which the spec does not refer to.
+                |observed| drop(observed.templates.insert(template("t2"), Reading::Read(false))),
+                &[],
+            ),
+            (
                 |observed| {
                     observed
                         .control_plane
@@ -225,6 +234,31 @@ mod tests {
             // Nothing to do: nothing is kept.
             assert_eq!(of(&observed, spec()), []);
         }
+    }
+
+    #[test]
+    fn a_missing_template_blocks_every_step_of_a_spec_that_refers_to_it() {
+        let mut observed = observed();
+        observed.templates = [
+            (template("t1"), Reading::Read(true)),
+            (template("t2"), Reading::Read(false)),
+        ]
+        .into();
+        let of_other = |replicas| KubeadmControlPlaneSpec {
+            infrastructure_ref: template("t2"),
+            ..with_replicas(spec(), replicas)
+        };
+        let missing = || [Blocker::no_template(&template("t2"))];
+        assert_eq!(of(&observed, with_replicas(spec(), 5)), []);
+        assert_eq!(of(&observed, of_other(3)), missing());
+        assert_eq!(of(&observed, of_other(1)), missing());
+        // The change to a template that exists is the way out.
+        observed.templates = [
+            (template("t1"), Reading::Read(false)),
+            (template("t2"), Reading::Read(true)),
+        ]
+        .into();
+        assert_eq!(of(&observed, of_other(3)), []);
     }
 
     #[test]

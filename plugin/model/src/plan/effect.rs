@@ -1,5 +1,6 @@
 //! The effect of changing each field of a control plane.
 
+use kcp_api::Reference;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -34,6 +35,9 @@ pub struct Change {
     /// The path of the field, such as `spec.a.b[2].c`.
     pub field: String,
     pub effect: Effect,
+    /// The new infrastructure template if the field is one of the template: `DockerMachineTemplate/t2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
 }
 
 /// Effects by path prefix, for v1beta1 and v1beta2. The longest matching prefix applies.
@@ -119,6 +123,20 @@ pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
                 effect => effect,
             },
             field,
+            template: None,
+        })
+        .collect()
+}
+
+/// The fields in which a new infrastructure template differs from the current one. New Machines are cloned from it.
+pub fn template_changes(current: &Value, new: &Value, template: &Reference) -> Vec<Change> {
+    let spec = |object: &Value| serde_json::json!({"spec": object.get("spec")});
+    differences(&spec(current), &spec(new))
+        .into_iter()
+        .map(|field| Change {
+            field,
+            effect: Effect::Rollout,
+            template: Some(format!("{}/{}", template.kind, template.name)),
         })
         .collect()
 }
@@ -151,7 +169,7 @@ mod tests {
 
     use std::collections::BTreeSet;
 
-    use super::{Change, EFFECTS, Effect, changes};
+    use super::{Change, EFFECTS, Effect, changes, template_changes};
 
     #[test]
     fn the_longest_prefix_counts() {
@@ -183,6 +201,25 @@ mod tests {
         let unique: BTreeSet<_> = prefixes().collect();
         assert_eq!(unique.len(), prefixes().count());
         assert!(EFFECTS.iter().all(|(_, prefixes)| prefixes.is_sorted()));
+    }
+
+    #[test]
+    fn a_new_template_changes_the_fields_of_its_spec() {
+        let object = |size: &str, generation: i64| {
+            json!({"metadata": {"generation": generation}, "status": {"capacity": {"cpu": size}},
+                "spec": {"template": {"spec": {"size": size, "disks": [{"gb": 10}]}}}})
+        };
+        let template = crate::testing::plan::template("t2");
+        let changes = |size: &str| template_changes(&object("small", 1), &object(size, 2), &template);
+        assert_eq!(
+            changes("large"),
+            [Change {
+                field: "spec.template.spec.size".to_owned(),
+                effect: Effect::Rollout,
+                template: Some("DockerMachineTemplate/t2".to_owned()),
+            }]
+        );
+        assert_eq!(changes("small"), []);
     }
 
     #[test]

@@ -83,6 +83,9 @@ fn blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Opt
             message: None,
         });
     }
+    if state.malformed_remediation {
+        return Some(Blocker::MalformedRemediation { machine: None });
+    }
     if state.remediation_in_progress {
         return Some(Blocker::AnotherInProgress);
     }
@@ -107,6 +110,11 @@ fn retry_blocker(
     RemediationContext { limits, now, .. }: RemediationContext<'_>,
 ) -> Option<Blocker> {
     let last = first.remediation_for.as_ref()?;
+    if last.is_malformed {
+        return Some(Blocker::MalformedRemediation {
+            machine: Some(first.name.clone()),
+        });
+    }
     let since = last.timestamp?;
     let ends = |period: SignedDuration| since.checked_add(period).unwrap_or(Timestamp::MAX);
     if ends(limits.min_healthy_period) <= now {
@@ -285,6 +293,29 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_cannot_be_decoded_stops_the_controller() {
+        let mut of_control_plane = state("m1 m2 m3r");
+        of_control_plane.remediation_in_progress = true;
+        of_control_plane.malformed_remediation = true;
+        let blocked_by = |state: &State| look(state).expect("one waits").blocked_by;
+        assert_eq!(
+            blocked_by(&of_control_plane),
+            Some(Blocker::MalformedRemediation { machine: None })
+        );
+        let mut of_machine = state("m1 m2 m3r");
+        of_machine.replicas[2].remediation_for = Some(Remediation {
+            is_malformed: true,
+            ..Remediation::default()
+        });
+        assert_eq!(
+            blocked_by(&of_machine),
+            Some(Blocker::MalformedRemediation {
+                machine: Some("m3".to_owned())
+            })
+        );
+    }
+
+    #[test]
     fn an_etcd_elsewhere_is_never_remediated() {
         let state = State {
             members: None,
@@ -321,6 +352,7 @@ mod tests {
                     machine: "m0".to_owned(),
                     timestamp: minutes.map(minutes_ago),
                     retry_count: retries,
+                    is_malformed: false,
                 });
             }
             let next = look_under(&state, &limits).expect("one waits");

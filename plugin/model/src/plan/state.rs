@@ -82,6 +82,8 @@ pub struct State {
     pub unreachable_leader: Option<String>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub remediation_in_progress: bool,
+    /// Whether the annotation that records the remediation in progress cannot be decoded.
+    pub malformed_remediation: bool,
     /// The number of Machines created by earlier steps.
     pub created_count: usize,
 }
@@ -211,6 +213,10 @@ impl State {
             })
             .collect();
         replicas.sort_by(|a, b| a.name.cmp(&b.name));
+        let malformed_remediation = observed
+            .control_plane
+            .remediation_in_progress()
+            .is_some_and(|remediation| remediation.is_malformed);
         // The annotation is outdated if a Machine was created after its timestamp.
         let remediation_in_progress = observed
             .control_plane
@@ -226,6 +232,7 @@ impl State {
             unreachable_leader: etcd.unreachable_leader().map(|leader| leader.name.clone()),
             replicas,
             remediation_in_progress,
+            malformed_remediation,
             created_count: 0,
         }
     }

@@ -9,7 +9,7 @@ use kcp_api::{
 };
 use kcp_rules::view::{self, View};
 
-use crate::snapshot::{Failure, Snapshot};
+use crate::snapshot::{Failure, Reading, Snapshot};
 
 /// The objects to read before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,11 @@ impl ChangeSnapshot {
             };
             format!("could not read {kind}: {why}; {instead}")
         });
-        etcd.chain(unread).collect()
+        let templates = self.observed.templates.values().filter_map(Reading::failure);
+        let templates = templates.map(|Failure { object, message, .. }| {
+            format!("could not read {object}: {message}; assuming that the template exists")
+        });
+        etcd.chain(unread).chain(templates).collect()
     }
 
     fn unread_cluster(&self) -> Option<&UnreadPart> {

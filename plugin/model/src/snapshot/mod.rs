@@ -13,20 +13,23 @@ pub mod management;
 pub mod reading;
 pub mod workload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _};
+use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference};
 
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
 pub use management::{Deletion, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
-pub use workload::{EndpointCertificate, Workload};
+pub use workload::{ControllerLease, EndpointCertificate, Workload};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
     /// The Cluster; `NotYet` until Cluster API labels the control plane with its name.
     pub cluster: Reading<Cluster>,
+    /// Whether each infrastructure template exists that the spec, or a planned spec, refers to. A template that was not read is
+    /// absent.
+    pub templates: BTreeMap<Reference, Reading<bool>>,
     /// Whether the Secret with the workload cluster's kubeconfig exists; none if it was not read.
     pub has_kubeconfig: Option<bool>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
@@ -46,6 +49,9 @@ pub struct Snapshot {
     /// Other failed reads in the management cluster: Machines, infrastructure, bootstrap configurations, single Secrets,
     /// or the control plane itself if it was only listed.
     pub unread: Vec<Failure>,
+    /// The leader election Lease of the control plane controller; none if it does not exist. Read only if the controller has not
+    /// processed the spec.
+    pub controller_lease: Reading<Option<ControllerLease>>,
     pub workload: Reading<Workload>,
     pub endpoint_certificate: Reading<EndpointCertificate>,
     pub etcd: Reading<EtcdSurvey>,
@@ -62,6 +68,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             },
             control_plane,
             cluster: Reading::NotYet,
+            templates: BTreeMap::new(),
             has_kubeconfig: None,
             machines: Vec::new(),
             unowned: Vec::new(),
@@ -70,6 +77,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             health_checks: Reading::NotYet,
             secrets: Reading::NotYet,
             unread: Vec::new(),
+            controller_lease: Reading::NotYet,
             workload: Reading::NotYet,
             endpoint_certificate: Reading::NotYet,
             etcd: Reading::NotYet,
@@ -87,6 +95,14 @@ impl Snapshot {
         self.cluster.read().map_or(self.is_linked(), |cluster| {
             cluster.status.infrastructure_provisioned
         })
+    }
+
+    /// Whether the spec refers to an infrastructure template that does not exist.
+    pub fn lacks_template(&self, spec: &KubeadmControlPlaneSpec) -> bool {
+        matches!(
+            self.templates.get(&spec.infrastructure_ref),
+            Some(Reading::Read(false))
+        )
     }
 
     /// Whether the Cluster has a control plane endpoint. A Cluster that could not be read counts as having one.

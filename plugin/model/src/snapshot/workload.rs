@@ -95,10 +95,10 @@ pub struct Addon {
     pub image: Option<String>,
 }
 
-/// The leader election Lease of a controller in `kube-system`.
+/// The leader election Lease of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerLease {
-    /// `kube-controller-manager` or `kube-scheduler`.
+    /// `kube-controller-manager`, `kube-scheduler`, or [`names::lease::CONTROL_PLANE`](kcp_api::names::lease::CONTROL_PLANE).
     pub name: String,
     pub holder: Option<String>,
     pub renewed: Option<Timestamp>,

@@ -108,6 +108,7 @@ pub fn record(metadata: &mut ObjectMeta, name: &str, remediation: &Remediation) 
         machine,
         timestamp,
         retry_count,
+        is_malformed: _,
     } = remediation;
     let value = json!({"machine": machine, "timestamp": timestamp, "retryCount": retry_count});
     annotate(metadata, name, &value.to_string());

@@ -96,6 +96,7 @@ pub fn state(machines: &str) -> State {
         replicas,
         unreachable_leader: None,
         remediation_in_progress: false,
+        malformed_remediation: false,
         created_count: 0,
     }
 }
@@ -218,6 +219,7 @@ impl Snapshot {
 pub fn observed() -> Snapshot {
     Snapshot {
         cluster: Reading::Read(cluster("a b c")),
+        templates: [(template("t1"), Reading::Read(true))].into(),
         has_kubeconfig: Some(true),
         machines: vec![
             machine("m1", "a", 5),

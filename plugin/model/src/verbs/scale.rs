@@ -1,13 +1,16 @@
 //! `scale`: changes the number of Machines.
 
+use kcp_api::Object as _;
 use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
+    blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_reviewed,
     },
+    plan::blockers::reconciliation_blockers,
     review::{ReviewContext, review_scale},
     snapshot::change::ChangeSnapshot,
 };
@@ -43,7 +46,10 @@ pub fn decide(
     let review = review_scale(&snapshot.object, replicas, context)?;
     let preflight = preflight_reviewed(snapshot, &patch, review, force, context)?;
     let consequences = preflight.consequences();
-    if let Some(refusal) = preflight.refusal {
+    if let Some(refusal) = preflight
+        .refusal
+        .or_else(|| refusal_while_paused(snapshot, force))
+    {
         return Ok(Decision::Refused(refusal));
     }
     let from_to = format!("from {} to {replicas}", number(desired));
@@ -63,6 +69,25 @@ pub fn decide(
             detail: from_to,
         },
     }))
+}
+
+/// While the control plane or its Cluster is paused, the number would be written and nothing would happen.
+fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
+    let control_plane = snapshot.control_plane();
+    let blockers = reconciliation_blockers(&snapshot.observed, &control_plane.spec);
+    let pauses: Vec<&Blocker> = blockers
+        .iter()
+        .filter(|blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused))
+        .collect();
+    if force || pauses.is_empty() {
+        return None;
+    }
+    let why = pauses.iter().map(|pause| pause.message()).collect();
+    let mut refusal = Refusal::new(RefusedBy::Preflight, why);
+    let (namespace, name) = (control_plane.namespace(), control_plane.name());
+    let hints = pauses.iter().filter_map(|pause| pause.hint(namespace, name));
+    refusal.remedies.extend(hints);
+    Some(refusal)
 }
 
 fn number(replicas: Option<i64>) -> String {
@@ -210,10 +235,26 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_control_plane_is_scaled_with_a_warning_and_a_deleted_one_is_not() {
+    fn a_paused_control_plane_is_scaled_only_by_force_and_a_deleted_one_is_not() {
+        let mut of_cluster = snapshot();
+        of_cluster.observed.cluster_mut().spec.paused = true;
+        let refusal_of = refusal(decision(&of_cluster, to(5)));
+        assert_eq!(
+            (refusal_of.by, refusal_of.why, refusal_of.remedies),
+            (
+                RefusedBy::Preflight,
+                vec!["the Cluster is paused: no controller reconciles the control plane".to_owned()],
+                vec!["set spec.paused of the Cluster to false".to_owned()]
+            )
+        );
         let mut paused = snapshot();
         pause(&mut paused.observed.control_plane.metadata);
-        let decided = decision(&paused, to(5));
+        let refusal_of = refusal(decision(&paused, to(5)));
+        assert_eq!(
+            refusal_of.why,
+            ["the control plane is paused: no controller reconciles it"]
+        );
+        let decided = decision(&paused, ScaleOptions { force: true, ..to(5) });
         assert!(
             matches!(&decided, Decision::Write(proposal)
                 if proposal.warnings == ["the control plane is paused: no controller reconciles it"]),

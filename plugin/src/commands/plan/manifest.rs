@@ -3,7 +3,7 @@
 //! As in kubectl's three-way merge patch for custom resources (`k8s.io/kubectl`, `pkg/cmd/apply`), fields of the
 //! manifest are set, and fields of the last applied manifest that the new one lacks are removed. Other fields stay.
 
-use kcp_api::{kind::KUBEADM_CONTROL_PLANE, names::annotation};
+use kcp_api::{Reference, kind::KUBEADM_CONTROL_PLANE, names::annotation};
 use serde_json::{Map, Value, json};
 use thiserror::Error as ThisError;
 
@@ -17,8 +17,8 @@ pub struct Manifest {
     pub object: Value,
     /// The API version without the group.
     pub version: String,
-    /// Other objects in the file, as `Kind/name`, which the plan ignores.
-    pub others: Vec<String>,
+    /// Other objects in the file. The plan ignores all but the infrastructure template.
+    pub others: Vec<Value>,
 }
 
 /// Why a file cannot be planned.
@@ -75,7 +75,6 @@ impl Manifest {
         let (mut own, others): (Vec<Value>, Vec<Value>) = objects
             .into_iter()
             .partition(|object| is_control_plane(object, name));
-        let others: Vec<String> = others.iter().map(kind_and_name).collect();
         let count = own.len();
         match (own.pop(), count) {
             (Some(object), 1) => Ok(Self {
@@ -90,7 +89,7 @@ impl Manifest {
             (None, _) => Err(ManifestError::Absent {
                 file: file.to_owned(),
                 name: name.to_owned(),
-                found: (!others.is_empty()).then(|| others.join(", ")),
+                found: (!others.is_empty()).then(|| names(&others)),
             }),
             (Some(_), count) => Err(ManifestError::Repeated {
                 file: file.to_owned(),
@@ -101,11 +100,13 @@ impl Manifest {
     }
 
     /// Warnings about the plan, one line each.
-    pub fn warnings(&self, patch: &Value) -> Vec<String> {
-        let others = (!self.others.is_empty()).then(|| {
+    pub fn warnings(&self, patch: &Value, template: &Reference) -> Vec<String> {
+        let others = self.others.iter().filter(|object| !is_template(object, template));
+        let others: Vec<&Value> = others.collect();
+        let others = (!others.is_empty()).then(|| {
             format!(
                 "other objects in the file are not part of the plan: {}",
-                self.others.join(", ")
+                names(others)
             )
         });
         let replicas = patch.pointer("/spec/replicas").is_some_and(Value::is_null).then(|| {
@@ -113,6 +114,11 @@ impl Manifest {
              the current value".to_owned()
         });
         others.into_iter().chain(replicas).collect()
+    }
+
+    /// The infrastructure template, if the file contains it.
+    pub fn template(&self, template: &Reference) -> Option<&Value> {
+        self.others.iter().find(|object| is_template(object, template))
     }
 
     /// Computes the merge patch that `kubectl apply` would send.
@@ -167,6 +173,19 @@ fn is_control_plane(object: &Value, name: &str) -> bool {
         && text(object, "/metadata/name") == name
 }
 
+fn is_template(object: &Value, template: &Reference) -> bool {
+    let group = text(object, "/apiVersion").split('/').next().unwrap_or_default();
+    group == template.group
+        && text(object, "/kind") == template.kind
+        && text(object, "/metadata/name") == template.name
+}
+
+/// `Kind/name` of each object, apart by commas.
+fn names<'v>(objects: impl IntoIterator<Item = &'v Value>) -> String {
+    let names: Vec<String> = objects.into_iter().map(kind_and_name).collect();
+    names.join(", ")
+}
+
 fn kind_and_name(object: &Value) -> String {
     format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"))
 }
@@ -207,7 +226,7 @@ fn remove_missing(patch: &mut Value, last: &Value) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Manifest, ManifestError};
+    use super::{Manifest, ManifestError, Reference};
 
     const FILE: &str = "new.yaml";
 
@@ -236,10 +255,35 @@ items:
         )
         .expect("a control plane");
         assert_eq!(found.version, "v1beta1");
-        assert_eq!(found.others, ["Cluster/edge", "KubeadmControlPlane/other"]);
         assert_eq!(
-            found.warnings(&json!({})),
+            found.warnings(&json!({}), &Reference::default()),
             ["other objects in the file are not part of the plan: Cluster/edge, KubeadmControlPlane/other"]
+        );
+    }
+
+    #[test]
+    fn the_template_of_the_plan_is_part_of_it() {
+        let found = read(
+            "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: edge}}
+---
+{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: DockerMachineTemplate, metadata: {name: t2}}
+---
+{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: DockerMachineTemplate, metadata: {name: t3}}
+",
+        )
+        .expect("a control plane");
+        let template = Reference {
+            group: "infrastructure.cluster.x-k8s.io".to_owned(),
+            kind: "DockerMachineTemplate".to_owned(),
+            name: "t2".to_owned(),
+        };
+        let name = found
+            .template(&template)
+            .and_then(|object| object.pointer("/metadata/name"));
+        assert_eq!(name, Some(&json!("t2")));
+        assert_eq!(
+            found.warnings(&json!({}), &template),
+            ["other objects in the file are not part of the plan: DockerMachineTemplate/t3"]
         );
     }
 
@@ -307,7 +351,7 @@ items:
             json!({"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last}}});
         let patch = manifest.patch(FILE, &current).expect("of it");
         assert_eq!(
-            manifest.warnings(&patch),
+            manifest.warnings(&patch, &Reference::default()),
             [
                 "the manifest removes spec.replicas: the plan assumes 1, Cluster API's default; kcp-webhook would \
                  keep the current value"

@@ -4,12 +4,14 @@
 //! except for in-place updates of Machines, which a feature gate enables.
 //!
 //! - [`manifest`]: the change in a file
+//! - [`template`]: what a new infrastructure template changes
 
 pub mod document;
 pub mod manifest;
 pub mod screen;
 
 mod arguments;
+mod template;
 
 use std::path::Path;
 
@@ -33,8 +35,12 @@ use crate::{
 };
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
+    ReadLimit,
     reader::Reader,
-    reads::change::{LIMIT, read_everything_or_fail},
+    reads::{
+        change::{LIMIT, read_everything_or_fail},
+        planned::Reads,
+    },
 };
 
 /// The field manager that the admission rules see.
@@ -59,15 +65,13 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     }
     // Every part affects the steps, so none may be missing.
     let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
-    let snapshot = Box::pin(read).await?;
+    let mut snapshot = Box::pin(read).await?;
     let view = snapshot.view();
     let now = connection.now();
     let mut warnings = snapshot.warnings();
     let patch = match (&manifest, &arguments.file) {
         (Some(manifest), Some(file)) => {
-            let patch = manifest.patch(&shown(file), &serde_json::from_str(&snapshot.object)?)?;
-            warnings.extend(manifest.warnings(&patch));
-            patch
+            manifest.patch(&shown(file), &serde_json::from_str(&snapshot.object)?)?
         }
         _ => arguments.change().patch(&reader.control_planes.api_version, now),
     };
@@ -77,7 +81,23 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let (desired, of_rules) = review_desired(&snapshot.object, &patch, context)?;
+    let (mut desired, of_rules) = review_desired(&snapshot.object, &patch, context)?;
+    let template = desired.spec.infrastructure_ref.clone();
+    warnings.extend(
+        manifest
+            .iter()
+            .flat_map(|manifest| manifest.warnings(&patch, &template)),
+    );
+    let in_file = manifest
+        .as_ref()
+        .and_then(|manifest| manifest.template(&template));
+    let reads = Reads {
+        reader: &reader,
+        namespace: &connection.namespace,
+        limit: ReadLimit::per_read(LIMIT),
+    };
+    let compared = template::compare(&reads, &mut snapshot.observed, &mut desired, in_file);
+    warnings.extend(Box::pin(compared).await);
     for warning in warnings.iter().chain(&of_rules) {
         session.terminal.warning(warning);
     }

@@ -201,8 +201,10 @@ fn changes(plan: &Plan, layout: Layout) -> String {
     section(
         "Changes:",
         changes.map(|change| {
+            let template = change.template.as_ref();
+            let of = template.map_or_else(String::new, |template| format!("{template} "));
             (
-                format!("{}: {}", change.field, messages::effect(change.effect)),
+                format!("{of}{}: {}", change.field, messages::effect(change.effect)),
                 None,
             )
         }),

@@ -288,6 +288,7 @@ const CASES: &[Case] = &[
                 machine: "m0".to_owned(),
                 timestamp: Some(now()),
                 retry_count: 0,
+                is_malformed: false,
             };
             let metadata = &mut o.control_plane().metadata;
             record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);

@@ -405,6 +405,7 @@ mod tests {
                         machine: "m0".to_owned(),
                         timestamp: Some(minutes_ago(5)),
                         retry_count: 1,
+                        is_malformed: false,
                     };
                     let metadata = &mut machine.context.observed.machines[1].metadata;
                     record(metadata, annotation::REMEDIATION_FOR, &remediation);

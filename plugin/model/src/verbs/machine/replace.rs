@@ -60,7 +60,10 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         QuorumGuard::NoWay(no_plan) => warnings.push(messages::no_plan(&no_plan)),
         // `fatal_loss` checks the quorum after the deletion.
         QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. } => {
-            temporary = blocker_messages(&blockers, name);
+            let is_lasting = |blocker: &Blocker| matches!(blocker, Blocker::NoTemplate { .. });
+            let (missing, others): (Vec<_>, Vec<_>) = blockers.into_iter().partition(is_lasting);
+            lasting.extend(missing.iter().map(Blocker::message));
+            temporary = blocker_messages(&others, name);
         }
     }
     temporary.retain(|line| !lasting.contains(line));

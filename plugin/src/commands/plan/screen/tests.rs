@@ -24,6 +24,7 @@ fn plan_for(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str
     let changes = changes.iter().map(|(field, effect)| Change {
         field: (*field).to_owned(),
         effect: *effect,
+        template: None,
     });
     plan(
         observed,

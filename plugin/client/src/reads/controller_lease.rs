@@ -1,0 +1,36 @@
+//! Reads the leader election Lease of Cluster API's control plane controller.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kcp_api::{KubeadmControlPlane, names::lease};
+use kcp_control_plane::snapshot::{ControllerLease, Reading};
+use kube::core::ApiResource;
+
+use crate::{
+    Action, Error,
+    reads::{failure, planned::Reads, workload::objects},
+};
+
+impl Reads<'_> {
+    /// The Lease, if the controller has not processed the spec. Otherwise the Lease does not matter.
+    pub(super) async fn controller_lease(
+        &self,
+        control_plane: &KubeadmControlPlane,
+    ) -> Reading<Option<ControllerLease>> {
+        if control_plane.is_observed() && control_plane.condition("Available").is_some() {
+            return Reading::NotYet;
+        }
+        let resource = ApiResource::erase::<Lease>(&());
+        let (namespace, name) = (lease::NAMESPACE, lease::CONTROL_PLANE);
+        let action = Action::new("get", &resource).in_namespace(namespace).named(name);
+        let connection = self.reader.connection;
+        let read = connection.get::<Lease>(&resource, namespace, name);
+        match connection.within(self.limit, &action, read).await {
+            Ok(lease) => Reading::Read(Some(objects::lease(lease))),
+            Err(Error::NotFound { .. }) => Reading::Read(None),
+            Err(error) => {
+                let object = failure::object("Lease", Some(name));
+                Reading::Failed(failure::from_error(object, &error))
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Reads infrastructure templates.
+
+use kcp_api::Reference;
+use kcp_control_plane::snapshot::Reading;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::{
+    Action, Error,
+    reads::{failure, planned::Reads},
+};
+
+impl Reads<'_> {
+    /// Whether an infrastructure template exists; none if the reference names no template. Reads only metadata.
+    pub(super) async fn template_exists(&self, template: &Reference) -> Option<Reading<bool>> {
+        // Cluster API clones Machines from other kinds without checking them first.
+        let is_template = template.kind.ends_with("Template") && !template.name.is_empty();
+        if !is_template {
+            return None;
+        }
+        Some(match self.template_metadata(template).await {
+            Ok(_) => Reading::Read(true),
+            Err(Error::NotFound { .. }) => Reading::Read(false),
+            Err(error) => {
+                let object = failure::object(&template.kind, Some(&template.name));
+                Reading::Failed(failure::from_error(object, &error))
+            }
+        })
+    }
+
+    async fn template_metadata(&self, template: &Reference) -> Result<IgnoredAny, Error> {
+        let resource = self.reader.served.referenced(&template.group, &template.kind)?;
+        let action = Action::new("get", &resource)
+            .in_namespace(self.namespace)
+            .named(&template.name);
+        let connection = self.reader.connection;
+        let read = connection.get_metadata(&resource, self.namespace, &template.name);
+        connection.within(self.limit, &action, read).await
+    }
+
+    /// Reads an infrastructure template.
+    ///
+    /// # Errors
+    /// The template does not exist or cannot be read.
+    pub async fn template(&self, template: &Reference) -> Result<Value, Error> {
+        let resource = self.reader.served.referenced(&template.group, &template.kind)?;
+        let action = Action::new("get", &resource)
+            .in_namespace(self.namespace)
+            .named(&template.name);
+        let connection = self.reader.connection;
+        let read = connection.get(&resource, self.namespace, &template.name);
+        connection.within(self.limit, &action, read).await
+    }
+}

@@ -1,0 +1,43 @@
+//! Whether the control plane controller runs, by its leader election Lease. Not a topic of checks: others report it.
+
+use jiff::Timestamp;
+use kcp_api::names::lease;
+
+use crate::{
+    snapshot::{ControllerLease, Snapshot},
+    staleness::{age, format_age},
+};
+
+/// How long a Lease counts if it does not say so itself. Cluster API's default.
+const LEASE_SECONDS: u64 = 60;
+
+/// What the Lease of the controller says about it, after a semicolon; empty if the Lease was not read.
+pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
+    let Some(lease) = observed.controller_lease.read() else {
+        return String::new();
+    };
+    let Some(ControllerLease {
+        holder,
+        renewed,
+        duration_seconds,
+        ..
+    }) = lease
+    else {
+        return format!("; namespace {} has no Lease of the controller", lease::NAMESPACE);
+    };
+    match (holder, renewed) {
+        (Some(holder), Some(renewed)) => {
+            let limit = duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            let since = age(*renewed, now);
+            if since.as_secs() > limit.unwrap_or(LEASE_SECONDS) {
+                format!(
+                    "; the controller has stopped: {holder} last renewed its Lease {} ago",
+                    format_age(*renewed, now)
+                )
+            } else {
+                format!("; the controller runs as {holder}: see its log")
+            }
+        }
+        _ => "; no process holds the Lease of the controller".to_owned(),
+    }
+}

@@ -1,0 +1,150 @@
+//! Deletions of several Machines that block each other.
+//!
+//! Before Cluster API deletes a Machine, it removes the etcd member of the Machine that has been deleting for the longest
+//! (`reconcilePreTerminateHook`). It counts the members of all other Machines that are being deleted as unhealthy. If too few
+//! are left, it waits forever.
+
+use jiff::Timestamp;
+use kcp_api::{Machine, Object as _, names::annotation};
+
+use crate::{
+    checks::{
+        Check,
+        etcd_quorum::stacked_survey,
+        finding::{CheckResult, Finding, machine_object},
+        machine_grace::require_machines,
+        membership::{ListedMember, Membership},
+    },
+    quorum::Votes,
+    snapshot::{EtcdMembers, Snapshot, etcd::hexadecimal},
+};
+
+pub const CHECKS: &[Check] = &[Check::new(
+    "machine-deletions-deadlocked",
+    "the deletions of Machines do not block each other",
+    deadlock,
+)
+.blocking()];
+
+pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    stacked_survey(observed)?;
+    require_machines(observed)?;
+    let mut deleting: Vec<&Machine> = observed
+        .machines
+        .iter()
+        .filter(|machine| machine.is_deleting())
+        .collect();
+    deleting.sort_by_key(|machine| (machine.deletion_timestamp(), machine.name()));
+    // Without its hook, the member of a Machine is removed: Cluster API waits until the Machine is gone, and goes on.
+    let have_hooks = deleting
+        .iter()
+        .all(|machine| machine.annotation(annotation::KCP_CLEANUP_HOOK).is_some());
+    let [first, _, ..] = deleting.as_slice() else {
+        return Ok(Vec::new());
+    };
+    let (true, EtcdMembers::Read(members)) = (have_hooks, observed.members()) else {
+        return Ok(Vec::new());
+    };
+    let node = first.node().unwrap_or_default();
+    let mut votes = Votes {
+        voters: 0,
+        unhealthy: 0,
+        starting: 0,
+    };
+    for member in members.iter().filter(|member| member.name != node) {
+        let is_deleting = deleting
+            .iter()
+            .any(|machine| machine.node() == Some(member.name.as_str()));
+        votes.voters += 1;
+        votes.unhealthy += usize::from(is_deleting || member.fault.is_some() || member.has_alarm);
+    }
+    if votes.has_quorum() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<&str> = deleting.iter().map(|machine| machine.name()).collect();
+    let message = format!(
+        "the deletions of {} block each other: Cluster API counts their etcd members as unhealthy, and removes no member if \
+         fewer than {} healthy ones would be left",
+        names.join(" and "),
+        votes.quorum()
+    );
+    let finding = Finding::fail(observed.object(), message);
+    let finding = names
+        .into_iter()
+        .fold(finding, |finding, name| finding.and(machine_object(name)));
+    let all_respond = members.iter().all(|member| member.fault.is_none());
+    Ok(vec![finding.hint(way_out(observed, first, node, all_respond))])
+}
+
+/// The member is removed first: otherwise etcd would keep a dead member, and could lose quorum when the next one goes.
+fn way_out(observed: &Snapshot, first: &Machine, node: &str, all_respond: bool) -> String {
+    if !all_respond {
+        return "repair the etcd members that do not respond first: see check etcd-members-unresponsive"
+            .to_owned();
+    }
+    let survey = observed.etcd.read();
+    let id = survey.and_then(|survey| {
+        let membership = Membership::new(survey);
+        let mut listed = membership.listed();
+        let of_node = listed.find(|ListedMember { member, .. }| member.name == node);
+        of_node.map(|ListedMember { member, .. }| hexadecimal(member.id))
+    });
+    let hook = format!(
+        "kubectl annotate machine {} -n {} {}-",
+        first.name(),
+        observed.control_plane.namespace(),
+        annotation::KCP_CLEANUP_HOOK
+    );
+    match id {
+        Some(id) => format!(
+            "on a member of another Machine, remove the member of {}: etcdctl member remove {id}; then remove the hook of the \
+             Machine: {hook}",
+            first.name()
+        ),
+        None => format!("remove the hook of the Machine, whose member is removed already: {hook}"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use kcp_api::{metadata::Time, names::annotation};
+
+    use crate::{
+        checks::tests::Case,
+        snapshot::Snapshot,
+        testing::objects::{annotate, minutes_ago},
+    };
+
+    fn delete(observed: &mut Snapshot, number: usize, minutes: i64) {
+        let machine = observed.machine(number);
+        machine.metadata.deletion_timestamp = Some(Time(minutes_ago(minutes)));
+        annotate(&mut machine.metadata, annotation::KCP_CLEANUP_HOOK, "");
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("machine-deletions-deadlocked", "two_of_three", |o| {
+            delete(o, 1, 1);
+            delete(o, 2, 2);
+        }),
+        ("machine-deletions-deadlocked", "two_of_three_and_one_dead", |o| {
+            delete(o, 1, 1);
+            delete(o, 2, 2);
+            o.kill(1);
+        }),
+        ("machine-deletions-deadlocked", "one_of_three", |o| {
+            delete(o, 1, 1);
+        }),
+        (
+            "machine-deletions-deadlocked",
+            "the_first_without_its_hook",
+            |o| {
+                delete(o, 1, 1);
+                delete(o, 2, 2);
+                let annotations = o.machine(2).metadata.annotations.as_mut();
+                annotations
+                    .expect("annotations")
+                    .remove(annotation::KCP_CLEANUP_HOOK);
+            },
+        ),
+    ];
+}

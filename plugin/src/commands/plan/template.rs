@@ -1,0 +1,67 @@
+//! What a new infrastructure template changes.
+
+use kcp_api::Reference;
+use kcp_client::{Error, reads::planned::Reads};
+use kcp_control_plane::{
+    plan::{Desired, effect::template_changes},
+    snapshot::{Reading, Snapshot},
+};
+use serde_json::Value;
+
+/// Adds the fields that the template of the desired spec changes, and whether the template exists. `in_file` is the template
+/// that the file contains. Returns a warning if the changes are unknown, or if there are none.
+pub(super) async fn compare(
+    reads: &Reads<'_>,
+    observed: &mut Snapshot,
+    desired: &mut Desired,
+    in_file: Option<&Value>,
+) -> Option<String> {
+    let current = &observed.control_plane.spec.infrastructure_ref;
+    let new = &desired.spec.infrastructure_ref;
+    if current == new {
+        return None;
+    }
+    let read = match in_file {
+        Some(object) => Ok(object.clone()),
+        None => reads.template(new).await,
+    };
+    let exists = match &read {
+        Ok(_) => Some(true),
+        Err(Error::NotFound { .. }) => Some(false),
+        Err(_) => None,
+    };
+    let result = match (read, exists) {
+        (_, Some(false)) => None,
+        (Err(error), _) => Some(unknown(new, new, &error)),
+        (Ok(object), _) => match reads.template(current).await {
+            Err(error) => Some(unknown(new, current, &error)),
+            Ok(before) => {
+                let changes = template_changes(&before, &object, new);
+                let is_equal = changes.is_empty();
+                desired.changes.extend(changes);
+                is_equal.then(|| {
+                    format!(
+                        "{} has the same spec as {}: the rollout creates equal machines",
+                        shown(new),
+                        shown(current)
+                    )
+                })
+            }
+        },
+    };
+    let exists = exists.map(|exists| (new.clone(), Reading::Read(exists)));
+    observed.templates.extend(exists);
+    result
+}
+
+fn unknown(new: &Reference, unread: &Reference, error: &Error) -> String {
+    format!(
+        "could not read {}: {error}; it is unknown what {} changes",
+        shown(unread),
+        shown(new)
+    )
+}
+
+fn shown(template: &Reference) -> String {
+    format!("{} {}", template.kind, template.name)
+}

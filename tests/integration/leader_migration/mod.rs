@@ -8,7 +8,9 @@ mod handover;
 mod kubernetes_code;
 mod names;
 mod permissions;
+mod source_rows;
 mod start;
+mod start_files;
 mod start_rows;
 mod upgrade;
 

@@ -9,7 +9,8 @@ use kcp_tests::controller_manager::{ControllerManagers, Identity, Locks, Program
 use kcp_tests::management_cluster::ManagementCluster;
 
 use super::model;
-use super::start_rows::{BY_SOURCE, Expected, ROWS, Row};
+use super::source_rows::BY_SOURCE;
+use super::start_rows::{Expected, ROWS, Row};
 use crate::shared::with_management_cluster;
 
 /// Each start takes a second of one core.

@@ -1,9 +1,12 @@
-//! The start-up table of leader migration: rows on real programs, and rows from the sources of other versions.
+//! The start-up table of leader migration: rows on real programs.
 
-use std::ops::RangeInclusive;
-
-use kcp_rules::leader_migration::Component;
 use kcp_tests::controller_manager::Program::{self, Cloud, Kube};
+
+use super::start_files::{
+    BOOLEAN_NAME, DUPLICATE, EMPTY_NAME, ENDPOINTS, INCOMPLETE, INVALID_LEASE, LEASES_IN_BETA, LOCK_IN_V1,
+    MAIN_LOCK_OF_KUBE, NO_CONTROLLERS, NO_LOCK_IN_BETA, NO_NAME, OTHER_KIND, TWO_DOCUMENTS, UNQUOTED_STAR,
+    VALID, WRONG_CASE,
+};
 
 /// A start of a program.
 pub(super) struct Row {
@@ -47,7 +50,7 @@ const fn file(name: &'static str, program: Program, file: &'static str, expected
     }
 }
 
-const ENABLE: &str = "--enable-leader-migration";
+pub(super) const ENABLE: &str = "--enable-leader-migration";
 
 const fn exits(message: &'static str) -> Expected {
     Expected::Exits(1, message)
@@ -68,98 +71,6 @@ const CLOUD_ORPHANS: Expected = Expected::Runs(&["cloud-node-controller"]);
 
 /// kube-controller-manager 1.36 registers the name of its informers once for each lock.
 const CRASH: Expected = Expected::Exits(1, "is already registered");
-
-const VALID: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-controllerLeaders:
-- {name: node-route-controller, component: \"*\"}
-- {name: service-lb-controller, component: \"*\"}
-- {name: cloud-node-lifecycle-controller, component: \"*\"}
-- {name: node-ipam-controller, component: \"*\"}
-";
-const TWO_DOCUMENTS: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-controllerLeaders: []
----
-unknown: document
-";
-const NO_CONTROLLERS: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-";
-/// A sample of the KEP: only the beta versions have this field.
-const LOCK_IN_V1: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-resourceLock: leases
-";
-/// Another sample of the KEP: an unquoted star is the start of an alias.
-const UNQUOTED_STAR: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-controllerLeaders:
-- {name: route, component: *}
-";
-const NO_NAME: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-";
-const EMPTY_NAME: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: \"\"
-";
-const BOOLEAN_NAME: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: yes
-";
-const WRONG_CASE: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leadername: migration
-";
-const DUPLICATE: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: first
-leaderName: second
-";
-const NO_LOCK_IN_BETA: &str = "apiVersion: controllermanager.config.k8s.io/v1beta1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-";
-const ENDPOINTS: &str = "apiVersion: controllermanager.config.k8s.io/v1alpha1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-resourceLock: endpoints
-";
-const LEASES_IN_BETA: &str = "apiVersion: controllermanager.config.k8s.io/v1beta1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-resourceLock: leases
-";
-const INCOMPLETE: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: migration
-controllerLeaders:
-- {name: route}
-- {component: \"*\"}
-";
-const OTHER_KIND: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-";
-/// A name that no Lease can have.
-const INVALID_LEASE: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: Bad_Name
-controllerLeaders:
-- {name: node-route-controller, component: \"*\"}
-- {name: service-lb-controller, component: \"*\"}
-- {name: cloud-node-lifecycle-controller, component: \"*\"}
-- {name: node-ipam-controller, component: \"*\"}
-";
-const MAIN_LOCK_OF_KUBE: &str = "apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: kube-controller-manager
-";
 
 pub(super) const ROWS: &[Row] = &[
     row("without leader migration", Kube, "", KUBE_RUNS),
@@ -433,120 +344,5 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const NO_FILE: &str = "--enable-leader-migration --leader-migration-config=/missing";
-const GATE: &str = "--feature-gates=ControllerManagerLeaderMigration=true";
-const LOCK: &str = "--leader-elect-resource-lock=endpoints";
-
-/// A start at minor versions that are not built by `make test`.
-pub(super) struct SourceRow {
-    pub(super) component: Component,
-    pub(super) minors: RangeInclusive<u64>,
-    pub(super) flags: &'static str,
-    pub(super) file: Option<&'static str>,
-    pub(super) starts: bool,
-    /// The file that says so, in `kubernetes/kubernetes` or in a module of it.
-    pub(super) source: &'static str,
-}
-
-const fn source(
-    component: Component,
-    minors: RangeInclusive<u64>,
-    flags: &'static str,
-    starts: bool,
-    source: &'static str,
-) -> SourceRow {
-    SourceRow {
-        component,
-        minors,
-        flags,
-        file: None,
-        starts,
-        source,
-    }
-}
-
-const MIGRATE: &str = "--enable-leader-migration --service-account-private-key-file=key";
-const MIGRATE_WITH_FILE: &str =
-    "--enable-leader-migration --service-account-private-key-file=key --leader-migration-config=file";
-const MANAGER: &str = "cmd/kube-controller-manager/app/controllermanager.go";
-const CLOUDS: &str = "pkg/cloudprovider/providers/providers.go, k8s.io/cloud-provider/plugins.go";
-const STRICT: &str = "k8s.io/controller-manager/pkg/leadermigration/config/config.go";
-const OPTIONS: &str = "k8s.io/controller-manager/options/generic.go";
-
-pub(super) const BY_SOURCE: &[SourceRow] = &[
-    source(Component::Kube, 27..=35, MIGRATE, true, MANAGER),
-    source(Component::Kube, 37..=37, MIGRATE, false, MANAGER),
-    source(Component::Kube, 27..=34, ENABLE, true, MANAGER),
-    source(Component::Kube, 35..=35, ENABLE, false, MANAGER),
-    source(
-        Component::Cloud,
-        30..=37,
-        ENABLE,
-        true,
-        "k8s.io/cloud-provider/app/controllermanager.go",
-    ),
-    SourceRow {
-        file: Some(LOCK_IN_V1),
-        ..source(Component::Kube, 27..=31, MIGRATE_WITH_FILE, true, STRICT)
-    },
-    SourceRow {
-        file: Some(LOCK_IN_V1),
-        ..source(Component::Kube, 32..=37, MIGRATE_WITH_FILE, false, STRICT)
-    },
-    source(
-        Component::Kube,
-        24..=26,
-        GATE,
-        true,
-        "pkg/features/kube_features.go",
-    ),
-    source(
-        Component::Kube,
-        27..=37,
-        GATE,
-        false,
-        "pkg/features/kube_features.go",
-    ),
-    source(Component::Kube, 27..=37, LOCK, false, OPTIONS),
-    source(
-        Component::Kube,
-        27..=36,
-        "--controllers=*,-route",
-        true,
-        "cmd/kube-controller-manager/app/core.go",
-    ),
-    source(
-        Component::Kube,
-        37..=37,
-        "--controllers=*,-route",
-        false,
-        "cmd/kube-controller-manager/app/core.go",
-    ),
-    source(
-        Component::Kube,
-        27..=27,
-        "--controllers=*,-node-route-controller",
-        false,
-        MANAGER,
-    ),
-    source(
-        Component::Kube,
-        27..=36,
-        "--concurrent-service-syncs=2",
-        true,
-        "app/options/options.go",
-    ),
-    source(
-        Component::Kube,
-        37..=37,
-        "--concurrent-service-syncs=2",
-        false,
-        "app/options/options.go",
-    ),
-    source(Component::Kube, 27..=28, "--cloud-provider=gce", true, CLOUDS),
-    source(Component::Kube, 29..=37, "--cloud-provider=gce", false, CLOUDS),
-    source(Component::Kube, 29..=30, DISABLED_OFF, true, CLOUDS),
-    source(Component::Kube, 31..=37, DISABLED_OFF, false, CLOUDS),
-    source(Component::Kube, 27..=37, "--cloud-provider=aws", false, CLOUDS),
-];
-
-const DISABLED_OFF: &str = "--cloud-provider=gce --feature-gates=DisableCloudProviders=false";
+pub(super) const GATE: &str = "--feature-gates=ControllerManagerLeaderMigration=true";
+pub(super) const LOCK: &str = "--leader-elect-resource-lock=endpoints";

@@ -87,7 +87,7 @@ async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Clu
         unexpected.code == 1
             && unexpected
                 .stdout
-                .contains(&format!("replicas is {number}, not 3")),
+                .contains(&format!("replicas is {number}, but --current-replicas is 3")),
         "{unexpected}"
     );
     an_event_records_it(management, number).await
@@ -205,7 +205,7 @@ async fn a_dead_member_blocks_by_its_name(
                     && refused.stdout.contains(&named)
                     && refused
                         .stdout
-                        .contains("with its first step, etcd could lose quorum")
+                        .contains("its first step could cost etcd the quorum")
                     && !refused.stderr.contains("--force"),
                 "{refused}"
             );

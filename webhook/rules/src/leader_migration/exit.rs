@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN, known_names, manager};
+use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN, known_names};
 
 /// Why a controller manager exits at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +33,12 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MigrationUnsupported => f.write_str(
-                "1.36 and later exits with leader migration enabled: informer name \"kube-controller-manager\" is already \
-                 registered",
+                "leader migration is enabled, which 1.36 and later cannot run: informer name \"kube-controller-manager\" is \
+                 already registered",
             ),
             Self::NoServiceAccountKey => f.write_str(
-                "1.35 and later ends with a segmentation violation: leader migration is enabled, and \
-                 --service-account-private-key-file is not set",
+                "leader migration is enabled and --service-account-private-key-file is not set, which ends 1.35 and later \
+                 with a segmentation violation",
             ),
             Self::NotABoolean(flag) => write!(f, "the value of --{flag} is not a boolean"),
             Self::FeatureGate => {
@@ -111,7 +111,7 @@ pub(super) fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<E
 }
 
 fn kube(minor: u64, flags: &Flags, exits: &mut Vec<Exit>) {
-    let is_migrating = manager::is_enabled(flags);
+    let is_migrating = flags.enable_leader_migration();
     if is_migrating && minor >= 36 {
         exits.push(Exit::MigrationUnsupported);
     } else if is_migrating && minor == 35 && flags.text("service-account-private-key-file").is_none() {

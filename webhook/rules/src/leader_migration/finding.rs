@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    Assignment, CONTROLLERS, Component, Controller, Lock, Manager, Problem, known_names,
-    manager::{CONFIGURATION_FLAG, configuration_path},
+    Assignment, CONTROLLERS, Component, Controller, Lock, Manager, Problem, flags::CONFIGURATION_FLAG,
+    known_names,
 };
 
 /// A setting that has another effect than its name suggests. Names come from the configuration.
@@ -170,7 +170,7 @@ fn flags(manager: &Manager, findings: &mut Vec<Finding>) {
     if enables && !manager.elects_leader() {
         findings.push(Finding::EnableIgnored(component));
     }
-    if manager.flags.text(CONFIGURATION_FLAG).is_some() && configuration_path(&manager.flags).is_none() {
+    if manager.flags.text(CONFIGURATION_FLAG).is_some() && manager.flags.configuration_path().is_none() {
         findings.push(Finding::ConfigurationIgnored(component));
     }
 }
@@ -190,7 +190,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
         findings.push(Finding::SelectsNothing(component, manager.minor));
     }
     // The default configuration is not of the user's making.
-    if configuration_path(&manager.flags).is_none() {
+    if manager.flags.configuration_path().is_none() {
         return;
     }
     for (index, leader) in configuration.controller_leaders.iter().enumerate() {

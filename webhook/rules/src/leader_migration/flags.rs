@@ -10,6 +10,9 @@ pub(super) const BOOLEAN: [&str; 4] = [
     "configure-cloud-routes",
 ];
 
+/// The flag with the path of the configuration.
+pub const CONFIGURATION_FLAG: &str = "leader-migration-config";
+
 /// The flags of a component, in order. Underscores in names are dashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags(Vec<(String, String)>);
@@ -78,6 +81,21 @@ impl Flags {
             Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
             Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
             Some(_) => Err(NotABoolean),
+        }
+    }
+
+    /// Whether leader migration is on: `--enable-leader-migration` has no effect without leader election.
+    pub fn enable_leader_migration(&self) -> bool {
+        self.boolean("enable-leader-migration", false) == Ok(true)
+            && self.boolean("leader-elect", true) == Ok(true)
+    }
+
+    /// The path of the configuration that a controller manager reads. It reads none unless leader migration is enabled.
+    pub fn configuration_path(&self) -> Option<&str> {
+        if self.boolean("enable-leader-migration", false) == Ok(true) {
+            self.text(CONFIGURATION_FLAG)
+        } else {
+            None
         }
     }
 

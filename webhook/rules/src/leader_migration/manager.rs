@@ -1,37 +1,10 @@
 //! A controller manager: its version, flags and configuration, and what follows from them.
 
-use std::fmt;
-
 use super::{
-    Controller, Filter, Flags, LeaderMigrationConfiguration, Problem,
+    Component, Controller, Filter, Flags, LeaderMigrationConfiguration, Problem,
     cloud_provider::{LAST_IN_TREE, is_in_tree},
     exit::{self, Exit},
 };
-
-/// A component that can take part in leader migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Component {
-    /// kube-controller-manager.
-    Kube,
-    /// cloud-controller-manager.
-    Cloud,
-}
-
-impl Component {
-    /// The name of the component, of its main lock, and in `controllerLeaders[].component`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kube => "kube-controller-manager",
-            Self::Cloud => "cloud-controller-manager",
-        }
-    }
-}
-
-impl fmt::Display for Component {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A Lease for leader election.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,29 +46,11 @@ pub struct Manager {
     pub exits: Vec<Exit>,
 }
 
-/// The flag with the path of the configuration.
-pub const CONFIGURATION_FLAG: &str = "leader-migration-config";
-
-/// Whether leader migration is on: `--enable-leader-migration` has no effect without leader election.
-pub fn is_enabled(flags: &Flags) -> bool {
-    flags.boolean("enable-leader-migration", false) == Ok(true)
-        && flags.boolean("leader-elect", true) == Ok(true)
-}
-
-/// The path of the configuration that a controller manager reads. It reads none unless leader migration is enabled.
-pub fn configuration_path(flags: &Flags) -> Option<&str> {
-    if flags.boolean("enable-leader-migration", false) == Ok(true) {
-        flags.text(CONFIGURATION_FLAG)
-    } else {
-        None
-    }
-}
-
 impl Manager {
-    /// A controller manager with the text of the file at [`configuration_path`]. `None` means that the file does not exist.
+    /// A controller manager with the text of the file at [`Flags::configuration_path`]. `None` means that the file does not exist.
     pub fn new(component: Component, minor: u64, flags: Flags, file: Option<&str>) -> Self {
         let mut exits = exit::by_flags(component, minor, &flags);
-        let (configuration, problems) = match (configuration_path(&flags), file) {
+        let (configuration, problems) = match (flags.configuration_path(), file) {
             (Some(_), None) => {
                 exits.push(Exit::NoFile);
                 (None, Vec::new())
@@ -109,7 +64,7 @@ impl Manager {
             },
             (None, _) => (Some(LeaderMigrationConfiguration::default_at(minor)), Vec::new()),
         };
-        let is_enabled = is_enabled(&flags);
+        let is_enabled = flags.enable_leader_migration();
         Self {
             component,
             minor,

@@ -7,7 +7,7 @@
 //!
 //! - [`cloud_provider`], [`known_names`], [`controllers`]: what each minor version of Kubernetes has
 //! - [`configuration`]: the configuration file, its validation and its defaults
-//! - [`flags`], [`exit`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
+//! - [`component`], [`flags`], [`exit`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
 //! - [`election`]: every way in which controller managers can hold their locks
 //! - [`pair`]: an upgrade: who runs each controller before, during and after it
 //! - [`finding`]: settings that have another effect than their name suggests
@@ -16,6 +16,7 @@
 //! - [`handover`]: how long no controller manager runs a controller
 
 pub mod cloud_provider;
+pub mod component;
 pub mod configuration;
 pub mod controllers;
 mod election;
@@ -29,10 +30,11 @@ pub mod manager;
 pub mod pair;
 pub mod workload;
 
+pub use component::Component;
 pub use configuration::{Filter, LeaderMigrationConfiguration, Problem};
 pub use controllers::{CONTROLLERS, Controller};
 pub use exit::Exit;
 pub use finding::Finding;
 pub use flags::Flags;
-pub use manager::{Assignment, Component, Lock, Manager};
+pub use manager::{Assignment, Lock, Manager};
 pub use pair::{Pair, Phase, Row, Side, Verdict};

@@ -139,6 +139,32 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         };
         faults.push_at_most(action, fault);
     }
+    unknown_controller(change.new, faults);
+}
+
+/// A name in `--controllers` that the version does not know, apart from those that [`REMOVED`] has.
+fn unknown_controller(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
+    let (Some(found), Some(minor)) = (controller_manager(spec).get("controllers"), spec.minor()) else {
+        return;
+    };
+    let is_unknown = |item: &str| {
+        let name = item.trim().trim_start_matches('-');
+        item.trim() != "*"
+            && Controller::named(name).is_none()
+            && known_names::is_known(name, minor) == Some(false)
+    };
+    if found.value.split(',').any(is_unknown) {
+        faults.push(Fault {
+            field: found.path(spec),
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: format!(
+                "kube-controller-manager 1.{minor} does not know a controller in this list, and exits at start"
+            )
+            .into(),
+            remedy: "correct or remove the name; kube-controller-manager --help lists all names".into(),
+        });
+    }
 }
 
 const CLOUD_PROVIDER: &str = "cloud-provider";
@@ -218,6 +244,16 @@ const CASES: &[Case] = &[
                 "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value",
             ),
         ],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_unknown_controller",
+        r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"controllers","value":"*,-tokencleaner,-node-ipam"}]}}}}}"#,
+        &[(
+            REMOVED_FLAG,
+            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+        )],
     )
     .only_in(V1BETA2),
     Case::create(

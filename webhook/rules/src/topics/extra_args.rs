@@ -69,6 +69,15 @@ impl<'c> FlagList<'c> {
         })
     }
 
+    /// The names and values of all flags, in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'c str, &'c str)> {
+        let flags = self.args.map(|args| args.flags.as_slice()).unwrap_or_default();
+        flags.iter().filter_map(|flag| {
+            let name = flag.name.as_deref()?;
+            Some((name, flag.value.as_deref().unwrap_or_default()))
+        })
+    }
+
     /// The value of the flag with this name, or an empty one.
     pub fn value(&self, name: &'static str) -> &'c str {
         self.get(name).map_or("", |flag| flag.value)

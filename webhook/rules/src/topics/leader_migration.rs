@@ -208,7 +208,7 @@ fn ignored(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
 }
 
 /// Where the controller manager's configuration file comes from.
-enum Source<'c> {
+pub(super) enum Source<'c> {
     /// Nothing mounts the path into the Pod.
     Unmounted,
     /// No entry of `files` has the path on the host.
@@ -224,7 +224,7 @@ fn configuration_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> 
 }
 
 /// The flag with the path of the file, and the source of the file, if leader migration is enabled.
-fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, Source<'c>)> {
+pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, Source<'c>)> {
     enabled(spec)?;
     let flag = configuration_flag(spec)?;
     let cluster = spec.cluster_configuration()?;
@@ -298,9 +298,14 @@ fn inline(spec: &ControlPlaneSpec<'_>) -> Option<(usize, String)> {
     let Source::File(index, file) = source(spec)?.1 else {
         return None;
     };
+    Some((index, inline_content(file)?))
+}
+
+/// The content of a file, if it is inline and not encoded.
+pub(super) fn inline_content(file: &File<'_>) -> Option<String> {
     let is_plain = file.encoding.as_deref().is_none_or(str::is_empty);
     let content = file.content.filter(|content| is_plain && !content.is_empty())?;
-    Some((index, content.decode()?))
+    content.decode()
 }
 
 fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -528,7 +533,7 @@ const CASES: &[Case] = &[
         "accepts_upgrade_to_1_36_that_ends_leader_migration",
         NODE_IPAM,
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
-            "extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}}}}}"#,
+            "extraArgs":[{"name":"controllers","value":"*"}]}}}}}"#,
         &[],
     )
     .only_in(V1BETA2),

@@ -3,6 +3,7 @@
 pub mod certificates;
 pub mod control_plane_ref;
 pub mod controller_manager;
+pub mod controller_managers;
 pub mod coredns;
 pub mod customization;
 pub mod customization_holder;
@@ -20,6 +21,7 @@ pub mod infrastructure;
 pub mod init_and_join;
 pub mod inventory;
 pub mod leader_migration;
+pub mod leader_migration_upgrade;
 pub mod machine_metadata;
 pub mod manifest_glob;
 pub mod naming;
@@ -67,6 +69,7 @@ pub static TOPICS: &[Topic] = &[
     extra_args::TOPIC,
     controller_manager::TOPIC,
     leader_migration::TOPIC,
+    leader_migration_upgrade::TOPIC,
     files::TOPIC,
     users::TOPIC,
     disk_setup::TOPIC,

@@ -6,6 +6,7 @@ use crate::{
     arguments::Global,
     commands::{
         certificates::CertificatesArguments,
+        leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
         plan::PlanArguments,
@@ -57,6 +58,8 @@ pub enum Command {
     Machine(MachineArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
+    /// Check and prepare the handover of controllers between controller managers (KEP-2436)
+    LeaderMigration(LeaderMigrationArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
     /// Check manifests, or the objects of a cluster, against the admission rules

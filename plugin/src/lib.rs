@@ -48,7 +48,9 @@ pub(crate) use kcp_client as cluster;
 use arguments::invocation;
 use cluster::reads::machine::NoSuchMachine;
 use command::{Arguments, Command};
-use commands::{certificates, lint, machine, plan, pool, rollout, rules, scale, status, upgrade};
+use commands::{
+    certificates, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
+};
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;
@@ -130,6 +132,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
+        Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),

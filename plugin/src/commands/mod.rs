@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub mod certificates;
+pub mod leader_migration;
 pub mod lint;
 pub mod machine;
 pub mod plan;

@@ -30,6 +30,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),
     ("certificates", &[]),
+    ("leader-migration check edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),
     (
         "pool lease p --cluster-deployment a --install-config f",

@@ -1,0 +1,159 @@
+//! The JSON of `leader-migration check`: `kubectl-kcp.dev/v1alpha1`.
+
+use kcp_rules::leader_migration::{Phase, Row, Verdict, handover::Gap, pair::Owner};
+use serde::Serialize;
+
+use crate::{
+    commands::leader_migration::upgrade::{Check, Problem},
+    document::{API_VERSION, ObjectName},
+};
+
+/// Which controller manager runs each controller before and after an upgrade.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LeaderMigrationCheck {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "LeaderMigrationCheck")))]
+    kind: &'static str,
+    metadata: ObjectName,
+    /// Whether the upgrade would harm the cluster, or a setting has no effect.
+    has_problem: bool,
+    controllers: Vec<ControllerDocument>,
+    problems: Vec<ProblemDocument>,
+    gaps: GapsDocument,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct ControllerDocument {
+    name: &'static str,
+    /// The controller managers that run it before the upgrade.
+    now: Vec<OwnerDocument>,
+    /// The controller managers that run it after the upgrade.
+    then: Vec<OwnerDocument>,
+    /// One of: protected, unprotected, orphaned, runs-twice, cannot-start, nothing-to-migrate.
+    verdict: &'static str,
+    /// When it does not run, or runs twice. One of: now, rollout, then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct OwnerDocument {
+    component: &'static str,
+    /// The Lease that the controller manager must hold.
+    lease: ObjectName,
+    /// Whether the Lease is the migration lock, rather than the main lock.
+    migration_lock: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct ProblemDocument {
+    message: String,
+    fix: String,
+    /// Whether it harms the cluster.
+    harmful: bool,
+}
+
+/// How long no controller manager runs a controller. Null if the upgrade has no such handover.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct GapsDocument {
+    main_lock: GapDocument,
+    migration_lock: Option<GapDocument>,
+    to_cloud_controller_manager: Option<GapDocument>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct GapDocument {
+    min_seconds: f64,
+    max_seconds: f64,
+}
+
+impl LeaderMigrationCheck {
+    pub(crate) fn new(check: &Check) -> Self {
+        let gaps = check.pair.gaps();
+        Self {
+            api_version: API_VERSION,
+            kind: "LeaderMigrationCheck",
+            metadata: ObjectName {
+                name: check.name.clone(),
+                namespace: check.namespace.clone(),
+            },
+            has_problem: check.has_problem(),
+            controllers: check.pair.rows().iter().map(ControllerDocument::new).collect(),
+            problems: check.problems().into_iter().map(ProblemDocument::new).collect(),
+            gaps: GapsDocument {
+                main_lock: GapDocument::new(gaps.main),
+                migration_lock: gaps.migration.map(GapDocument::new),
+                to_cloud_controller_manager: gaps.to_cloud.map(GapDocument::new),
+            },
+        }
+    }
+}
+
+impl ControllerDocument {
+    fn new(row: &Row) -> Self {
+        let (verdict, phase) = match row.verdict {
+            Verdict::Protected => ("protected", None),
+            Verdict::Unprotected => ("unprotected", None),
+            Verdict::Orphaned(phase) => ("orphaned", Some(phase)),
+            Verdict::RunsTwice(phase) => ("runs-twice", Some(phase)),
+            Verdict::CannotStart(_, phase) => ("cannot-start", Some(phase)),
+            Verdict::NothingToMigrate => ("nothing-to-migrate", None),
+        };
+        Self {
+            name: row.controller.canonical,
+            now: row.now.iter().map(OwnerDocument::new).collect(),
+            then: row.then.iter().map(OwnerDocument::new).collect(),
+            verdict,
+            phase: phase.map(|phase| match phase {
+                Phase::Now => "now",
+                Phase::Rollout => "rollout",
+                Phase::Then => "then",
+            }),
+        }
+    }
+}
+
+impl OwnerDocument {
+    fn new(owner: &Owner) -> Self {
+        Self {
+            component: owner.component.name(),
+            lease: ObjectName {
+                name: owner.lock.name.clone(),
+                namespace: owner.lock.namespace.clone(),
+            },
+            migration_lock: owner.is_migration_lock,
+        }
+    }
+}
+
+impl ProblemDocument {
+    fn new(problem: Problem) -> Self {
+        Self {
+            message: problem.message,
+            fix: problem.fix,
+            harmful: problem.is_harmful,
+        }
+    }
+}
+
+impl GapDocument {
+    fn new(gap: Gap) -> Self {
+        Self {
+            min_seconds: gap.min.as_secs_f64(),
+            max_seconds: gap.max.as_secs_f64(),
+        }
+    }
+}

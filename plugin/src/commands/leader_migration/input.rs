@@ -1,0 +1,115 @@
+//! Reads the manifests of control planes and of cloud-controller-managers.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_rules::leader_migration::{
+    Component, Manager,
+    workload::{MountedFile, Workload},
+};
+use serde_json::Value;
+
+use crate::{commands::lint::document::parse, file};
+
+/// The objects in a file, with the items of lists.
+pub(super) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
+    let content = file::read(path)?;
+    let mut objects = Vec::new();
+    for document in parse(&content) {
+        let object = document
+            .with_context(|| format!("cannot parse {}", path.display()))?
+            .to_json();
+        match object.get("items").and_then(Value::as_array) {
+            Some(items) => objects.extend(items.iter().cloned()),
+            None => objects.push(object),
+        }
+    }
+    Ok(objects)
+}
+
+/// The only control plane in a file.
+pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
+    let mut found = objects(path)?
+        .into_iter()
+        .filter(|object| text(object, "/kind") == KUBEADM_CONTROL_PLANE.kind);
+    match (found.next(), found.next()) {
+        (Some(object), None) => Ok(object),
+        (None, _) => bail!("{} contains no KubeadmControlPlane", path.display()),
+        (Some(_), Some(_)) => bail!("{} contains more than one KubeadmControlPlane", path.display()),
+    }
+}
+
+/// The cloud-controller-manager in a file, with the configuration in a `ConfigMap` of the same file.
+pub(super) fn cloud(path: &Path) -> anyhow::Result<Manager> {
+    cloud_among(&objects(path)?).with_context(|| format!("cannot use {}", path.display()))
+}
+
+fn cloud_among(objects: &[Value]) -> anyhow::Result<Manager> {
+    let Some(workload) = objects.iter().find_map(Workload::find) else {
+        bail!("no Pod, Deployment or DaemonSet has a container of cloud-controller-manager");
+    };
+    let Some(minor) = workload.minor() else {
+        bail!("the image of cloud-controller-manager has no tag with a Kubernetes version, such as v1.36.0");
+    };
+    let flags = workload.flags();
+    let text = match flags.configuration_path() {
+        None => None,
+        Some(path) => Some(configuration(objects, workload, path)?),
+    };
+    Ok(Manager::new(Component::Cloud, minor, flags, text.as_deref()))
+}
+
+fn configuration(objects: &[Value], workload: Workload<'_>, path: &str) -> anyhow::Result<String> {
+    let MountedFile::ConfigMap { name, key } = workload.file(path) else {
+        bail!(
+            "the leader migration configuration {path} is not in a ConfigMap; write it to a ConfigMap, and add that to the file"
+        );
+    };
+    let data = objects
+        .iter()
+        .filter(|object| text(object, "/kind") == "ConfigMap" && text(object, "/metadata/name") == name)
+        .find_map(|object| object.get("data")?.get(&key)?.as_str());
+    match data {
+        Some(data) => Ok(data.to_owned()),
+        None => bail!(
+            "the file has no ConfigMap {name} with the key {key}, the leader migration configuration; add it"
+        ),
+    }
+}
+
+pub(super) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::cloud_among;
+
+    #[test]
+    fn the_configuration_comes_from_a_config_map_of_the_file() {
+        let workload = json!({"kind": "DaemonSet", "spec": {"template": {"spec": {
+            "containers": [{"name": "cloud-controller-manager", "image": "ccm:v1.36.0",
+                "args": ["--enable-leader-migration", "--leader-migration-config=/m/leader.yaml"],
+                "volumeMounts": [{"name": "m", "mountPath": "/m"}]}],
+            "volumes": [{"name": "m", "configMap": {"name": "migration"}}]}}}});
+        let config_map = json!({"kind": "ConfigMap", "metadata": {"name": "migration"}, "data": {"leader.yaml":
+            "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}"}});
+        let found = cloud_among(&[config_map, workload.clone()]).unwrap();
+        assert_eq!(found.configuration.unwrap().leader_name, "m");
+        let error = |objects: &[_]| cloud_among(objects).unwrap_err().to_string();
+        assert_eq!(
+            error(&[workload]),
+            "the file has no ConfigMap migration with the key leader.yaml, the leader migration configuration; add it"
+        );
+        assert_eq!(
+            error(&[]),
+            "no Pod, Deployment or DaemonSet has a container of cloud-controller-manager"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! The text of `leader-migration check`.
+
+use kcp_rules::leader_migration::{Component, Phase, Side, Verdict, handover::Gap, pair::Owner};
+use owo_colors::Style;
+
+use super::upgrade::{Check, lease};
+use crate::terminal::{
+    style::{BAD, FAINT, GOOD, WARN},
+    table::{Cell, Layout, Table},
+};
+
+pub(super) fn screen(check: &Check, layout: Layout) -> String {
+    let pair = &check.pair;
+    let mut parts = vec![format!(
+        "Now:   {}\nThen:  {}\n",
+        versions(&pair.now),
+        versions(&pair.then)
+    )];
+    let mut table = Table::new(&["CONTROLLER", "OWNER NOW", "LOCK", "OWNER THEN", "LOCK", "VERDICT"]);
+    for row in pair.rows() {
+        let (text, style) = verdict(row.verdict);
+        table.row([
+            Cell::from(row.controller.canonical),
+            Cell::from(components(&row.now)),
+            Cell::from(locks(&row.now)),
+            Cell::from(components(&row.then)),
+            Cell::from(locks(&row.then)),
+            Cell::styled(text, style),
+        ]);
+    }
+    parts.push(table.render(layout));
+    parts.push(gaps(check, layout));
+    let mut problems = String::new();
+    for problem in check.problems() {
+        problems += &layout.paragraph(&problem.message);
+        problems += &layout.paragraph(&format!("fix: {}", problem.fix));
+    }
+    if !problems.is_empty() {
+        parts.push(format!("Problems:\n{problems}"));
+    }
+    parts.join("\n")
+}
+
+fn versions(side: &Side) -> String {
+    let kube = format!("{} 1.{}", Component::Kube, side.kube.minor);
+    match &side.cloud {
+        Some(cloud) => format!("{kube}, {} 1.{}", Component::Cloud, cloud.minor),
+        None => format!("{kube}, no {}", Component::Cloud),
+    }
+}
+
+fn components(owners: &[Owner]) -> String {
+    let names: Vec<_> = owners.iter().map(|owner| owner.component.name()).collect();
+    joined(&names)
+}
+
+fn locks(owners: &[Owner]) -> String {
+    let mut names: Vec<String> = owners.iter().map(|owner| lease(&owner.lock)).collect();
+    names.dedup();
+    joined(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn joined(names: &[&str]) -> String {
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join(",")
+    }
+}
+
+fn verdict(verdict: Verdict) -> (String, Style) {
+    let when = |phase| match phase {
+        Phase::Now => "now",
+        Phase::Rollout => "during the rollout",
+        Phase::Then => "after the upgrade",
+    };
+    match verdict {
+        Verdict::Protected => ("protected".to_owned(), GOOD),
+        Verdict::Unprotected => ("unprotected (main lock)".to_owned(), WARN),
+        Verdict::Orphaned(phase) => (format!("orphaned {}", when(phase)), BAD),
+        Verdict::RunsTwice(phase) => (format!("runs twice {}", when(phase)), BAD),
+        Verdict::CannotStart(_, phase) => (format!("cannot start {}", when(phase)), BAD),
+        Verdict::NothingToMigrate => ("nothing to migrate".to_owned(), FAINT),
+    }
+}
+
+fn gaps(check: &Check, layout: Layout) -> String {
+    let seconds = |gap: Gap| format!("{:.0} to {:.0} s", gap.min.as_secs_f64(), gap.max.as_secs_f64());
+    let gaps = check.pair.gaps();
+    let mut text = String::from("Expected time without a runner, each time the holder of the locks stops:\n");
+    if let Some(gap) = gaps.to_cloud {
+        text += &layout.paragraph(&format!(
+            "migrated controllers, from kube-controller-manager to cloud-controller-manager: {}",
+            seconds(gap)
+        ));
+    }
+    if let Some(gap) = gaps.migration {
+        text += &layout.paragraph(&format!(
+            "migrated controllers, from kube-controller-manager to kube-controller-manager: {}",
+            seconds(gap)
+        ));
+    }
+    text += &layout.paragraph(&format!(
+        "other controllers of kube-controller-manager: {}",
+        seconds(gaps.main)
+    ));
+    if check.recommends_stop_then_start() {
+        text += &layout.paragraph(&format!(
+            "The control plane has one Machine, so a handover has a gap in any case. Without leader migration, it is simpler \
+             to disable the controllers in kube-controller-manager, then to start cloud-controller-manager: {} and the time \
+             in between.",
+            seconds(gaps.main)
+        ));
+    }
+    text
+}

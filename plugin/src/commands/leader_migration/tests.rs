@@ -1,0 +1,101 @@
+//! Screens and documents of `leader-migration check`.
+
+use kcp_rules::leader_migration::{Component, Flags, Manager, Pair, Side};
+
+use super::{document::LeaderMigrationCheck, screen::screen, upgrade::Check};
+use crate::{
+    terminal::{plain, table::Layout},
+    testing::{
+        assert_every_format,
+        schema::{checked_in, conforms},
+    },
+};
+
+const FILE: &str = "apiVersion: controllermanager.config.k8s.io/v1
+kind: LeaderMigrationConfiguration
+leaderName: ipam-migration
+controllerLeaders:
+- {name: node-ipam-controller, component: \"*\"}
+";
+const MIGRATE: &str = "--enable-leader-migration --leader-migration-config=f";
+
+fn manager(component: Component, minor: u64, flags: &str) -> Manager {
+    let command = format!("--allocate-node-cidrs --service-account-private-key-file=k {flags}");
+    Manager::new(
+        component,
+        minor,
+        Flags::from_command(command.split(' ')),
+        Some(FILE),
+    )
+}
+
+fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>) -> Check {
+    let kube = |(minor, flags)| manager(Component::Kube, minor, flags);
+    Check {
+        name: "edge".to_owned(),
+        namespace: "default".to_owned(),
+        replicas: Some(replicas),
+        pair: Pair {
+            now: Side {
+                kube: kube(now),
+                cloud: None,
+            },
+            then: Side {
+                kube: kube(then),
+                cloud: cloud.map(|flags| manager(Component::Cloud, then.0, flags)),
+            },
+        },
+    }
+}
+
+/// Upgrades, and whether they have a problem.
+fn checks() -> Vec<(&'static str, Check, bool)> {
+    const NO_IPAM: &str = "--controllers=*,-node-ipam-controller";
+    vec![
+        (
+            "a protected upgrade",
+            check(3, (35, MIGRATE), (36, NO_IPAM), Some(MIGRATE)),
+            false,
+        ),
+        (
+            "1.36 cannot start",
+            check(3, (35, MIGRATE), (36, MIGRATE), None),
+            true,
+        ),
+        (
+            "one Machine without leader migration",
+            check(1, (35, ""), (36, NO_IPAM), Some("")),
+            true,
+        ),
+        ("no new owner", check(3, (35, ""), (36, NO_IPAM), None), true),
+        ("nothing to migrate", check(3, (35, ""), (36, ""), None), false),
+    ]
+}
+
+#[test]
+fn screens() {
+    let layout = Layout {
+        width: Some(120),
+        ..Layout::default()
+    };
+    for (name, check, has_problem) in checks() {
+        assert_eq!(check.has_problem(), has_problem, "{name}");
+        insta::assert_snapshot!(name, plain(&screen(&check, layout)));
+    }
+}
+
+#[test]
+fn documents() {
+    for (name, check, _) in checks() {
+        let document = LeaderMigrationCheck::new(&check);
+        conforms(&document);
+        assert_every_format(&check);
+        let text = serde_json::to_string_pretty(&document).unwrap();
+        insta::assert_snapshot!(format!("JSON of {name}"), text);
+    }
+}
+
+#[test]
+fn the_schema_is_checked_in() {
+    checked_in::<LeaderMigrationCheck>("leadermigrationcheck.json");
+}

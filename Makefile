@@ -64,7 +64,7 @@ load: ## send 2,000 reviews/s for a minute, through a restart and new certificat
 .PHONY: fuzz
 fuzz: SECONDS ?= 900
 fuzz: MAX_LEN ?= 8192
-fuzz: ## fuzz T=review, lint_yaml, patch, configuration or cost for SECONDS; needs cargo-fuzz and nightly
+fuzz: ## fuzz T=review, lint_yaml, patch, configuration, leader_migration or cost for SECONDS; needs cargo-fuzz and nightly
 	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) -- -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=10 \
 		-len_control=0 -max_len=$(MAX_LEN) -dict=tests/fuzz/fields.dict
 

@@ -8,6 +8,7 @@ use std::{
 
 pub(crate) mod configuration;
 pub(crate) mod cost;
+pub(crate) mod leader_migration;
 pub(crate) mod lint_yaml;
 pub(crate) mod patch;
 pub(crate) mod review;

@@ -114,6 +114,11 @@ fn configurations() {
 }
 
 #[test]
+fn leader_migrations() {
+    replay("leader_migration", oracles::leader_migration::holds);
+}
+
+#[test]
 fn the_dictionary_has_every_field() {
     let file = Path::new(ROOT).join("tests/fuzz/fields.dict");
     let text = dictionary::text(Path::new(ROOT));

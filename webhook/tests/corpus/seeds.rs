@@ -51,6 +51,41 @@ pub(crate) fn seeds() -> Vec<Seed> {
         });
         seeds.push(seed("configuration", rule.id.to_owned(), &configuration));
     }
+    seeds.extend(leader_migrations());
+    seeds
+}
+
+/// Upgrades between two minor versions, with each way to set up leader migration.
+fn leader_migrations() -> Vec<Seed> {
+    const FILE: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n\
+                        leaderName: migration\ncontrollerLeaders:\n- {name: node-ipam-controller, component: \"*\"}\n";
+    const FLAGS: [(&str, &str); 4] = [
+        ("off", "--allocate-node-cidrs"),
+        ("default", "--allocate-node-cidrs --enable-leader-migration"),
+        (
+            "file",
+            "--allocate-node-cidrs --service-account-private-key-file=k --enable-leader-migration \
+             --leader-migration-config=f",
+        ),
+        (
+            "other",
+            "--cloud-provider=demo --controllers=*,-nodeipam,-route --leader-elect=false \
+             --leader-elect-resource-name=migration",
+        ),
+    ];
+    let mut seeds = Vec::new();
+    for (from, to) in [(27, 28), (30, 31), (35, 36), (36, 37)] {
+        for (now, old) in FLAGS {
+            for (then, new) in FLAGS {
+                let text = format!("{from} {old}\n\n{to} {new}\n{to} {new}\n{FILE}");
+                seeds.push(Seed {
+                    target: "leader_migration",
+                    name: format!("{from}-{now}-{to}-{then}"),
+                    content: text.into_bytes(),
+                });
+            }
+        }
+    }
     seeds
 }
 

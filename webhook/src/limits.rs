@@ -1,7 +1,7 @@
 //! Limits on what one client, and all clients together, may use.
 //!
 //! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64
-//! MiB for request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`RESPONSES_BYTES`]), about 40
+//! MiB for request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`BUFFERED_RESPONSE_BYTES`]), about 40
 //! MiB for the caches of four kinds ([`CACHED_OBJECTS`] and [`CACHED_BYTES`] each), 100 KiB for each of 512 connections (a
 //! full [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time
 //! ([`VALUES`]).
@@ -45,7 +45,7 @@ pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const RESPONSE_BYTES: usize = 16 * MIB;
 
 /// The maximum size of all responses to live reads in memory at one time, in bytes.
-pub(crate) const RESPONSES_BYTES: usize = 32 * MIB;
+pub(crate) const BUFFERED_RESPONSE_BYTES: usize = 32 * MIB;
 
 /// The page size of lists.
 pub(crate) const PAGE_OBJECTS: usize = 500;

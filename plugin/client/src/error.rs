@@ -197,7 +197,8 @@ impl Error {
                     .to_owned()
             }
             Self::UnknownField { .. } => {
-                "nothing was written: the CRDs in this cluster do not have the field; list fields with: kubectl explain"
+                "nothing was written: the CRDs in this cluster do not have the field; correct its name, or upgrade the CRDs; \
+                 list the fields with: kubectl explain KIND --recursive"
                     .to_owned()
             }
             Self::OutcomeUnknown { .. } => "check with: kubectl kcp status".to_owned(),

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     body::{self, BufferedBody, Pace},
     buffers::Buffers,
-    limits::{CONCURRENT_READS, RESPONSE_BYTES, RESPONSES_BYTES},
+    limits::{BUFFERED_RESPONSE_BYTES, CONCURRENT_READS, RESPONSE_BYTES},
     metrics::Metrics,
 };
 
@@ -44,7 +44,7 @@ impl ApiServer {
         Self {
             client,
             versions: Arc::default(),
-            buffers: Buffers::new(RESPONSES_BYTES),
+            buffers: Buffers::new(BUFFERED_RESPONSE_BYTES),
             reads: Arc::new(SharedReads::new(CONCURRENT_READS)),
             metrics,
         }

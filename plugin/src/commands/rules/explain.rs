@@ -193,7 +193,7 @@ impl Explanation {
         fact(
             "configure",
             &format!(
-                "{KIND}, for kcp-webhook and lint: rules: {{{}: deny|warn|audit|off}}",
+                "set `rules: {{{}: deny|warn|audit|off}}` in the {KIND} that kcp-webhook and lint read",
                 rule.id
             ),
         );

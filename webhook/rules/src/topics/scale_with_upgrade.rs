@@ -96,7 +96,8 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "this write scales from {from} and starts a rollout by changing {what}, and both add and remove etcd members"
+                "this write scales from {from} and changes {what}, which starts a rollout; only one of the two may add and remove etcd \
+                 members at a time"
             )
             .into(),
             remedy: format!("change {what} first, wait for the rollout, then scale").into(),
@@ -179,8 +180,8 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "Machine {} has no controller, so the control plane is about to adopt it; until then, {from} does not \
-                 include this Machine",
+                "Machine {} has no controller, so the control plane is about to adopt it; until then, the current \
+                 number {from} does not count this Machine",
                 machine.name
             )
             .into(),

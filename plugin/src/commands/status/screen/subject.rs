@@ -3,8 +3,8 @@
 const CONTROL_PLANE: &str = "KubeadmControlPlane/";
 const MACHINE: &str = "Machine/";
 
-/// The only Machine among the objects, or the object if there is only one. None if there are several, or if the
-/// object is the control plane itself.
+/// The object that a finding is about: the Machine, if there is exactly one among the objects, or the only object. None if
+/// the control plane is among the objects.
 pub(super) fn subject(objects: &[String]) -> Option<&str> {
     if names_control_plane(objects) {
         return None;

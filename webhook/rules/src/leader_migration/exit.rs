@@ -86,7 +86,7 @@ impl Exit {
     }
 }
 
-/// Why the flags of a controller manager let it exit at start, apart from its configuration file.
+/// Each flag that makes a controller manager exit at startup. Does not consider its configuration file.
 pub(super) fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<Exit> {
     let mut exits: Vec<Exit> = BOOLEAN
         .into_iter()

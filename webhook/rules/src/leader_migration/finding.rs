@@ -52,7 +52,7 @@ impl Finding {
         match self {
             Self::UnknownName(_, name) => format!("remove the entry {name}"),
             Self::NotShared(_, name) => {
-                format!("remove the entry {name}: it stays under the main lock of kube-controller-manager")
+                format!("remove the entry {name}; kube-controller-manager then runs it under the main lock")
             }
             Self::Alias { name, .. } => format!("add an entry for {name}, and keep the other one"),
             Self::Repeated(_, name) => format!("keep one entry for {name}"),

@@ -93,8 +93,8 @@ fn a_scale_together_with_an_upgrade() {
         let both = patch("both", r#"{"spec":{"replicas":5,"version":"v1.35.0"}}"#);
         let words = "\
             The KubeadmControlPlane \"both\" is invalid: spec.replicas: Forbidden: 5: this write scales \
-            from 3 and changes version, which starts a rollout; only one of the two may add and remove etcd members at a \
-            time; change version first, wait for the rollout, then scale (replicas-with-upgrade)\n";
+            from 3 and changes version, which starts a rollout; both add and remove etcd members; change version \
+            first, wait for the rollout, then scale (replicas-with-upgrade)\n";
         refused(management, &both, words).await.unwrap();
     });
 }

@@ -91,7 +91,7 @@ impl Observer {
                 let findings = checked.flat_map(|checked| &checked.findings);
                 findings.map(|finding| finding.message.clone()).collect()
             };
-            let told = of("permissions");
+            let told = of("permissions-missing");
             ensure!(told == *missing, "it reports {told:?}, not {missing:?}");
             for source in [
                 "workload-unreachable",

@@ -61,7 +61,7 @@ pub fn members_respond(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let membership = Membership::new(survey);
     let findings = survey.queried.iter().filter_map(|queried| {
         let failure = first_failure(&queried.response)?;
-        // The check `permissions` reports missing permissions.
+        // The check `permissions-missing` reports missing permissions.
         if failure.forbidden.is_some() {
             return None;
         }

@@ -27,7 +27,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("permissions-missing", "no permission is missing", permissions),
 ];
 
-/// Findings for failed reads. The check `permissions` reports missing permissions.
+/// Findings for failed reads. The check `permissions-missing` reports missing permissions.
 fn unread_findings<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
     failures
         .into_iter()

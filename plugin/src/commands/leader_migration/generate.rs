@@ -18,24 +18,38 @@ use crate::{
 pub(super) fn run(arguments: &GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let file = arguments.file.as_deref();
     let control_plane = file.map(input::control_plane).transpose()?;
-    let text = generated(arguments, &control_plane.unwrap_or_default())?;
+    let text = generated(arguments, control_plane.as_ref())?;
     session.terminal.print(&text).context("cannot write to stdout")?;
     Ok(Verdict::Met)
 }
 
-fn generated(arguments: &GenerateArguments, control_plane: &Value) -> anyhow::Result<String> {
+/// A merge patch replaces whole lists.
+const LISTS_REPLACED: &str = "\
+# The patch replaces all extraArgs, extraVolumes and files of the control plane. To keep them, run this command with its
+# manifest: kubectl get kubeadmcontrolplane NAME -o yaml > control-plane.yaml, then add -f control-plane.yaml
+";
+
+fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> anyhow::Result<String> {
     let configuration = model::configuration(&Request {
         from: arguments.from,
         to: arguments.to,
         node_ipam: arguments.node_ipam,
         leader_name: arguments.leader_name.clone(),
     })?;
-    let patch = yaml(&model::patch(control_plane, &configuration))?;
+    let patch = yaml(&model::patch(
+        control_plane.unwrap_or(&Value::Null),
+        &configuration,
+    ))?;
+    let warning = if control_plane.is_none() {
+        LISTS_REPLACED
+    } else {
+        ""
+    };
     Ok(format!(
         "# The configuration of kube-controller-manager 1.{} and cloud-controller-manager 1.{}.\n{configuration}---\n\
          # Save this as patch.yaml. Before the upgrade, install the configuration on the control plane:\n\
          #   kubectl patch kubeadmcontrolplane NAME --type merge --patch-file patch.yaml\n\
-         # In the write that sets the new version, remove both flags again, and disable the migrated controllers.\n{patch}",
+         # In the write that sets the new version, remove both flags again, and disable the migrated controllers.\n{warning}{patch}",
         arguments.from, arguments.to
     ))
 }
@@ -53,7 +67,7 @@ mod tests {
             leader_name: "ipam-migration".to_owned(),
             file: None,
         };
-        insta::assert_snapshot!(generated(&arguments, &Value::Null).unwrap());
+        insta::assert_snapshot!(generated(&arguments, None).unwrap());
     }
 
     #[test]
@@ -66,7 +80,7 @@ mod tests {
             file: None,
         };
         assert_eq!(
-            generated(&arguments, &Value::Null).unwrap_err().to_string(),
+            generated(&arguments, None).unwrap_err().to_string(),
             "nothing to migrate: kube-controller-manager 1.34 runs no cloud controller; --node-ipam migrates Node IPAM"
         );
     }

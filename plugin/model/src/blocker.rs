@@ -276,7 +276,7 @@ impl Blocker {
                 group,
                 template,
             } => Some(format!(
-                "create {kind} {template} in namespace {namespace}, or refer to another template; list the templates with: \
+                "create {kind} {template} in namespace {namespace}, or refer to another template, which replaces every Machine; list the templates with: \
                  kubectl get {}.{group} -n {namespace}",
                 kind.to_lowercase()
             )),
@@ -294,8 +294,8 @@ impl Blocker {
                 annotation::REMEDIATION_FOR
             )),
             Self::LeaderUnreachable { member } => Some(format!(
-                "repair node {member}, or stop its etcd member, for example by shutting the node down: the other members \
-                 then elect a new leader"
+                "repair node {member}; stop its etcd member only if the other members have quorum without it: they then elect a \
+                 new leader"
             )),
             Self::CertificatesNotAvailable => Some(format!(
                 "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"

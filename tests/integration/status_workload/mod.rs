@@ -297,7 +297,7 @@ impl Observer {
                 outside.as_bytes(),
                 unusable(
                     "outside",
-                    "it refers to a token file, which is not allowed; embed certificates, keys and tokens in the \
+                    "the kubeconfig refers to a token file, which is not allowed; embed certificates, keys and tokens in the \
                      kubeconfig",
                 ),
             ),

@@ -16,7 +16,10 @@ use crate::{
         membership::{ListedMember, Membership},
     },
     quorum::Votes,
-    snapshot::{EtcdMembers, Snapshot, etcd::hexadecimal},
+    snapshot::{
+        EtcdMembers, Snapshot,
+        etcd::{EtcdMember, hexadecimal},
+    },
 };
 
 pub const CHECKS: &[Check] = &[Check::new(
@@ -45,7 +48,10 @@ pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let (true, EtcdMembers::Read(members)) = (have_hooks, observed.members()) else {
         return Ok(Vec::new());
     };
-    let node = first.node().unwrap_or_default();
+    // Without a node, nothing names the member of the Machine.
+    let Some(node) = first.node() else {
+        return Ok(Vec::new());
+    };
     let mut votes = Votes {
         voters: 0,
         unhealthy: 0,
@@ -72,16 +78,27 @@ pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let finding = names
         .into_iter()
         .fold(finding, |finding, name| finding.and(machine_object(name)));
-    let all_respond = members.iter().all(|member| member.fault.is_none());
-    Ok(vec![finding.hint(way_out(observed, first, node, all_respond))])
+    let is_healthy = |member: &&EtcdMember| member.fault.is_none() && !member.has_alarm;
+    let others = || members.iter().filter(|member| member.name != node);
+    let survives = others().filter(is_healthy).any(|member| {
+        !deleting
+            .iter()
+            .any(|machine| machine.node() == Some(member.name.as_str()))
+    });
+    let hint = if !survives {
+        "save a snapshot with etcdctl snapshot save, and keep the hooks: every Machine with a healthy etcd member is being \
+         deleted, and the data would be lost with the last one"
+            .to_owned()
+    } else if !others().all(|member| is_healthy(&member)) {
+        "first repair the etcd members that do not respond or have an alarm: kubectl kcp status".to_owned()
+    } else {
+        way_out(observed, first, node)
+    };
+    Ok(vec![finding.hint(hint)])
 }
 
 /// The member is removed first: otherwise etcd would keep a dead member, and could lose quorum when the next one goes.
-fn way_out(observed: &Snapshot, first: &Machine, node: &str, all_respond: bool) -> String {
-    if !all_respond {
-        return "repair the etcd members that do not respond first: see check etcd-members-unresponsive"
-            .to_owned();
-    }
+fn way_out(observed: &Snapshot, first: &Machine, node: &str) -> String {
     let survey = observed.etcd.read();
     let id = survey.and_then(|survey| {
         let membership = Membership::new(survey);
@@ -97,8 +114,8 @@ fn way_out(observed: &Snapshot, first: &Machine, node: &str, all_respond: bool) 
     );
     match id {
         Some(id) => format!(
-            "on a member of another Machine, remove the member of {}: etcdctl member remove {id}; then remove the hook of the \
-             Machine: {hook}",
+            "save a snapshot with etcdctl snapshot save; then remove the member of {}, on a member of another Machine: etcdctl \
+             member remove {id}; then remove the hook of the Machine: {hook}",
             first.name()
         ),
         None => format!("remove the hook of the Machine, whose member is removed already: {hook}"),
@@ -130,6 +147,11 @@ pub(super) mod cases {
             delete(o, 1, 1);
             delete(o, 2, 2);
             o.kill(1);
+        }),
+        ("machine-deletions-deadlocked", "three_of_three", |o| {
+            delete(o, 1, 1);
+            delete(o, 2, 2);
+            delete(o, 3, 3);
         }),
         ("machine-deletions-deadlocked", "one_of_three", |o| {
             delete(o, 1, 1);

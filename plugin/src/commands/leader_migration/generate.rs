@@ -1,6 +1,6 @@
 //! `leader-migration generate`.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use kcp_rules::leader_migration::generate::{self as model, Request};
 use serde_json::Value;
 
@@ -10,6 +10,9 @@ use crate::{
     session::Session,
     verdict::Verdict,
 };
+
+/// In v1beta1, extraArgs is a map.
+const API_VERSION: &str = "controlplane.cluster.x-k8s.io/v1beta2";
 
 /// Runs `leader-migration generate`.
 ///
@@ -23,12 +26,6 @@ pub(super) fn run(arguments: &GenerateArguments, session: &Session) -> anyhow::R
     Ok(Verdict::Met)
 }
 
-/// A merge patch replaces whole lists.
-const LISTS_REPLACED: &str = "\
-# The patch replaces all extraArgs, extraVolumes and files of the control plane. To keep them, run this command with its
-# manifest: kubectl get kubeadmcontrolplane NAME -o yaml > control-plane.yaml, then add -f control-plane.yaml
-";
-
 fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> anyhow::Result<String> {
     let configuration = model::configuration(&Request {
         from: arguments.from,
@@ -36,26 +33,36 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
         node_ipam: arguments.node_ipam,
         leader_name: arguments.leader_name.clone(),
     })?;
-    let patch = yaml(&model::patch(
-        control_plane.unwrap_or(&Value::Null),
-        &configuration,
-    ))?;
-    let warning = if control_plane.is_none() {
-        LISTS_REPLACED
-    } else {
-        ""
+    let title = format!(
+        "# The configuration of kube-controller-manager 1.{} and cloud-controller-manager 1.{}.\n",
+        arguments.from, arguments.to
+    );
+    // A merge patch replaces whole lists, so it needs those of the control plane.
+    let Some(control_plane) = control_plane else {
+        return Ok(format!(
+            "{title}# For the patch that installs it, add the control plane with --filename:\n\
+             #   kubectl get kubeadmcontrolplane NAME -o yaml > control-plane.yaml\n{configuration}"
+        ));
     };
+    let version = control_plane.get("apiVersion").and_then(Value::as_str);
+    ensure!(
+        version == Some(API_VERSION),
+        "the control plane must have apiVersion {API_VERSION}; write it with: kubectl get \
+         kubeadmcontrolplanes.v1beta2.controlplane.cluster.x-k8s.io NAME -o yaml"
+    );
+    let patch = yaml(&model::patch(control_plane, &configuration))?;
     Ok(format!(
-        "# The configuration of kube-controller-manager 1.{} and cloud-controller-manager 1.{}.\n{configuration}---\n\
+        "{title}{configuration}---\n\
          # Save this as patch.yaml. Before the upgrade, install the configuration on the control plane:\n\
          #   kubectl patch kubeadmcontrolplane NAME --type merge --patch-file patch.yaml\n\
-         # In the write that sets the new version, remove both flags again, and disable the migrated controllers.\n{warning}{patch}",
-        arguments.from, arguments.to
+         # In the write that sets the new version, remove both flags again, and disable the migrated controllers.\n{patch}"
     ))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -67,7 +74,22 @@ mod tests {
             leader_name: "ipam-migration".to_owned(),
             file: None,
         };
-        insta::assert_snapshot!(generated(&arguments, None).unwrap());
+        let control_plane = json!({
+            "apiVersion": API_VERSION,
+            "spec": {"kubeadmConfigSpec": {"files": [{"path": "/etc/kubernetes/manifests/vip.yaml", "content": "vip"}]}},
+        });
+        insta::assert_snapshot!(generated(&arguments, Some(&control_plane)).unwrap());
+        let alone = generated(&arguments, None).unwrap();
+        assert!(
+            !alone.contains("patch.yaml") && alone.contains("leaderName: ipam-migration"),
+            "{alone}"
+        );
+        let old = json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1"});
+        let refused = generated(&arguments, Some(&old)).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the control plane must have apiVersion"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -31,7 +31,8 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
+        // A build of Kubernetes can contain a controller of another name.
+        overridable: true,
         source: "kube-controller-manager 1.37.0: unknown flag; not in the list of known controllers",
         check: Check::ControlPlaneSpec(flag_removed),
         cel: Cel::None(NoCel::TooLong),

@@ -23,13 +23,14 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "leader-migration-handover-unsafe",
-    summary: "each controller must run in one controller manager during and after an upgrade",
+    summary: "each controller should run in one controller manager during and after an upgrade",
     why: "During an upgrade, old and new controller managers run at the same time. If no lock separates them, both change \
           the same objects; if neither names a controller, nothing runs it.",
     operations: ON_UPDATE,
-    action: Action::Deny,
+    // A warning: files may hold only a part of the control plane's manifests, and a controller can be switched off on purpose.
+    action: Action::Warn,
     scope: Scope::Transition,
-    overridable: true,
+    overridable: false,
     source: "KEP-2436, Rollout, Upgrade and Rollback Planning: controllers run in no component, or in several",
     check: Check::ControlPlane(handover_unsafe),
     cel: Cel::None(NoCel::Grammar),
@@ -53,9 +54,9 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     }
     let knows_cloud = pair.now.cloud.is_some() || pair.then.cloud.is_some();
     if knows_cloud {
-        faults.push(denial(&new, &pair, &harmed));
+        faults.push(with_owners(&new, &pair, &harmed));
     } else if pair.now.kube.configuration.is_some() {
-        faults.push_at_most(Action::Warn, warning(&new, &harmed));
+        faults.push(without_cloud_controller_manager(&new, &harmed));
     }
 }
 
@@ -69,7 +70,7 @@ fn is_new_harm(row: &Row) -> bool {
     }
 }
 
-fn denial(new: &ControlPlaneSpec<'_>, pair: &Pair, harmed: &[&Row]) -> Fault {
+fn with_owners(new: &ControlPlaneSpec<'_>, pair: &Pair, harmed: &[&Row]) -> Fault {
     let mut detail = String::from("a controller would run twice or not at all: ");
     for (index, row) in harmed.iter().enumerate() {
         let what = match row.verdict {
@@ -91,15 +92,14 @@ fn denial(new: &ControlPlaneSpec<'_>, pair: &Pair, harmed: &[&Row]) -> Fault {
         value: None,
         detail: detail.into(),
         remedy: format!(
-            "let both controller managers name the controller in a leader migration configuration with the same leaderName; \
-             write it with: kubectl kcp leader-migration generate --from 1.{} --to 1.{}",
-            pair.now.kube.minor, pair.then.kube.minor
+            "check with: kubectl kcp leader-migration check NAME --to v1.{}.0",
+            pair.then.kube.minor
         )
         .into(),
     }
 }
 
-fn warning(new: &ControlPlaneSpec<'_>, harmed: &[&Row]) -> Fault {
+fn without_cloud_controller_manager(new: &ControlPlaneSpec<'_>, harmed: &[&Row]) -> Fault {
     let names: Vec<&str> = harmed.iter().map(|row| row.controller.canonical).collect();
     Fault {
         field: new.kubeadm_path(controller_manager(new).path),
@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     )
     .only_in(V1BETA2),
     Case::update(
-        "rejects_node_ipam_in_two_controller_managers",
+        "warns_of_node_ipam_in_two_controller_managers",
         PLAIN,
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
             "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kcp_rules::syntax::go_duration;
+
 /// The longest accepted duration: one year, which added to the current time cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -12,37 +14,13 @@ const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => parse_units(text),
+        Err(_) => go_duration(text),
     };
     match duration {
         None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
         Some(duration) if duration > MAX_DURATION => Err("expected at most one year (8760h)".to_owned()),
         Some(duration) => Ok(duration),
     }
-}
-
-fn parse_units(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let (unit, after) = after.split_at(
-            after
-                .find(|c: char| c.is_ascii_digit() || c == '.')
-                .unwrap_or(after.len()),
-        );
-        let unit = match unit {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit).ok()?;
-        total = total.checked_add(part)?;
-        rest = after;
-    }
-    (!text.is_empty()).then_some(total)
 }
 
 /// Formats a duration in its two largest units: `2d3h`, `15m`, `1m30s`, `12s`.

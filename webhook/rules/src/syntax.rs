@@ -1,4 +1,7 @@
-//! Kubernetes' syntax of versions, names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`).
+//! Kubernetes' syntax of versions, names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`), and
+//! of durations.
+
+use std::time::Duration;
 
 use semver::Version;
 
@@ -69,6 +72,31 @@ fn is_name_part(text: &str) -> bool {
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration` from milliseconds up.
+pub fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let (unit, after) = after.split_at(
+            after
+                .find(|c: char| c.is_ascii_digit() || c == '.')
+                .unwrap_or(after.len()),
+        );
+        let unit = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit).ok()?;
+        total = total.checked_add(part)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(total)
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub struct CheckArguments {
 }
 
 const GENERATE_HELP: &str =
-    "The output is YAML with two documents: the configuration for both controller managers, and a \
+    "The output is YAML: the configuration for both controller managers, and, with --filename, a \
 merge patch of the KubeadmControlPlane before the upgrade.
 
 Examples:

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::syntax::go_duration;
+
 /// Flags that need no value: `--leader-elect` is `--leader-elect=true`.
 pub(super) const BOOLEAN: [&str; 4] = [
     "enable-leader-migration",
@@ -111,24 +113,8 @@ impl Flags {
 
     /// The value of a flag with a duration in Go's format. `None` if it is not set or not a duration.
     pub fn duration(&self, name: &str) -> Option<Duration> {
-        let mut rest = self.text(name)?;
-        let mut seconds = 0.0;
-        while !rest.is_empty() {
-            let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-            let end = after.find(|c: char| c.is_ascii_digit() || c == '.');
-            let (unit, after) = after.split_at(end.unwrap_or(after.len()));
-            let unit = match unit {
-                "ms" => 0.001,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return None,
-            };
-            seconds += number.parse::<f64>().ok()? * unit;
-            rest = after;
-        }
-        let day = 86_400.0;
-        (seconds <= day).then(|| Duration::from_secs_f64(seconds))
+        const DAY: Duration = Duration::from_secs(86_400);
+        go_duration(self.text(name)?).filter(|duration| *duration <= DAY)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads a file that the user names.
+//! Reads a file that the user has specified.
 
 use std::{
     fs::File,

@@ -149,7 +149,7 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
         (
             json!({"version": "v1.35.0"}),
             6,
-            "spec.version: replaces all Machines that differ",
+            "spec.version: replaces all outdated Machines",
         ),
     ] {
         let mut spec = spec.clone();

@@ -109,8 +109,7 @@ fn a_scale_during_a_rollout() {
             .unwrap();
         let words = "\
             The KubeadmControlPlane \"rolling\" is invalid: spec.replicas: Forbidden: 5: a rollout is \
-            in progress (1 of 4 Machines are up to date), and scaling from 3 would move etcd members at \
-            the same time; wait for the rollout, then scale: kubectl kcp rollout status rolling --watch \
+            in progress (1 of 4 Machines are up to date), and scaling from 3 would add or remove etcd members at the same time; wait for the rollout, then scale: kubectl kcp rollout status rolling --watch \
             -n documents (replicas-during-rollout)\n";
         let scale = ["scale", "kubeadmcontrolplane/rolling", "--replicas=5"];
         refused(management, &scale, words).await.unwrap();

@@ -174,7 +174,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let others = hosts
             .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
-        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, but the ClusterDeployment does not name the claim; the claim \
+        let why = "ClusterClaim paris refers to ClusterDeployment pool-claim-x, but the ClusterDeployment does not refer to the claim; the claim \
                    existed before this command and is kept";
         assert_eq!(others.code, 1, "{others}");
         let message = document(&others)["message"].to_string();

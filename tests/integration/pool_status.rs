@@ -75,7 +75,7 @@ fn status_with_a_problem_exits_with_1() {
         let delete = delete.into_iter().chain([hosts.namespace]);
         hosts.kubectl.succeed(delete).await.unwrap();
         let (code, document) = hosts.status(&["hosts"], "poolstatus.json").await;
-        let message = "the inventory names this customization, but it does not exist";
+        let message = "the inventory lists this customization, but the customization does not exist";
         let missing = json!([{"kind": "missing", "object": "cdc/host-1", "message": message}]);
         assert_eq!((code, &document["problems"]), (1, &missing));
         let list = hosts.run(&["status"]).await;

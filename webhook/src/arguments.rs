@@ -23,8 +23,8 @@ pub struct Arguments {
 pub enum Command {
     /// Serve the admission webhooks over TLS.
     Serve(ServeArguments),
-    /// Check a configuration file. Exit code 0: the file has no problem; 1: it cannot be used, names unknown rules, or has
-    /// exemptions that have ended; 2: it cannot be read.
+    /// Check a configuration file. Exit code 0: the file has no problem; 1: the file cannot be used, contains unknown
+    /// rule ids, or has exemptions that have ended; 2: the file cannot be read.
     CheckConfiguration(CheckConfigurationArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
@@ -54,9 +54,10 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: PathBuf,
 
-    /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it changes. A client
-    /// without a certificate from these authorities still gets a response, but the webhook reads no other objects for its
-    /// reviews. Without this flag, the webhook reads other objects for every client that reaches the port.
+    /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it changes. A
+    /// client without a certificate from these authorities still gets a response, but the webhook reads no other
+    /// objects to review its writes. Without this flag, the webhook reads other objects for every client that reaches
+    /// the port.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
@@ -76,8 +77,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// Let an annotation override a rule only if the API server allows the user the verb `override` on the object. Needs the
-    /// permission to create subjectaccessreviews. Without this flag, everyone who may write an object may override its rules.
+    /// Let an annotation override a rule only if the user has the verb `override` on the object. Needs the permission
+    /// to create subjectaccessreviews. Without this flag, everyone who may write an object may override its rules.
     #[arg(long)]
     pub authorize_overrides: bool,
 

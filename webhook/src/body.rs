@@ -43,7 +43,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The body must arrive until `deadline`, at any rate.
-    pub(crate) const fn until(deadline: Instant) -> Self {
+    pub(crate) const fn with_deadline(deadline: Instant) -> Self {
         Self { deadline, rate: None }
     }
 

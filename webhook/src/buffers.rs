@@ -1,5 +1,5 @@
 //! The memory for bodies. If it is not enough, the incomplete body that has held the most bytes for the longest time is
-//! evicted. So clients that send slowly cannot use the memory that clients that send fast need.
+//! evicted. So slow clients cannot take the memory that fast clients need.
 
 use std::{
     collections::BTreeMap,
@@ -122,7 +122,7 @@ impl Buffers {
         loop {
             let slowest = if held.bytes > self.limit {
                 held.slowest(now, |_| true)
-            } else if let Some((per_peer, sender)) = self.exceeded(&held, sender) {
+            } else if let Some((per_peer, sender)) = self.exceeded_limits(&held, sender) {
                 let old = |body: &Body| now.duration_since(body.since) >= per_peer.grace;
                 let slowest = held.slowest(now, |body| is_of(body, sender) && old(body));
                 if slowest.is_none() {
@@ -143,7 +143,7 @@ impl Buffers {
     }
 
     /// The limits that apply to the sender, if its bodies exceed them.
-    fn exceeded(&self, held: &Held, sender: Option<Sender>) -> Option<(&PeerLimits, Sender)> {
+    fn exceeded_limits(&self, held: &Held, sender: Option<Sender>) -> Option<(&PeerLimits, Sender)> {
         let (per_peer, sender) = (self.per_peer.as_ref()?, sender?);
         let limit = if sender.proven {
             per_peer.bytes_if_proven

@@ -66,7 +66,7 @@ pub struct Parsed {
 pub(crate) struct FileStatus {
     /// Whether the file cannot be used.
     unusable: bool,
-    /// Whether a previous content of the file is in use.
+    /// Whether an earlier version of the file is in use.
     has_previous: bool,
     unknown_rules: BTreeSet<String>,
 }
@@ -78,7 +78,7 @@ impl fmt::Display for FileStatus {
             (true, false, _) => f.write_str("unusable: every rule has its default action; see the log"),
             (true, true, _) => f.write_str("unusable: the previous configuration is in use; see the log"),
             (false, _, 0) => f.write_str("ok"),
-            (false, _, unknown) => write!(f, "names {unknown} unknown rules; see the log"),
+            (false, _, unknown) => write!(f, "contains {unknown} unknown rule ids; see the log"),
         }
     }
 }
@@ -275,7 +275,7 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
     if is_good {
         writeln!(
             out,
-            "{path_shown}: ok: rules with an action: {}; exemptions: {}",
+            "{path_shown}: ok; number of rules with an action: {}; number of exemptions: {}",
             configuration.rules.len(),
             configuration.exemptions.len()
         )?;
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(configuration.get().exemptions[0].rules, Some(BTreeSet::new()));
         assert_eq!(
             configuration.status().unwrap().to_string(),
-            "names 2 unknown rules; see the log"
+            "contains 2 unknown rule ids; see the log"
         );
         assert!(
             metrics
@@ -431,7 +431,7 @@ mod tests {
             (
                 exempts("2026-12-01T00:00:01Z"),
                 true,
-                format!("{shown}: ok: rules with an action: 1; exemptions: 1\n"),
+                format!("{shown}: ok; number of rules with an action: 1; number of exemptions: 1\n"),
             ),
             (
                 exempts("2026-12-01T00:00:00Z"),

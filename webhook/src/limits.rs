@@ -61,7 +61,8 @@ pub(crate) const CACHED_BYTES: usize = 4 * MIB;
 /// The maximum number of live reads in progress at one time. Other reads wait, at most until the deadline of their review.
 pub(crate) const CONCURRENT_READS: usize = 32;
 
-/// The maximum number of objects in a list that is read live. That many can be read within [`LIVE_READ_TIMEOUT`].
+/// The maximum number of objects in a list that is read live. This number of objects can be read within
+/// [`LIVE_READ_TIMEOUT`].
 pub(crate) const LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;

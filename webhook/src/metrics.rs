@@ -175,7 +175,8 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_cache_synced",
-            "1 if the cache of a kind is up to date or the kind is not served, 0 if reviews read the kind live",
+            "1 if the cache of a kind is up to date or the API server does not serve the kind, 0 if each review \
+            reads its objects from the API server",
             self.caches_synced.clone(),
         );
         registry.register(
@@ -206,7 +207,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_bodies_evicted",
-            "Incomplete bodies that were dropped to make room for others, because memory was short",
+            "Incomplete request bodies that were dropped because the memory for request bodies was full",
             self.evicted_bodies.clone(),
         );
         registry.register(

@@ -74,7 +74,7 @@ fn evaluate<T: Judged>(case: &Case, new: &T, old: Option<&T>, view: &View) -> Ju
         view: Some(view),
         ..Context::UNKNOWN
     };
-    judge(&change.within(context), &case.configuration())
+    judge(&change.with_context(context), &case.configuration())
 }
 
 fn found(judgement: &Judgement) -> Vec<String> {

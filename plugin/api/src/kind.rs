@@ -52,7 +52,7 @@ const fn hive(kind: &'static str, plural: &'static str) -> Kind {
         kind,
         plural,
         versions: &["v1"],
-        product: "Hive (or only its CRDs, manifests/dev/crds)",
+        product: "Hive, or only its CRDs (manifests/dev/crds)",
     }
 }
 
@@ -102,7 +102,7 @@ pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
 pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
-/// A request for the user that the API server authenticated.
+/// Asks the API server which user it authenticated.
 pub const SELF_SUBJECT_REVIEW: Kind =
     kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");
 

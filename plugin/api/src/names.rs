@@ -93,7 +93,7 @@ pub mod annotation {
 
     /// On a `ClusterDeployment`: the id of the lease that it was created with.
     pub const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
-    /// On a customization that must not be leased: the reason why not.
+    /// On a customization that must not be leased: the reason.
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
     /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.
     pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";

@@ -64,9 +64,10 @@ struct CertificateData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretOwnership {
     ControlPlane,
-    /// Cluster API created the Secret, but no ownerReference names a control plane. The controller adds it.
+    /// Cluster API created the Secret, but the Secret has no ownerReference to a control plane. The controller adds
+    /// one.
     Missing,
-    /// The controller leaves the Secret alone.
+    /// A user created the Secret. The controller neither changes nor renews it.
     UserProvided,
 }
 
@@ -81,7 +82,7 @@ impl CertificateSecret {
         }
     }
 
-    /// PEM.
+    /// The certificate in PEM format.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.data.certificate.as_ref().map(|value| value.0.as_slice())
     }

@@ -178,7 +178,7 @@ fn downcast<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> O
     }
 }
 
-/// The message of the innermost error, which is the only specific one.
+/// The message of the innermost error, because the messages of outer errors are not specific.
 pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut message = chain(error).last().map(ToString::to_string).unwrap_or_default();
     // Drop the errno, which follows its description.

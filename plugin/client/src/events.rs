@@ -19,7 +19,7 @@ pub struct Events<'e> {
 }
 
 impl Events<'_> {
-    /// Writes an Event for a change of `related`, or of `regarding` if there is no related object.
+    /// Writes an Event for a change to `related`, or to `regarding` if there is no related object.
     ///
     /// # Errors
     /// The Event cannot be written. The change itself is not affected.
@@ -33,7 +33,7 @@ impl Events<'_> {
         self.write_as(&requester, event, regarding, related).await
     }
 
-    /// [`Self::write`] for a user whose name is known.
+    /// Like [`Self::write`], for callers that know the user's name.
     ///
     /// # Errors
     /// The Event cannot be written.
@@ -53,7 +53,7 @@ impl Events<'_> {
             &event,
             self.field_manager,
         );
-        match self.connection.within(LIMIT, &action, write).await {
+        match self.connection.run_with_limit(LIMIT, &action, write).await {
             // Conflict: the Event already exists.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -68,7 +68,7 @@ impl Events<'_> {
         let ask = self
             .connection
             .create::<SelfSubjectReview>(&resource, None, &review, self.field_manager);
-        let review = self.connection.within(LIMIT, &action, ask).await;
+        let review = self.connection.run_with_limit(LIMIT, &action, ask).await;
         let user = review.ok().and_then(|review| review.status?.user_info?.username);
         user.filter(|user| !user.is_empty())
             .unwrap_or_else(|| self.field_manager.to_owned())

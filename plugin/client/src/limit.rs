@@ -21,7 +21,7 @@ impl ReadLimit {
     }
 
     /// Additionally ends every read at this time.
-    pub const fn until(self, end: Instant) -> Self {
+    pub const fn ending_at(self, end: Instant) -> Self {
         Self {
             end: Some(end),
             ..self
@@ -38,7 +38,7 @@ impl ReadLimit {
     }
 
     /// The time limit of a read that starts now.
-    fn left(self) -> Duration {
+    fn remaining(self) -> Duration {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         left.map_or(self.per_read, |left| left.min(self.per_read))
     }
@@ -49,13 +49,13 @@ impl Connection {
     ///
     /// # Errors
     /// Errors of the read, and [`Error::OutOfTime`].
-    pub async fn within<T>(
+    pub async fn run_with_limit<T>(
         &self,
         limit: ReadLimit,
         action: &Action,
         read: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let after = limit.left();
+        let after = limit.remaining();
         match tokio::time::timeout(after, read).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::OutOfTime {
@@ -82,18 +82,21 @@ mod tests {
     #[test]
     fn the_command_ends_what_each_read_would_still_have() {
         let per_read = Duration::from_secs(60);
-        assert_eq!(ReadLimit::per_read(per_read).left(), per_read);
-        let over = ReadLimit::per_read(per_read).until(Instant::now());
-        assert_eq!(over.left(), Duration::ZERO);
-        let soon = ReadLimit::per_read(per_read).until(Instant::now() + Duration::from_secs(5));
-        assert!(soon.left() <= Duration::from_secs(5));
-        assert_eq!(ReadLimit::per_read(per_read).for_first_read().left(), per_read);
+        assert_eq!(ReadLimit::per_read(per_read).remaining(), per_read);
+        let over = ReadLimit::per_read(per_read).ending_at(Instant::now());
+        assert_eq!(over.remaining(), Duration::ZERO);
+        let soon = ReadLimit::per_read(per_read).ending_at(Instant::now() + Duration::from_secs(5));
+        assert!(soon.remaining() <= Duration::from_secs(5));
+        assert_eq!(
+            ReadLimit::per_read(per_read).for_first_read().remaining(),
+            per_read
+        );
         let first = ReadLimit::per_read(Duration::ZERO)
-            .until(Instant::now() + per_read)
+            .ending_at(Instant::now() + per_read)
             .for_first_read();
-        assert!(first.left() > per_read / 2);
-        let late = ReadLimit::per_read(per_read).until(Instant::now() + per_read * 2);
-        assert_eq!(late.left(), per_read);
+        assert!(first.remaining() > per_read / 2);
+        let late = ReadLimit::per_read(per_read).ending_at(Instant::now() + per_read * 2);
+        assert_eq!(late.remaining(), per_read);
     }
 
     #[test]
@@ -103,14 +106,14 @@ mod tests {
             let connection = Connection::canned(|_, _| failure(500, "InternalError", "unasked"));
             let action = Action::new("list", &MACHINE.at("v1beta2")).in_namespace("d");
             let limit = ReadLimit::per_read(Duration::ZERO);
-            let given_up = connection.within(limit, &action, pending::<Result<(), Error>>());
+            let given_up = connection.run_with_limit(limit, &action, pending::<Result<(), Error>>());
             let error = given_up.await.expect_err("no answer");
             assert_eq!(
                 error.to_string(),
                 "cannot list machines in namespace \"d\": no response from https://s within 0s"
             );
             assert_eq!(error.hint().as_deref(), Some("allow more time with --timeout"));
-            let answered = connection.within(limit, &action, ready(Ok(1)));
+            let answered = connection.run_with_limit(limit, &action, ready(Ok(1)));
             assert_eq!(answered.await.expect("an answer"), 1);
         });
     }

@@ -66,7 +66,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Dial`], [`Error::Handshake`], [`Error::Deadline`].
     pub async fn open(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Self, Error> {
-        let stream = within(Step::Dial, timeouts.dial, endpoint.dial())
+        let stream = with_time_limit(Step::Dial, timeouts.dial, endpoint.dial())
             .await?
             .map_err(Error::Dial)?;
         let (config, seen) = tls
@@ -77,11 +77,11 @@ impl Connection {
             let name = ServerName::try_from("etcd").map_err(io::Error::other)?;
             TlsConnector::from(Arc::new(config)).connect(name, stream).await
         };
-        let stream = within(Step::Handshake, timeouts.handshake, handshake)
+        let stream = with_time_limit(Step::Handshake, timeouts.handshake, handshake)
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::from_io(&error)))?;
         let (stream, first_error) = WatchedStream::new(stream);
-        let channel = within(Step::Handshake, timeouts.handshake, channel(stream))
+        let channel = with_time_limit(Step::Handshake, timeouts.handshake, channel(stream))
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::Protocol(error.to_string())))?;
         let certificate = seen.certificate();
@@ -186,7 +186,7 @@ impl Connection {
         call: Call,
         request: impl Future<Output = Result<Response<T>, Answered>>,
     ) -> Result<T, Error> {
-        within(Step::Call(call), self.call_timeout, request)
+        with_time_limit(Step::Call(call), self.call_timeout, request)
             .await?
             .map(Response::into_inner)
             .map_err(|status| Error::from_status(call, &status, self.first_error.cause()))
@@ -205,7 +205,7 @@ impl Connection {
     }
 }
 
-async fn within<T>(step: Step, limit: Duration, what: impl Future<Output = T>) -> Result<T, Error> {
+async fn with_time_limit<T>(step: Step, limit: Duration, what: impl Future<Output = T>) -> Result<T, Error> {
     timeout(limit, what)
         .await
         .map_err(|_| Error::Deadline { step, after: limit })

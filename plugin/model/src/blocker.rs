@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::quorum::Votes;
 
 /// The controller that reconciles control planes.
-pub const CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
+pub const CONTROL_PLANE_CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
 
 /// How to find out whether the controller runs. clusterctl sets this label on the controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
@@ -86,7 +86,8 @@ pub enum Blocker {
 
     /// An earlier remediation has deleted a Machine, but its replacement does not exist yet.
     AnotherInProgress,
-    /// The record of the last remediation is not valid JSON: that of the Machine, or of the control plane.
+    /// The annotation that records the last remediation is not valid JSON. It is on the Machine or on the control
+    /// plane.
     MalformedRemediation {
         #[serde(skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
@@ -244,14 +245,15 @@ impl Blocker {
             Self::NoOtherWorks => "no other Machine has healthy control plane components".to_owned(),
             Self::MembersUnknown => "the controller cannot read the etcd members".to_owned(),
             Self::Quorum { votes } => format!("etcd could lose quorum: {votes}"),
-            Self::Blocked { condition, message } => {
-                with(format!("the controller reports {condition} as blocked"), message)
-            }
+            Self::Blocked { condition, message } => with(
+                format!("the controller reports in condition {condition} that it is blocked"),
+                message,
+            ),
             Self::ControllerStopped {
                 generation,
                 observed_generation,
             } => format!(
-                "{CONTROLLER} has not processed generation {generation} of the spec; the last processed generation is \
+                "{CONTROL_PLANE_CONTROLLER} has not processed generation {generation} of the spec; the last processed generation is \
                  {observed_generation}"
             ),
             Self::NoProgress { condition, message } => with(
@@ -269,7 +271,7 @@ impl Blocker {
             )),
             Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
             Self::MixedOwnership { machine, .. } => Some(format!(
-                "correct its labels or its owner: kubectl get machine {machine} -n {namespace} -o yaml"
+                "correct the labels or the owner of the Machine: kubectl get machine {machine} -n {namespace} -o yaml"
             )),
             Self::NoTemplate {
                 kind,

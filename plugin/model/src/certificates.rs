@@ -10,10 +10,11 @@ use crate::staleness::age;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// Days before the expiry of a CA from which it is marked. To replace a CA, every Machine must be replaced.
+/// A CA is marked as expiring soon from this many days before its expiry. To replace a CA, every Machine must be
+/// replaced.
 const CA_WARNING_DAYS: u64 = 180;
 
-/// Days before the expiry of other certificates from which they are marked.
+/// Other certificates are marked as expiring soon from this many days before their expiry.
 const WARNING_DAYS: u64 = 30;
 
 /// What a certificate or key is for.
@@ -37,7 +38,7 @@ pub enum Purpose {
     Machine,
 }
 
-/// When a certificate is valid, or why this is not known.
+/// When a certificate is valid, or why its validity is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
     Certificate {
@@ -79,7 +80,7 @@ pub struct Certificate {
     pub lacks_owner: bool,
 }
 
-/// Whether somebody has to act.
+/// How urgently a person has to act, least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

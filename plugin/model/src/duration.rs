@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kcp_rules::syntax::go_duration;
 
-/// The longest accepted duration: one year, which added to the current time cannot overflow.
+/// The longest accepted duration: one year. The current time plus one year cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.

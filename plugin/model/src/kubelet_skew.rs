@@ -62,8 +62,8 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
     } = worker;
     match skew {
         Skew::TooOld { lag, allowed } => format!(
-            "{object}: kubelet {kubelet} would be {lag} minor versions behind API server {version}, and Kubernetes \
-             supports {allowed}; upgrade the worker nodes first"
+            "{object}: kubelet {kubelet} would be {lag} minor versions behind API server {version}, but Kubernetes \
+            supports at most {allowed}; upgrade the worker nodes first"
         ),
         Skew::TooNew => {
             format!(
@@ -146,7 +146,7 @@ mod tests {
     fn a_message_says_what_to_do() {
         let (old, new) = (worker("v1.30.9"), worker("v1.35.0"));
         insta::assert_snapshot!(message(&(&old, Skew::TooOld { lag: 4, allowed: 3 }), "v1.34.2"),
-            @"Node/w1: kubelet v1.30.9 would be 4 minor versions behind API server v1.34.2, and Kubernetes supports 3; upgrade the worker nodes first");
+            @"Node/w1: kubelet v1.30.9 would be 4 minor versions behind API server v1.34.2, but Kubernetes supports at most 3; upgrade the worker nodes first");
         insta::assert_snapshot!(message(&(&new, Skew::TooNew), "v1.34.2"),
             @"Node/w1: kubelet v1.35.0 is newer than API server v1.34.2, which Kubernetes does not support");
     }

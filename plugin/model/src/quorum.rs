@@ -82,7 +82,7 @@ impl Votes {
     }
 
     /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining member turns out to be healthy.
-    pub fn lost(members: &[Member]) -> Option<Self> {
+    pub fn if_quorum_is_lost(members: &[Member]) -> Option<Self> {
         let votes = Self::by_status(members);
         let may_recover = |member: &&Member| member.is_joining && !member.is_healthy && !member.is_starting();
         let unconfirmed = members.iter().filter(may_recover).count();

@@ -118,7 +118,7 @@ const REMOVALS: &[Removal] = &[
             component: Component::Kubelet,
             name: "pod-infra-container-image",
         },
-        remedy: "remove the flag; the container runtime's configuration names the image",
+        remedy: "remove the flag, and set the image in the container runtime's configuration",
         source: CHANGELOG_1_35,
     },
     gate(36, "CSIMigrationPortworx", PULL_135322),
@@ -384,8 +384,8 @@ mod tests {
             "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start with it: remove it";
         let gate =
             "v1.36 removed feature gate HonorPVReclaimPolicy, and components do not start with it: remove it";
-        let pause = "v1.35 removed the flag --pod-infra-container-image, and kubelet does not start with it: remove the flag; \
-                     the container runtime's configuration names the image";
+        let pause = "v1.35 removed the flag --pod-infra-container-image, and kubelet does not start with it: remove \
+            the flag, and set the image in the container runtime's configuration";
         for (name, config, to, expected) in [
             (
                 "list",

@@ -43,7 +43,7 @@ impl Review {
             configuration,
         } = context;
         let default = Configuration::default();
-        let change = change.within(Context {
+        let change = change.with_context(Context {
             now: Some(now),
             field_manager: Some(field_manager),
             view: Some(view),

@@ -28,8 +28,8 @@ pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum time that a summary condition may lag behind the conditions that it summarizes.
 pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 
-/// Maximum time without progress while the controller reports a change as blocked or in progress. Every normal rollout is
-/// blocked for seconds to minutes.
+/// Maximum time without progress while the controller reports a change as blocked or in progress. Every normal rollout
+/// is blocked for seconds to minutes.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Maximum time for the controller to create a missing Machine. It normally takes seconds.
@@ -396,7 +396,7 @@ mod tests {
                 "blocked_for_too_long",
                 |s| blocked(s, 31),
                 &[
-                    "for 31m: the controller reports ScalingUp as blocked: Reason: blocked because: waiting for certificates",
+                    "for 31m: the controller reports in condition ScalingUp that it is blocked: Reason: blocked because: waiting for certificates",
                 ],
             ),
             (

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
-use crate::{blocker::CONTROLLER, snapshot::Snapshot, staleness::format_age};
+use crate::{blocker::CONTROL_PLANE_CONTROLLER, snapshot::Snapshot, staleness::format_age};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
@@ -80,7 +80,9 @@ impl WaitCondition {
                 || " yet".to_owned(),
                 |since| format!(" for {}", format_age(since, now)),
             );
-            return vec![format!("{CONTROLLER} has not processed the change{lasts}")];
+            return vec![format!(
+                "{CONTROL_PLANE_CONTROLLER} has not processed the change{lasts}"
+            )];
         }
         let desired = match self {
             Self::Replicas(replicas) => *replicas,

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The maximum number of customizations about which a command writes Events.
 const MAX_ENTRIES: usize = 10;
 
-/// A change of a holder's lease.
+/// A change to a holder's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseChange<'c> {
     Leased {
@@ -102,7 +102,7 @@ pub async fn record(
             }
         })
     };
-    // Ignored: see above.
+    // Ignore errors: the client may lack the permission to write Events.
     drop(tokio::time::timeout(LIMIT, written).await);
 }
 
@@ -128,7 +128,7 @@ pub async fn record_by_name(
             }
         }
     };
-    // Ignored: see above.
+    // Ignore errors: the client may lack the permission to write Events.
     drop(tokio::time::timeout(LIMIT, recorded).await);
 }
 

@@ -78,7 +78,7 @@ pub struct Global {
           default_missing_value = "true", hide = true)]
     pub insecure_skip_tls_verify: Option<bool>,
 
-    /// Name to verify the API server's certificate against
+    /// Server name that the API server's certificate must contain
     #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub tls_server_name: Option<String>,
 

@@ -89,7 +89,7 @@ pub enum MachineScope {
     Replacement,
 }
 
-/// The objects that an Event names: the control plane, and a Machine that was changed.
+/// The objects that an Event refers to: the control plane, and a Machine that was changed.
 struct References {
     regarding: ObjectReference,
     related: Option<ObjectReference>,

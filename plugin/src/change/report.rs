@@ -101,12 +101,12 @@ impl Changed {
                 _ => format!("refused by {by}"),
             };
             let not_done = escape(verb.not_done);
-            return layout.with_paragraphs(format!("{object} {}: {cause}\n", not_done.style(BAD)), lines);
+            return layout.append_paragraphs(format!("{object} {}: {cause}\n", not_done.style(BAD)), lines);
         }
         match &self.outcome {
             ChangeOutcome::Done { done, .. } => {
                 let heading = format!("{object} {}{}\n", escape(done), DryRun::mark(dry_run));
-                layout.with_paragraphs(heading, &self.consequences)
+                layout.append_paragraphs(heading, &self.consequences)
             }
             ChangeOutcome::Unchanged(why) => format!("{object} unchanged: {}\n", escape(why)),
             _ => String::new(),
@@ -203,7 +203,7 @@ impl Engine<'_> {
             Err(Error::NotFound { .. }) => None,
             Err(error) => {
                 self.terminal.warning(&format!(
-                    "could not read the stored object, so the output shows the object that was expected: {error}"
+                    "could not read the stored object, so the output shows the expected object: {error}"
                 ));
                 None
             }
@@ -391,10 +391,11 @@ mod tests {
     fn the_text_says_what_was_done_and_why_not() {
         let text = |changed: &Changed, dry_run| plain(&changed.text(&VERB, dry_run, true, Layout::default()));
         let mut done = changed(scaled());
-        done.consequences = vec!["etcd tolerates no member failure until step 2 is done".to_owned()];
+        done.consequences =
+            vec!["etcd tolerates no member failure until the second new Machine has joined".to_owned()];
         insta::assert_snapshot!(text(&done, None), @r"
         kubeadmcontrolplane/c1-cp scaled from 3 to 5
-          etcd tolerates no member failure until step 2 is done
+          etcd tolerates no member failure until the second new Machine has joined
         ");
         done.consequences.clear();
         insta::assert_snapshot!(

@@ -217,7 +217,7 @@ async fn warns_about_another_deletion_at_the_same_time() {
         changed.warnings,
         [
             "at 0",
-            "Machine m2 is also being deleted, and was not when this command checked it: etcd loses both members"
+            "Machine m2 is also being deleted; its deletion began after this command's checks, and etcd loses the members of both Machines"
         ]
     );
     // A dry run deletes none.

@@ -65,7 +65,7 @@ pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
 
-    /// Delete the Machine even if the controller cannot create a new one now; does not override etcd's quorum
+    /// Delete the Machine even if the controller cannot create a new one now; etcd must still keep its quorum
     #[arg(long)]
     pub force: bool,
 
@@ -103,7 +103,7 @@ pub struct RemediateArguments {
     #[command(flatten)]
     pub target: TargetArguments,
 
-    /// Mark the Machine even if the controller cannot replace it now; does not override etcd's quorum
+    /// Mark the Machine even if the controller cannot replace it now; etcd must still keep its quorum
     #[arg(long)]
     pub force: bool,
 }

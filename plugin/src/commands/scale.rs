@@ -41,7 +41,8 @@ pub struct ScaleArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub current_replicas: Option<i64>,
 
-    /// Scale even if the preflight blocks the first step; does not override admission rules or etcd's quorum
+    /// Scale even if the preflight blocks the first step; admission rules still apply, and etcd must still keep its
+    /// quorum
     #[arg(long)]
     pub force: bool,
 

@@ -57,7 +57,8 @@ pub struct UpgradeArguments {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Upgrade even if the preflight blocks the first step; does not override admission rules, etcd's quorum or the version skew of workers
+    /// Upgrade even if the preflight blocks the first step; admission rules still apply, etcd must still keep its
+    /// quorum, and the new version must still support the kubelets of the workers
     #[arg(long)]
     pub force: bool,
 
@@ -133,7 +134,7 @@ async fn upgrade(
     let cluster = snapshot.control_plane().cluster();
     let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let view = snapshot.view();
-    let shown = decided(&snapshot, engine.context(&view), arguments, &workers)?;
+    let shown = decide_upgrade(&snapshot, engine.context(&view), arguments, &workers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
         engine.print_text(&preview(&shown, write.output.layout(None)))?;
     }
@@ -169,14 +170,14 @@ async fn upgrade(
         workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     }
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
-        let upgrade = decided(snapshot, context, arguments, &workers)?;
+        let upgrade = decide_upgrade(snapshot, context, arguments, &workers)?;
         Ok(upgrade.if_confirmed_as(asks.then_some(&shown)))
     });
     let changed = Box::pin(changed).await?;
     engine.report(&verb, &changed).await
 }
 
-fn decided(
+fn decide_upgrade(
     snapshot: &ChangeSnapshot,
     context: ReviewContext<'_>,
     arguments: &UpgradeArguments,

@@ -59,16 +59,16 @@ impl Layout {
     }
 
     /// Appends paragraphs to `text`.
-    pub fn with_paragraphs(self, mut text: String, paragraphs: &[String]) -> String {
+    pub fn append_paragraphs(self, mut text: String, paragraphs: &[String]) -> String {
         text.extend(paragraphs.iter().map(|line| self.paragraph(line)));
         text
     }
 
-    /// Escapes text and wraps it, leaving `beside` cells of each line free.
-    pub fn lines(self, text: &str, beside: usize) -> Vec<String> {
+    /// Escapes text and wraps it, leaving `reserved` cells of each line free.
+    pub fn lines(self, text: &str, reserved: usize) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
-            Some(limit) => wrap(&text, limit.saturating_sub(beside)),
+            Some(limit) => wrap(&text, limit.saturating_sub(reserved)),
             None => vec![text.into_owned()],
         }
     }
@@ -96,7 +96,7 @@ impl Column {
         }
     }
 
-    /// Allows to omit the column if the table is too wide. The column with the highest order is omitted first.
+    /// Lets the column be omitted if the table is too wide. The column with the highest order is omitted first.
     pub const fn expendable(mut self, order: u8) -> Self {
         self.expendable = Some(order);
         self

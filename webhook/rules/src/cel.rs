@@ -1,11 +1,12 @@
 //! The Common Expression Language (CEL) version of a rule.
 //!
-//! An expression evaluates to the list of the problems that the rule finds. Each is a map of two strings: `field` is the path,
-//! and `fault` is the message without the rule id. If the message omits a value that may be secret, the map also has the value
-//! as `hidden`, which no message shows: another value is then another problem. An expression reads `self`, which is an object
-//! of the rule's kind, or `spec` if templates also have the field. A rule about a transition reads `object` and `oldObject`.
-//! The other variables are `request`, `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`.
-//! `Shape::expand` replaces the placeholders of fields whose path differs between v1beta1 and v1beta2.
+//! An expression evaluates to the list of the problems that the rule finds. Each is a map of two strings: `field` is
+//! the path, and `fault` is the message without the rule id. If the message omits a value that may be secret, the map
+//! also has the value as `hidden`, which no message shows: if the hidden value changes, the problem counts as a
+//! different one. An expression reads `self`, which is an object of the rule's kind, or `spec` if templates also have
+//! the field. A rule about a transition reads `object` and `oldObject`. The other variables are `request`,
+//! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `Shape::expand` replaces the
+//! placeholders of fields whose path differs between v1beta1 and v1beta2.
 //!
 //! The available functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
 

@@ -103,7 +103,7 @@ impl<'c, T> Change<'c, T> {
 
     /// Sets the context.
     #[must_use]
-    pub const fn within(mut self, context: Context<'c>) -> Self {
+    pub const fn with_context(mut self, context: Context<'c>) -> Self {
         self.context = context;
         self
     }

@@ -18,7 +18,7 @@ pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
 /// The `kind` of a configuration file.
 pub const KIND: &str = "AdmissionConfiguration";
 
-/// A configuration file. A rule that it does not name has its default action.
+/// A configuration file. A rule that is not in `rules` has its default action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -47,7 +47,7 @@ pub struct Configuration {
 /// A configuration that cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigurationError {
-    /// The document has another `apiVersion` or `kind`.
+    /// The document does not have the expected `apiVersion` and `kind`.
     #[error("apiVersion {found_version:?}, kind {found_kind:?}: expected {API_VERSION} {KIND}")]
     Kind {
         /// The `apiVersion` found.
@@ -64,7 +64,7 @@ pub enum ConfigurationError {
         /// The position of the exemption.
         index: usize,
     },
-    /// The document names a rule that does not exist.
+    /// The document contains the id of a rule that does not exist.
     #[error("rules.{id}: no rule has this id; list the ids with: kubectl kcp rules")]
     UnknownRule {
         /// The id found.
@@ -73,10 +73,10 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// Validates the type of the document and the rule ids, which decoding does not check.
+    /// Validates the `apiVersion`, the `kind` and the rule ids, which decoding does not check.
     ///
     /// # Errors
-    /// [`ConfigurationError`] for another type of document or an unknown rule.
+    /// [`ConfigurationError`] for an unexpected `apiVersion` or `kind`, or an unknown rule.
     pub fn checked(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
         if self.api_version != API_VERSION || self.kind != KIND {
             return Err(ConfigurationError::Kind {

@@ -67,7 +67,7 @@ pub struct Requirement {
 pub enum Operator {
     /// The label has one of the values.
     In,
-    /// The label is absent or has another value.
+    /// The label is absent or has none of the values.
     NotIn,
     /// The label is present.
     Exists,
@@ -107,7 +107,7 @@ impl Selector {
 }
 
 impl Exemption {
-    /// Whether the exemption names a writer or a namespace. Otherwise it would exempt every write.
+    /// Whether the exemption is limited to some writers or namespaces. Otherwise it would exempt every write.
     pub fn is_limited(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty() || self.namespace_selector.is_some()
     }

@@ -1,6 +1,6 @@
 //! A parser for the simple Go templates of Machine names: text, and fields such as `{{ .cluster.name }}`.
 //!
-//! Functions, pipes, conditions and comments are also valid in Go templates, but this parser returns for them
+//! Functions, pipes, conditions and comments are also valid in Go templates, but for these, this parser returns
 //! [`TemplateError::Unsupported`].
 
 /// A piece of a template.

@@ -45,7 +45,7 @@ impl Judgement {
 pub trait Judged: Sized {
     /// The metadata, which contains the override annotation.
     fn metadata(&self) -> &Metadata<'_>;
-    /// The namespace and name of the customization that the object names.
+    /// The namespace and name of the customization to which the object refers.
     fn customization(&self) -> Option<(&str, &str)> {
         None
     }

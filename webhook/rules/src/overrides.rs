@@ -33,7 +33,7 @@ pub enum OverrideError<'a> {
     #[error("override {} is not <rule id>=<RFC 3339 time>", quoted(.0))]
     Malformed(&'a str),
     /// The id is longer than [`MAX_ID_BYTES`].
-    #[error("override {} names no rule: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
+    #[error("override {} has no valid rule id: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
     LongId(&'a str),
     /// The annotation has more than [`MAX_ENTRIES`] entries.
     #[error("the override annotation has more than {MAX_ENTRIES} entries; the others are ignored")]
@@ -150,7 +150,9 @@ mod tests {
         assert_eq!(error, OverrideError::LongId(&format!("{longest}r")));
         assert_eq!(
             error.to_string(),
-            format!("override \"{longest}\"... (65 bytes) names no rule: a rule id has at most 64 bytes")
+            format!(
+                "override \"{longest}\"... (65 bytes) has no valid rule id: a rule id has at most 64 bytes"
+            )
         );
     }
 

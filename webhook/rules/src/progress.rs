@@ -85,7 +85,7 @@ pub(crate) fn lag(control_plane: &KubeadmControlPlane<'_>) -> Option<Lag> {
 /// If the status has the number of Machines that match the spec, this number decides. The condition `UpToDate` of
 /// Machines does not, because it also compares the version that the kubelet reports, and stays False with a vendor's
 /// kubelet.
-pub(crate) fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
+pub(crate) fn rollout_evidence(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
     let status = control_plane.status.as_ref()?;
     let version = control_plane.spec.version.as_deref();
     if let (Some(lowest), Some(version)) = (status.version.as_deref(), version)
@@ -120,7 +120,7 @@ fn is_same_release(one: &str, other: &str) -> bool {
 }
 
 /// The first Machine that the control plane has not adopted yet.
-pub(crate) fn adopting<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c Machine> {
+pub(crate) fn machine_to_adopt<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c Machine> {
     machines(change)?.iter().find(|machine| !machine.has_controller)
 }
 

@@ -110,7 +110,7 @@ impl Row<'_> {
             view: Some(&view),
             ..Context::UNKNOWN
         };
-        judge(&change.within(context), &self.case.configuration()).findings
+        judge(&change.with_context(context), &self.case.configuration()).findings
     }
 
     /// The response of an API server to the write.

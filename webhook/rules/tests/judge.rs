@@ -53,7 +53,7 @@ fn update(old: &str, new: &str) -> Judgement {
         ..Context::UNKNOWN
     };
     judge(
-        &Change::update(&old, &new).within(context),
+        &Change::update(&old, &new).with_context(context),
         &Configuration::default(),
     )
 }

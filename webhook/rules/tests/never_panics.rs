@@ -94,7 +94,7 @@ fn messages<T: Judged>(old: &T, new: &T) -> Vec<String> {
     };
     [Change::create(new), Change::update(old, new), Change::delete(new)]
         .into_iter()
-        .flat_map(|change| judge(&change.within(context), &configuration).findings)
+        .flat_map(|change| judge(&change.with_context(context), &configuration).findings)
         .map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
         .collect()
 }

@@ -140,7 +140,7 @@ fn messages<'a, T: Judged + Deserialize<'a>>(
         Change::update(&new, &new),
         Change::delete(&new),
     ];
-    for change in changes.map(|change| change.within(context)) {
+    for change in changes.map(|change| change.with_context(context)) {
         for configuration in configurations() {
             let judgement = judge(&change, &configuration);
             messages.extend(

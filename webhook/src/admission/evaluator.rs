@@ -63,17 +63,19 @@ impl Evaluator {
         reads: &LiveReads<'_>,
     ) -> Evaluation {
         let configuration = self.configuration.get();
-        let mut evaluation = self.judged(request, change, reads, &configuration).await;
+        let mut evaluation = self.judge_change(request, change, reads, &configuration).await;
         let unread = self
-            .exempted(request, &mut evaluation.judgement, reads, &configuration)
+            .apply_exemptions(request, &mut evaluation.judgement, reads, &configuration)
             .await;
         evaluation.unread.extend(unread);
-        let unread = self.authorized(request, &mut evaluation.judgement, reads).await;
+        let unread = self
+            .remove_unauthorized_overrides(request, &mut evaluation.judgement, reads)
+            .await;
         evaluation.unread.extend(unread);
         evaluation
     }
 
-    async fn judged<T: Judged>(
+    async fn judge_change<T: Judged>(
         &self,
         request: &Request<'_>,
         change: Change<'_, T>,
@@ -83,7 +85,7 @@ impl Evaluator {
         let context = context(request);
         let evaluate = |view: &View| {
             judge(
-                &change.within(Context {
+                &change.with_context(Context {
                     view: Some(view),
                     ..context
                 }),
@@ -126,7 +128,7 @@ impl Evaluator {
         request: &Request<'_>,
         change: Change<'_, T>,
     ) -> Judgement {
-        let mut judgement = judge(&change.within(context(request)), &self.configuration.get());
+        let mut judgement = judge(&change.with_context(context(request)), &self.configuration.get());
         judgement
             .findings
             .retain(|finding| finding.rule.scope != Scope::Cluster);
@@ -136,12 +138,13 @@ impl Evaluator {
     /// Applies the exemptions of the configuration. If a read fails, the validating webhook reports it.
     pub(super) async fn exempt(&self, request: &Request<'_>, judgement: &mut Judgement) {
         let (configuration, reads) = (self.configuration.get(), self.cluster.reads());
-        self.exempted(request, judgement, &reads, &configuration).await;
+        self.apply_exemptions(request, judgement, &reads, &configuration)
+            .await;
     }
 
     /// Applies the exemptions of the configuration. Returns a warning if the labels of the namespace cannot be read,
     /// because exemptions by namespace then do not apply.
-    async fn exempted(
+    async fn apply_exemptions(
         &self,
         request: &Request<'_>,
         judgement: &mut Judgement,
@@ -185,7 +188,7 @@ impl Evaluator {
     }
 
     /// Removes overrides by users who may not override a rule, and returns a warning about them.
-    async fn authorized(
+    async fn remove_unauthorized_overrides(
         &self,
         request: &Request<'_>,
         judgement: &mut Judgement,

@@ -55,7 +55,7 @@ kind!(ClusterDeployment, HIVE);
 
 /// A kind with defaults, which the mutating webhook sets.
 pub(super) trait Defaulting<'a>: Kind<'a> {
-    /// The same kind, decoded from text with another lifetime than the review's.
+    /// The same kind, decoded from text whose lifetime differs from the review's.
     type Of<'b>: Defaulting<'b>;
 
     fn defaults(change: &Change<'_, Self>) -> Defaulted;

@@ -29,7 +29,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
-            Ok(new) => evaluated(request, Change::create(&new), evaluator).await,
+            Ok(new) => evaluate_change(request, Change::create(&new), evaluator).await,
             Err(error) => undecodable::<T>(request, error),
         };
     }
@@ -45,10 +45,10 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         Err(error) => return undecodable::<T>(request, error),
     };
     match &old {
-        Ok(old) => evaluated(request, Change::update(old, &new), evaluator).await,
+        Ok(old) => evaluate_change(request, Change::update(old, &new), evaluator).await,
         Err(error) => {
             // Do not deny the update because of the stored object, which could then never be corrected.
-            let mut decision = evaluated(request, update_of_unknown(&new), evaluator).await;
+            let mut decision = evaluate_change(request, update_of_unknown(&new), evaluator).await;
             decision.notes.push(format!(
                 "{}: cannot decode the stored object; checked the new object, but could not compare it with the \
                  stored one",
@@ -62,7 +62,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
 /// Evaluates the rules on a deletion. Allows the deletion of an object that cannot be decoded.
 async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
     match request.old_object.map(|object| decode_part::<T>(object)) {
-        Some(Ok(object)) => evaluated(request, Change::delete(&object), evaluator).await,
+        Some(Ok(object)) => evaluate_change(request, Change::delete(&object), evaluator).await,
         Some(Err(_)) | None => Decision::allowed(),
     }
 }
@@ -146,10 +146,10 @@ fn defaulted<'a, T: Defaulting<'a>>(
 ) -> Mutation {
     let defaults = T::defaults(change);
     let (judgement, name) = if defaults.operations.is_empty() {
-        judged(request, *change, evaluator)
+        judge_object(request, *change, evaluator)
     } else {
         let judged = apply(object.get(), &defaults.operations)
-            .and_then(|text| judged_text::<T::Of<'_>>(request, &text, old_object, evaluator));
+            .and_then(|text| judge_text::<T::Of<'_>>(request, &text, old_object, evaluator));
         let Some(judged) = judged else {
             return Mutation::Decided(Decision::allowed());
         };
@@ -165,7 +165,7 @@ fn defaulted<'a, T: Defaulting<'a>>(
 }
 
 /// Evaluates the rules that need no other object, on the object with its defaults.
-fn judged_text<'b, T: Kind<'b>>(
+fn judge_text<'b, T: Kind<'b>>(
     request: &Request<'_>,
     text: &'b str,
     old_object: Option<&'b RawValue>,
@@ -176,11 +176,11 @@ fn judged_text<'b, T: Kind<'b>>(
     let change = old
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));
-    Some(judged(request, change, evaluator))
+    Some(judge_object(request, change, evaluator))
 }
 
 /// The judgement, and the name of the object if the write is denied.
-fn judged<'a, T: Kind<'a>>(
+fn judge_object<'a, T: Kind<'a>>(
     request: &Request<'_>,
     change: Change<'_, T>,
     evaluator: &Evaluator,
@@ -194,7 +194,7 @@ fn judged<'a, T: Kind<'a>>(
     (judgement, name)
 }
 
-async fn evaluated<'a, T: Kind<'a>>(
+async fn evaluate_change<'a, T: Kind<'a>>(
     request: &Request<'a>,
     change: Change<'_, T>,
     evaluator: &Evaluator,

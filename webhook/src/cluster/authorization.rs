@@ -1,4 +1,4 @@
-//! Queries the API server whether a user is allowed to do something, and for the labels of a namespace, on which
+//! Asks the API server whether a user is allowed to do something, and reads the labels of a namespace, on which
 //! exemptions in the configuration can depend.
 
 use std::collections::BTreeMap;

@@ -75,12 +75,12 @@ impl<T> Default for Cache<T> {
     }
 }
 
-/// Methods that read. `None` means that the answer is unknown, and that the caller must read from the API server.
+/// Methods that read. `None` means that the cache cannot answer, and that the caller must read from the API server.
 impl<T: Cached> Cache<T> {
     /// One object; `Some(None)` if it does not exist.
     #[expect(
         clippy::option_option,
-        reason = "a missing object differs from an unknown one"
+        reason = "an object that does not exist differs from an object that is unknown"
     )]
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Option<T>> {
         let contents = self.known()?;

@@ -1,9 +1,10 @@
 //! Finds the `ClusterDeployment`s that belong to a pool or use a customization.
 //!
-//! A selector cannot find them, because only their specs name the pool and the customization. The cache contains this part of
-//! each, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment` never change, so
-//! the cache can only lack new objects and contain deleted ones. So each object that is found in the cache is read again, and
-//! one small request counts all objects. If the count differs from the cache, all objects are listed.
+//! A selector cannot find them, because only their specs refer to the pool and the customization. The cache contains
+//! this part of each, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment`
+//! never change, so the cache can only lack new objects and contain deleted ones. So each object that is found in the
+//! cache is read again, and one small request counts all objects. If the count differs from the cache, all objects are
+//! listed.
 
 use kcp_rules::view::{
     self,
@@ -25,8 +26,8 @@ use super::{
 const READ_AGAIN: usize = 8;
 
 impl LiveReads<'_> {
-    /// The `ClusterDeployment`s that use the customization that the object under review names. If it names none, the
-    /// `ClusterDeployment`s that belong to the pool or use the customization under review.
+    /// The `ClusterDeployment`s that use the same customization as the object under review. If that object refers to no
+    /// customization, the `ClusterDeployment`s that belong to the pool or use the customization under review.
     pub(super) async fn cluster_deployments(
         &self,
         subject: &Subject,
@@ -38,7 +39,7 @@ impl LiveReads<'_> {
         };
         let version = self.version(HIVE).await?;
         if !cache.state().0.is_known() {
-            return self.listed(&version, namespace, name).await;
+            return self.list_matching(&version, namespace, name).await;
         }
         let count = self.count(&version).await?;
         let found = cache.matching(|deployment| deployment.concerns(namespace, name));
@@ -61,7 +62,7 @@ impl LiveReads<'_> {
                 }
                 Ok(current)
             }
-            _ => self.listed(&version, namespace, name).await,
+            _ => self.list_matching(&version, namespace, name).await,
         }
     }
 
@@ -91,7 +92,7 @@ impl LiveReads<'_> {
         }
     }
 
-    async fn listed(
+    async fn list_matching(
         &self,
         version: &str,
         namespace: &str,

@@ -1,9 +1,10 @@
 //! The watched kinds, and the cached part of each object.
 //!
-//! The watched kinds are those that rules need for ordinary writes: every write to a control plane needs its Cluster, every
-//! scale needs its control plane, and every change to an inventory needs the pools and customizations. `ClusterDeployment`s
-//! are watched because only their specs name the customizations that they use: a selector cannot find them, and without a
-//! watch each deletion of a customization would list all of them. Other kinds are read live:
+//! The watched kinds are those that rules need for ordinary writes: every write to a control plane needs its Cluster,
+//! every scale needs its control plane, and every change to an inventory needs the pools and customizations.
+//! `ClusterDeployment`s are watched because only their specs refer to the customizations that they use: a selector
+//! cannot find them, and without a watch each deletion of a customization would list all of them. Other kinds are read
+//! live:
 //!
 //! - Machines, which rules need only when the version changes. The verdict then depends on Machines that have just joined,
 //!   and a watch would deliver every status update of every Machine.

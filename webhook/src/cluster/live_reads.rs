@@ -25,7 +25,7 @@ type Target = (String, Projection);
 
 /// The result of a read, which reviews that read the same path share. An error that the API server returns is
 /// also shared.
-type Answer = Result<Arc<BufferedBody>, ReadError>;
+type SharedResponse = Result<Arc<BufferedBody>, ReadError>;
 
 /// The API server to read from, if there is one.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(super) struct ApiServer {
     pub(super) versions: Arc<Versions>,
     /// The memory for responses.
     pub(super) buffers: Arc<Buffers>,
-    reads: Arc<SharedReads<Target, Answer>>,
+    reads: Arc<SharedReads<Target, SharedResponse>>,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -156,7 +156,7 @@ impl LiveReads<'_> {
             .map_err(|_| ReadError::TooSlow)?
             .map_err(|error| ReadError::from_request_error(&error))?;
         let code = answer.status();
-        let (pace, buffer) = (Pace::until(self.deadline), self.server.buffers.open(None));
+        let (pace, buffer) = (Pace::with_deadline(self.deadline), self.server.buffers.open(None));
         let answer = body::read(answer.into_body(), RESPONSE_BYTES, pace, buffer)
             .await
             .map_err(ReadError::from_body_error)?;

@@ -50,12 +50,12 @@ impl Caches {
             let listing = listed.get(&(namespace.to_owned(), name.to_owned()));
             listing.into_iter().flatten().for_each(|pool| count_in(pool));
         });
-        limited(pools)
+        merge_beyond_limit(pools)
     }
 }
 
 /// Adds up the counts of pools beyond the limit.
-fn limited(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<PoolName, PoolEntries> {
+fn merge_beyond_limit(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<PoolName, PoolEntries> {
     let Some(first) = pools.keys().nth(POOLS).cloned() else {
         return pools;
     };

@@ -10,7 +10,7 @@ pub(crate) struct Subject {
     pub(super) name: String,
     /// The object's Cluster, for Cluster API's kinds.
     pub(super) cluster: Option<String>,
-    /// The namespace and name of the customization that a `ClusterDeployment` names.
+    /// The namespace and name of the customization to which a `ClusterDeployment` refers.
     pub(super) customization: Option<(String, String)>,
 }
 
@@ -31,8 +31,8 @@ impl Subject {
         })
     }
 
-    /// Adds the customization that the object names, by namespace and name. Returns `None` if one of them is not a valid
-    /// Kubernetes name.
+    /// Adds the customization to which the object refers, by namespace and name. Returns `None` if the namespace or the
+    /// name is not a valid Kubernetes name.
     pub(crate) fn with_customization(self, customization: Option<(&str, &str)>) -> Option<Self> {
         let valid =
             customization.is_none_or(|(namespace, name)| is_path_segment(namespace) && is_path_segment(name));

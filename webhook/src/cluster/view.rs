@@ -230,7 +230,7 @@ impl LiveReads<'_> {
         self.names(&path).await
     }
 
-    /// The status of the customization that the object under review names.
+    /// The status of the customization to which the object under review refers.
     async fn customization_status(
         &self,
         subject: &Subject,

@@ -149,7 +149,7 @@ impl<T: Cached> Watch<T> {
 
     async fn version(&self) -> Result<String, Stopped> {
         let reads = self.server.reads_within(REQUEST_TIMEOUT);
-        reads.version(self.kind.group).await.map_err(stopped)
+        reads.version(self.kind.group).await.map_err(stop_reason)
     }
 
     /// Refills the cache, and returns the resource version to watch from.
@@ -163,7 +163,10 @@ impl<T: Cached> Watch<T> {
             let path = format!("{}?{query}", self.path(version));
             let _turn = self.listing.lock().await;
             let reads = self.server.reads_within(REQUEST_TIMEOUT);
-            let answer = reads.get(&path, self.kind.projection).await.map_err(stopped)?;
+            let answer = reads
+                .get(&path, self.kind.projection)
+                .await
+                .map_err(stop_reason)?;
             let page: Page<'_> = serde_json::from_slice(answer.as_bytes())
                 .map_err(|error| ReadError::from_json_error(&error))?;
             if next.is_empty() {
@@ -207,11 +210,11 @@ impl<T: Cached> Watch<T> {
             resource_version = match Event::decode(line)? {
                 Event::Put(object) => self.put(object)?,
                 Event::Removed(object) => {
-                    let metadata = named(object)?.metadata;
+                    let metadata = decode_name(object)?.metadata;
                     self.cache.remove(&metadata.namespace, &metadata.name);
                     metadata.resource_version
                 }
-                Event::Bookmark(object) => named(object)?.metadata.resource_version,
+                Event::Bookmark(object) => decode_name(object)?.metadata.resource_version,
             };
             self.count();
             if since.elapsed() > LONGEST_RETRY {
@@ -242,14 +245,20 @@ impl<T: Cached> Watch<T> {
             return Ok(Lines::new(answer.into_body()));
         }
         let buffer = self.server.buffers.open(None);
-        let body = body::read(answer.into_body(), RESPONSE_BYTES, Pace::until(deadline), buffer).await;
+        let body = body::read(
+            answer.into_body(),
+            RESPONSE_BYTES,
+            Pace::with_deadline(deadline),
+            buffer,
+        )
+        .await;
         let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
         Err(ReadError::from_status(&status(code, text)))
     }
 
     /// Caches an object, and returns its resource version.
     fn put(&self, object: &str) -> Result<String, ReadError> {
-        let metadata = named(object)?.metadata;
+        let metadata = decode_name(object)?.metadata;
         self.cache.put(&metadata.namespace, &metadata.name, object);
         Ok(metadata.resource_version)
     }
@@ -272,12 +281,12 @@ impl<T: Cached> Watch<T> {
     }
 }
 
-fn named(object: &str) -> Result<Named, ReadError> {
+fn decode_name(object: &str) -> Result<Named, ReadError> {
     serde_json::from_str(object).map_err(|error| ReadError::from_json_error(&error))
 }
 
 /// If a kind is not served, its group or its list is not found.
-fn stopped(error: ReadError) -> Stopped {
+fn stop_reason(error: ReadError) -> Stopped {
     match error {
         ReadError::NotFound => Stopped::NotServed,
         error => Stopped::Failed(error),

@@ -52,8 +52,8 @@ impl PoolGauges {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "kcp_webhook_pool_entries",
-            "Entries of each pool by state, according to their lease records: held, gone (reserved for the holder of a \
-             deleted cluster), expired, and cordoned, which may also be leased",
+            "Entries of each pool by state, according to their lease records: held, gone (reserved for the holder of \
+            a deleted cluster), expired, and cordoned (which may also be held, gone or expired)",
             self.0.clone(),
         );
     }

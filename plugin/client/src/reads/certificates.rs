@@ -1,4 +1,4 @@
-//! Reads the certificates of a control plane. Of the Secrets, only the certificates are decoded, never the private keys.
+//! Reads the certificates of a control plane. Decodes only the certificates in Secrets, never the private keys.
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -55,11 +55,11 @@ async fn read(
     let outcome = if purpose == Purpose::ServiceAccountKeys {
         // The keys have no certificate: their existence is enough.
         let read = connection.get_metadata::<IgnoredAny>(&resource, namespace, secret);
-        let read = connection.within(limit, &action, read).await;
+        let read = connection.run_with_limit(limit, &action, read).await;
         read.map(|_| (Validity::NoExpiry, None))
     } else {
         let read = connection.get::<CertificateSecret>(&resource, namespace, secret);
-        let read = connection.within(limit, &action, read).await;
+        let read = connection.run_with_limit(limit, &action, read).await;
         read.map(|secret| (validity(purpose, &secret), Some(secret.ownership())))
     };
     outcome.unwrap_or_else(|error| {
@@ -96,7 +96,7 @@ fn unread(why: &str) -> Validity {
     Validity::Unread { why: why.to_owned() }
 }
 
-/// The certificate of a bundle that expires first.
+/// The validity of the certificate that expires first in a PEM bundle.
 fn of_pem(pem: &[u8]) -> Validity {
     let parsed: Option<Vec<(Timestamp, Timestamp)>> = CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {

@@ -24,7 +24,7 @@ impl Reads<'_> {
         let action = Action::new("get", &resource).in_namespace(namespace).named(name);
         let connection = self.reader.connection;
         let read = connection.get::<Lease>(&resource, namespace, name);
-        match connection.within(self.limit, &action, read).await {
+        match connection.run_with_limit(self.limit, &action, read).await {
             Ok(lease) => Reading::Read(Some(objects::lease(lease))),
             Err(Error::NotFound { .. }) => Reading::Read(None),
             Err(error) => {

@@ -1,4 +1,5 @@
-//! Reads all control planes of one or all namespaces from the management cluster. Other fields than the needed ones are dropped, so that a thousand control planes take little memory.
+//! Reads all control planes of one or all namespaces from the management cluster. Keeps only the fields that are
+//! needed, so that a thousand control planes take little memory.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ pub async fn namespace_exists(
     let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(namespace);
     let namespaces: Api<Namespace> = Api::all(connection.client.clone());
     let read = connection.read(&action, || namespaces.get_metadata(namespace));
-    match connection.within(limit, &action, read).await {
+    match connection.run_with_limit(limit, &action, read).await {
         Err(missing @ Error::NotFound { .. }) => Err(missing),
         Ok(_) | Err(_) => Ok(()),
     }
@@ -108,7 +109,7 @@ impl Lists<'_> {
         action.namespace = self.namespace.map(str::to_owned);
         let connection = self.reader.connection;
         let read = connection.list(&resource, self.namespace, selector);
-        connection.within(self.limit, &action, read).await
+        connection.run_with_limit(self.limit, &action, read).await
     }
 }
 

@@ -143,7 +143,10 @@ pub async fn read_machine(
         return Ok(FoundMachine::OfControlPlane(Box::new(machine)));
     }
     let control_plane = &machine.context.control_plane().name();
-    let why = format!("its labels name control plane {control_plane}, which belongs to another Cluster");
+    let why = format!(
+        "a label of the Machine refers to control plane {control_plane}, which belongs to another \
+        Cluster"
+    );
     Ok(FoundMachine::Other { object: text, why })
 }
 
@@ -158,8 +161,8 @@ pub async fn read_machines_again(reader: &Reader<'_>, machine: &mut MachineSnaps
     Ok(())
 }
 
-/// Reads the Machines again, and returns a warning for each other Machine that someone has begun to delete since the
-/// check.
+/// Reads the Machines again. Returns a warning for each Machine, other than the deleted one, whose deletion began after
+/// the check.
 pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
     let machines = match list_machines(reader, &deleted.observed().control_plane).await {
         Ok(machines) => machines.into_iter().map(|(_, machine)| machine),
@@ -179,8 +182,8 @@ pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>
         .filter(|machine| machine.deletion_timestamp().is_some() && !had_begun(machine.name()))
         .map(|machine| {
             format!(
-                "Machine {} is also being deleted, and was not when this command checked it: etcd loses both \
-                 members",
+                "Machine {} is also being deleted; its deletion began after this command's checks, and etcd loses \
+                the members of both Machines",
                 machine.name()
             )
         })

@@ -40,7 +40,7 @@ pub async fn control_plane_of(
         .get::<Cluster>(&reader.clusters, namespace, cluster);
     let read = reader
         .connection
-        .within(limit.for_first_read(), &action, read)
+        .run_with_limit(limit.for_first_read(), &action, read)
         .await?;
     match (read.control_plane(), &read.spec.control_plane_ref) {
         (Some(name), _) if !name.is_empty() => Ok(name.to_owned()),
@@ -134,7 +134,7 @@ pub fn add_cluster_facts(mut snapshot: Snapshot, health_checks: Reading<&[Machin
     snapshot.unowned = unowned.map(|machine| machine.name().to_owned()).collect();
     snapshot.deletions = machines.iter().filter_map(Deletion::from_machine).collect();
     snapshot.secrets = Reading::Excluded {
-        flag: super::WITHOUT_NAME,
+        flag: super::NO_NAME_ARGUMENT,
     };
     snapshot
 }
@@ -144,7 +144,7 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
     let action = Action::new("list", &resource).in_namespace(reads.namespace);
     let connection = reads.reader.connection;
     let read = connection.list(&resource, Some(reads.namespace), None);
-    connection.within(reads.limit, &action, read).await
+    connection.run_with_limit(reads.limit, &action, read).await
 }
 
 /// Which of a Cluster's Secrets exist.
@@ -204,7 +204,7 @@ async fn secret_exists(reads: &Reads<'_>, secret: &str) -> Result<bool, Error> {
         .named(secret);
     let connection = reads.reader.connection;
     let read = connection.get_metadata::<IgnoredAny>(&resource, reads.namespace, secret);
-    match connection.within(reads.limit, &action, read).await {
+    match connection.run_with_limit(reads.limit, &action, read).await {
         Ok(_) => Ok(true),
         Err(Error::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),

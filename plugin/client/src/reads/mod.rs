@@ -37,9 +37,9 @@ pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 
-/// The reason in [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) why a list does not read Secrets, the
-/// workload cluster and etcd.
-pub const WITHOUT_NAME: &str = "no NAME";
+/// What [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) shows instead of a flag: without an
+/// argument NAME, `status` does not read Secrets, the workload cluster and etcd.
+pub const NO_NAME_ARGUMENT: &str = "no NAME";
 
 /// The default of `--timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,12 +50,12 @@ const SHARE_OF_ONE_READ: u32 = 30;
 
 /// The time limit for reads of one control plane, for a command that may run for `timeout` from now.
 pub fn limit_per_control_plane(timeout: Duration) -> ReadLimit {
-    ReadLimit::per_read(timeout * SHARE_OF_ONE_READ / 100).until(Instant::now() + timeout)
+    ReadLimit::per_read(timeout * SHARE_OF_ONE_READ / 100).ending_at(Instant::now() + timeout)
 }
 
 /// The time limit for lists, for a command that may run for `timeout` from now. No other read waits for a list.
 pub fn list_limit(timeout: Duration) -> ReadLimit {
-    ReadLimit::per_read(timeout).until(Instant::now() + timeout)
+    ReadLimit::per_read(timeout).ending_at(Instant::now() + timeout)
 }
 
 /// Finds out which API versions the cluster serves.
@@ -65,6 +65,6 @@ pub fn list_limit(timeout: Duration) -> ReadLimit {
 pub async fn discover(connection: &Connection, limit: ReadLimit) -> Result<Reader<'_>, Error> {
     let action = Action::path("get", "/apis");
     connection
-        .within(limit.for_first_read(), &action, Reader::discover(connection))
+        .run_with_limit(limit.for_first_read(), &action, Reader::discover(connection))
         .await
 }

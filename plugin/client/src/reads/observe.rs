@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::reads::{
     Excluded, MachineByNode, Target, failure, limit_per_control_plane, management::read_related,
-    time_limits::until, workload_and_etcd,
+    time_limits::remaining, workload_and_etcd,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
 use kcp_control_plane::snapshot::{Reading, Snapshot};
@@ -26,7 +26,7 @@ pub async fn observe(
     let reads = Reads {
         reader,
         namespace,
-        limit: limit_per_control_plane(until(end)),
+        limit: limit_per_control_plane(remaining(end)),
     };
     let (object, control_plane) = reads.control_plane(name).await?;
     let target = Target::new(&control_plane);

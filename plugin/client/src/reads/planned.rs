@@ -91,7 +91,7 @@ impl Reads<'_> {
         let read = self.reader.connection.get_text(resource, self.namespace, name);
         let connection = self.reader.connection;
         let text = connection
-            .within(self.limit.for_first_read(), &action, read)
+            .run_with_limit(self.limit.for_first_read(), &action, read)
             .await?;
         match decode(&text) {
             Ok(control_plane) => Ok((text, control_plane)),
@@ -154,12 +154,15 @@ impl Reads<'_> {
         fetched
     }
 
-    async fn within<T>(
+    async fn run_with_limit<T>(
         &self,
         action: &Action,
         read: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        self.reader.connection.within(self.limit, action, read).await
+        self.reader
+            .connection
+            .run_with_limit(self.limit, action, read)
+            .await
     }
 
     /// Reads a Cluster.
@@ -172,7 +175,7 @@ impl Reads<'_> {
             .in_namespace(self.namespace)
             .named(name);
         let read = self.reader.connection.get(resource, self.namespace, name);
-        self.within(&action, read).await
+        self.run_with_limit(&action, read).await
     }
 
     async fn machines(
@@ -187,7 +190,7 @@ impl Reads<'_> {
             .reader
             .connection
             .list(resource, Some(self.namespace), Some(selector));
-        let mut own: Vec<Machine> = self.within(&action, read).await?;
+        let mut own: Vec<Machine> = self.run_with_limit(&action, read).await?;
         let others = own
             .extract_if(.., |machine| !control_plane.has(machine))
             .collect();
@@ -212,7 +215,7 @@ impl Reads<'_> {
             self.reader
                 .connection
                 .list::<KubeadmConfig>(&resource, Some(self.namespace), Some(selector));
-        let configs = self.within(&action, read).await?.into_iter();
+        let configs = self.run_with_limit(&action, read).await?.into_iter();
         Ok(configs
             .map(|config| (config.name().to_owned(), config.spec))
             .collect())
@@ -271,7 +274,7 @@ impl Reads<'_> {
             .reader
             .connection
             .list_metadata(&resource, Some(self.namespace), Some(selector));
-        self.within(&action, read).await
+        self.run_with_limit(&action, read).await
     }
 }
 

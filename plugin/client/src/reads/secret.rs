@@ -28,9 +28,9 @@ impl Secrets<'_> {
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
             .named(&name);
-        let limit = ReadLimit::per_read(time_limits::for_secret(time_limits::until(self.end)));
+        let limit = ReadLimit::per_read(time_limits::for_secret(time_limits::remaining(self.end)));
         let read = self.management.get(&resource, self.namespace, &name);
-        let secret = self.management.within(limit, &action, read).await;
+        let secret = self.management.run_with_limit(limit, &action, read).await;
         secret.map_err(|error| {
             let failure = failure::from_error(object(&name), &error);
             match error {

@@ -35,7 +35,7 @@ impl Reads<'_> {
             .named(&template.name);
         let connection = self.reader.connection;
         let read = connection.get_metadata(&resource, self.namespace, &template.name);
-        connection.within(self.limit, &action, read).await
+        connection.run_with_limit(self.limit, &action, read).await
     }
 
     /// Reads an infrastructure template.
@@ -49,6 +49,6 @@ impl Reads<'_> {
             .named(&template.name);
         let connection = self.reader.connection;
         let read = connection.get(&resource, self.namespace, &template.name);
-        connection.within(self.limit, &action, read).await
+        connection.run_with_limit(self.limit, &action, read).await
     }
 }

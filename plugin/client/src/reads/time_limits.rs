@@ -9,22 +9,23 @@ use kcp_etcd::Timeouts;
 /// two in sequence.
 const SECRET: f64 = 1.0 / 3.0;
 
-/// Share of the time that remains after the Secrets for one read of the workload cluster. etcd is queried when the
-/// nodes are known.
+/// After the Secrets have been read: the share of the remaining time for one read of the workload cluster. etcd is
+/// queried when the nodes are known.
 const WORKLOAD: f64 = 0.4;
 
-/// Shares of the time that remains after the nodes for the steps of an etcd query. The longest query dials, does a
-/// TLS handshake, and makes two calls; the rest of the time is a reserve.
+/// After the nodes have been read: the shares of the remaining time for the steps of an etcd query. The longest query
+/// dials, does a TLS handshake, and makes two calls; the rest of the time is a reserve.
 const DIAL: f64 = 0.28;
 const HANDSHAKE: f64 = 0.12;
 const CALL: f64 = 0.2;
 
-/// Cluster API's limits for etcd, the manager's flags `--etcd-dial-timeout-duration`, `--etcd-call-timeout-duration`.
+/// Cluster API's limits for etcd: the defaults of its flags `--etcd-dial-timeout-duration` and
+/// `--etcd-call-timeout-duration`.
 const LONGEST_DIAL: Duration = Duration::from_secs(10);
 const LONGEST_CALL: Duration = Duration::from_secs(15);
 
 /// The remaining time until `end`.
-pub fn until(end: Instant) -> Duration {
+pub fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 

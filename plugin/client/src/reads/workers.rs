@@ -25,7 +25,7 @@ pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: Rea
             Err(Error::NotServed { .. }) => {}
             Err(error) => workers
                 .unread
-                .push(format!("{}s were not read: {error}", kind.kind)),
+                .push(format!("could not read {}s: {error}", kind.kind)),
         }
     }
     workers
@@ -40,7 +40,7 @@ async fn worker_owners(
     let resource = reader.served.resource(kind)?;
     let action = Action::new("list", &resource).in_namespace(&connection.namespace);
     let read = connection.list::<MachineDeployment>(&resource, Some(&connection.namespace), None);
-    connection.within(limit, &action, read).await
+    connection.run_with_limit(limit, &action, read).await
 }
 
 fn workers_of<'m>(

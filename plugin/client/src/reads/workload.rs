@@ -64,7 +64,7 @@ impl WorkloadCluster {
         })?;
         let name = secrets.name(KUBECONFIG_SECRET);
         let full_name = format!("{}/{name}", secrets.namespace);
-        let left = time_limits::until(secrets.end);
+        let left = time_limits::remaining(secrets.end);
         let server = api_server(&full_name, KUBECONFIG_KEY, kubeconfig, left)
             .await
             .map_err(|error| Failure {
@@ -243,7 +243,7 @@ fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     }
 }
 
-/// Whether no other request can succeed either.
+/// Whether every other request would fail with the same error.
 const fn is_without_server(error: &Error) -> bool {
     matches!(
         error,

@@ -63,8 +63,8 @@ pub type WorkloadAndEtcd = (
 /// Machine names by node name.
 pub type MachineByNode = BTreeMap<String, String>;
 
-/// Reads the workload cluster and etcd until `end` at the latest. Parts that take longer fail separately. Only the
-/// etcd query waits for `machines`, because their nodes have the members to query.
+/// Reads the workload cluster and etcd until `end` at the latest. Parts that take longer fail separately. Only the etcd
+/// query waits for `machines`, because the etcd members run on their nodes.
 pub async fn workload_and_etcd(
     management: &Connection,
     target: &Target,
@@ -146,7 +146,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
         authority: secrets.name("etcd"),
         server: String::new(),
     };
-    let timeouts = time_limits::for_etcd(time_limits::until(secrets.end));
+    let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
     etcd::survey(etcd::external(endpoints), &access, &failures, timeouts).await
 }
 
@@ -194,7 +194,7 @@ async fn workload_and_stacked_etcd(
             authority: secrets.name("etcd"),
             server: cluster.server.url.clone(),
         };
-        let timeouts = time_limits::for_etcd(time_limits::until(secrets.end));
+        let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
         etcd::survey(queries, &access, &failures, timeouts).await
     };
     let lacks_etcd = async { !without_etcd && cluster.reports_etcd_failure().await };
@@ -209,7 +209,7 @@ async fn workload_and_stacked_etcd(
     (workload, endpoint_certificate, etcd)
 }
 
-/// The failure of members that are unreachable because their API server is.
+/// The failure of members that cannot be reached because the API server that forwards the connections is unreachable.
 fn unreachable_through(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),

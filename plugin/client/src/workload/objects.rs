@@ -144,7 +144,7 @@ impl Objects {
         cached: InProgress<'_, T>,
     ) -> Result<T, Error> {
         let limit = ReadLimit::per_read(self.limit / 2);
-        match self.cluster.within(limit, action, consistent).await {
+        match self.cluster.run_with_limit(limit, action, consistent).await {
             Err(
                 error @ (Error::OutOfTime { .. }
                 | Error::Timeout { .. }
@@ -152,7 +152,7 @@ impl Objects {
                 | Error::Response { code: 500.., .. }),
             ) => self
                 .cluster
-                .within(limit, action, cached)
+                .run_with_limit(limit, action, cached)
                 .await
                 .map_err(|_| error),
             outcome => outcome,

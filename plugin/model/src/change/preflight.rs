@@ -10,7 +10,9 @@ use crate::{
         quorum_guard::{QuorumGuard, unreconciled_reasons},
     },
     plan::{
-        self, Plan, messages,
+        self, Plan,
+        fragile::fragile_periods,
+        messages,
         options::{desired, patched},
     },
     review::{Review, ReviewContext, review_update},
@@ -25,9 +27,9 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// One line for each range of steps during which etcd tolerates no member failure.
+    /// One line for each period in which etcd tolerates no member failure.
     pub fn consequences(&self) -> Vec<String> {
-        messages::fragile_steps(&self.plan.fragile_steps())
+        fragile_periods(&self.plan)
     }
 }
 
@@ -258,7 +260,7 @@ mod tests {
                     RefusedBy::Command,
                     &[
                         "etcd member node-m2 of Machine m2 is unhealthy: gone",
-                        "the controller does not detect this problem; its first step could cost etcd the quorum: 1 of 2 voting members healthy, 2 needed for quorum"
+                        "the controller does not detect this problem; its first step could make etcd lose quorum: 1 of 2 voting members healthy, 2 needed for quorum"
                     ]
                 )),
                 "{force}"
@@ -321,7 +323,7 @@ mod tests {
         let preflight = of(&snapshot, 3, &Review::default(), false);
         assert_eq!(
             preflight.consequences(),
-            ["etcd tolerates no member failure until step 2 is done"]
+            ["etcd tolerates no member failure until the second new Machine has joined"]
         );
     }
 

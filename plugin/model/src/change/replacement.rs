@@ -62,7 +62,7 @@ impl Replacement {
         json!({"metadata": {"annotations": {annotation::MACHINE_REPLACEMENT: value}}})
     }
 
-    /// The merge patch of the Machine that withdraws an abandoned replacement: the resource version changes, so that a
+    /// The merge patch that withdraws an abandoned replacement. It changes the Machine's resource version, so that a
     /// late deletion fails with a conflict.
     pub fn withdrawal(&self) -> Value {
         json!({"metadata": {"annotations": {annotation::REPLACEMENT_WITHDRAWN: self.time.to_string()}}})
@@ -84,7 +84,7 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
     };
     let mut machines = observed.machines.iter();
     let Some(machine) = machines.find(|machine| machine.uid() == replacement.uid) else {
-        return match missing(observed, &replacement, target) {
+        return match missing_part(observed, &replacement, target) {
             Some(waits_for) => in_progress(waits_for),
             None => ReplacementState::Idle,
         };
@@ -101,7 +101,7 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
 }
 
 /// The part that the new Machine still lacks, such as its node; none if the replacement is complete.
-fn missing(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
+fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
     let staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
     if staying.clone().count() < observed.control_plane.spec.size() {
         return Some("the new Machine does not exist yet".to_owned());

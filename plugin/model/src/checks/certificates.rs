@@ -158,7 +158,7 @@ pub fn secrets(observed: &Snapshot, now: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{machine::Bootstrap, metadata::Time};
 
     use crate::{

@@ -231,7 +231,7 @@ pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
         metadata::Time,

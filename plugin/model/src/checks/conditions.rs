@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Object as _};
 
 use crate::{
-    blocker::{CONTROLLER, CONTROLLER_HINT},
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         components::machines_without_etcd,
@@ -101,7 +101,7 @@ pub fn current(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .spec_changed()
         .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
-        "{CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}{}",
+        "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}{}",
         control_plane.generation(),
         control_plane.status.observed_generation.unwrap_or_default(),
         controller_state(observed, now)
@@ -174,7 +174,7 @@ fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Ti
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
         metadata::Time,

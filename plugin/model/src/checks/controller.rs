@@ -8,7 +8,7 @@ use crate::{
     staleness::{age, format_age},
 };
 
-/// How long a Lease counts if it does not say so itself. Cluster API's default.
+/// The duration of a Lease that does not specify one: Cluster API's default.
 const LEASE_SECONDS: u64 = 60;
 
 /// What the Lease of the controller says about it, after a semicolon; empty if the Lease was not read.

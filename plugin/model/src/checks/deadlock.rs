@@ -48,7 +48,7 @@ pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let (true, EtcdMembers::Read(members)) = (have_hooks, observed.members()) else {
         return Ok(Vec::new());
     };
-    // Without a node, nothing names the member of the Machine.
+    // A member has the name of its node, so the member of a Machine without a node is unknown.
     let Some(node) = first.node() else {
         return Ok(Vec::new());
     };
@@ -123,7 +123,7 @@ fn way_out(observed: &Snapshot, first: &Machine, node: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{metadata::Time, names::annotation};
 
     use crate::{

@@ -193,7 +193,7 @@ pub fn leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
     };
     let findings = membership.statuses().filter_map(|(queried, status)| {
         let message = match (status.leader, latest) {
-            (None, None) => "has no leader; no member has one".to_owned(),
+            (None, None) => "has no leader; no other member has a leader either".to_owned(),
             (None, Some((_, leader))) => {
                 format!(
                     "has no leader, but other members follow {}: it is disconnected from them",
@@ -282,7 +282,7 @@ pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
         snapshot::etcd::Alarms,

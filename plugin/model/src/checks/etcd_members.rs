@@ -225,7 +225,7 @@ pub fn learners(observed: &Snapshot, now: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::metadata::Time;
     use kcp_etcd::{Alarm, AlarmKind};
 
@@ -238,7 +238,7 @@ pub(super) mod cases {
         },
     };
 
-    /// `m3` is settled, and does not name its node: the member there may be its own.
+    /// `m3` is an old Machine without a `nodeRef`: the member on that node may belong to it.
     fn names_no_node(observed: &mut Snapshot) {
         observed.machine(3).status.node_name = None;
         observed.survey().queried[2].machine = None;

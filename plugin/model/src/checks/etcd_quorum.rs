@@ -149,7 +149,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
         let unhealthy: Vec<&quorum::Member> = members.iter().filter(is_unhealthy).collect();
         return Ok(VoteCount {
             votes: Votes::by_status(&members),
-            is_lost: Votes::lost(&members).is_some(),
+            is_lost: Votes::if_quorum_is_lost(&members).is_some(),
             clears_on_its_own: unhealthy
                 .iter()
                 .all(|member| clears_on_its_own(member, observed, now)),
@@ -269,7 +269,7 @@ fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<Strin
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
         metadata::Time,

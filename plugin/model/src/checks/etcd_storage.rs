@@ -33,10 +33,11 @@ const SPACE_WARNING_PERCENT: u64 = 80;
 /// A database that uses this percentage of its quota is a failure, as in etcd's alert `etcdDatabaseQuotaLowSpace`.
 const SPACE_FAULT_PERCENT: u64 = 95;
 
-/// The database counts as fragmented if less than this percentage of it is in use, as in etcd's alert `etcdDatabaseHighFragmentationRatio` …
+/// A database counts as fragmented if less than this percentage of it, but more than [`USED_WARNING_BYTES`], is in use,
+/// as in etcd's alert `etcdDatabaseHighFragmentationRatio`.
 const USED_WARNING_PERCENT: u64 = 50;
 
-/// … and if more than this many bytes are in use.
+/// See [`USED_WARNING_PERCENT`].
 const USED_WARNING_BYTES: u64 = 100 * MEBIBYTE;
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -154,7 +155,7 @@ pub fn versions(observed: &Snapshot, now: Timestamp) -> CheckResult {
             ..Finding::new(
                 outcome,
                 "",
-                format!("runs etcd {version}, other members run another version: {means}"),
+                format!("runs etcd {version}, but other members run other versions: {means}"),
             )
         }
     });
@@ -162,7 +163,7 @@ pub fn versions(observed: &Snapshot, now: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use crate::checks::tests::Case;
 
     pub(crate) const CASES: &[Case] = &[

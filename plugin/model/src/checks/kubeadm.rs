@@ -101,7 +101,7 @@ fn requires_taint(observed: &Snapshot) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{ConditionStatus::False, machine::Bootstrap};
 
     use crate::{

@@ -29,7 +29,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "cluster-reference-wrong",
-        "spec.controlPlaneRef of the Cluster names the control plane",
+        "spec.controlPlaneRef of the Cluster refers to the control plane",
         cluster_reference,
     ),
     Check::new(
@@ -118,7 +118,7 @@ pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let message = match reference.filter(|reference| !reference.name.is_empty()) {
         Some(_) if cluster.control_plane() == Some(control_plane.name()) => return Ok(Vec::new()),
         Some(Reference { kind, name, .. }) => format!(
-            "spec.controlPlaneRef of Cluster {} names {kind} {name}",
+            "spec.controlPlaneRef of Cluster {} refers to {kind} {name}",
             cluster.name()
         ),
         None => format!("spec.controlPlaneRef of Cluster {} is not set", cluster.name()),
@@ -201,7 +201,7 @@ pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
             control_plane.name()
         );
         Finding::fail(machine_object(other.name()), message).hint(format!(
-            "correct its labels or its owner: kubectl get machine {} -n {} -o yaml",
+            "correct the labels or the owner of the Machine: kubectl get machine {} -n {} -o yaml",
             other.name(),
             control_plane.namespace()
         ))
@@ -210,7 +210,7 @@ pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{ConditionStatus::True, metadata::Time};
 
     use crate::{

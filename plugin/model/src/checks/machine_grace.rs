@@ -11,7 +11,7 @@ use crate::{
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
-/// The condition that kubeadm has labelled and tainted the node.
+/// The condition that reports whether kubeadm has set the labels and taints of the node.
 const LABELS_AND_TAINTS_SET: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 /// The phase of a Machine's lifecycle.

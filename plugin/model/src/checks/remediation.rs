@@ -134,7 +134,7 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings)
 }
 
-/// A blocker that clears on its own is only an Info. The others require action.
+/// A blocker that clears on its own is only an Info. Every other blocker requires action.
 const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
     match blocker {
         Blocker::TriedTooOften { .. }
@@ -187,7 +187,7 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .map(|of| {
             Finding::warn(
                 machine_object(of.name()),
-                "no MachineHealthCheck selects this Machine, although the other Machines have one",
+                "no MachineHealthCheck selects this Machine, although MachineHealthChecks select the other Machines",
             )
         });
     findings.extend(uncovered);
@@ -195,7 +195,7 @@ pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, True},
         Remediation,

@@ -153,7 +153,7 @@ fn finding(observed: &Snapshot, stuck: &StuckBlocker, message: &str) -> Finding 
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, True},
         metadata::Time,

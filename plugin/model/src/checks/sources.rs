@@ -169,7 +169,7 @@ pub fn are_all_read(observed: &Snapshot) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use crate::{
         checks::tests::Case,
         snapshot::{EtcdMembers, Reading, etcd::Alarms},

@@ -22,21 +22,21 @@ use crate::{
 pub type Case = (&'static str, &'static str, fn(&mut Snapshot));
 
 const CASES: &[(&str, &[Case])] = &[
-    ("sources", sources::cases::CASES),
-    ("conditions", conditions::cases::CASES),
-    ("lifecycle", lifecycle::cases::CASES),
-    ("rollout", rollout::cases::CASES),
-    ("deadlock", deadlock::cases::CASES),
-    ("machines", machines::cases::CASES),
-    ("etcd_quorum", etcd_quorum::cases::CASES),
-    ("etcd_agreement", etcd_agreement::cases::CASES),
-    ("etcd_members", etcd_members::cases::CASES),
-    ("etcd_storage", etcd_storage::cases::CASES),
-    ("components", components::cases::CASES),
-    ("kubeadm", kubeadm::cases::CASES),
-    ("workload", workload::cases::CASES),
-    ("remediation", remediation::cases::CASES),
-    ("certificates", certificates::cases::CASES),
+    ("sources", sources::test_cases::CASES),
+    ("conditions", conditions::test_cases::CASES),
+    ("lifecycle", lifecycle::test_cases::CASES),
+    ("rollout", rollout::test_cases::CASES),
+    ("deadlock", deadlock::test_cases::CASES),
+    ("machines", machines::test_cases::CASES),
+    ("etcd_quorum", etcd_quorum::test_cases::CASES),
+    ("etcd_agreement", etcd_agreement::test_cases::CASES),
+    ("etcd_members", etcd_members::test_cases::CASES),
+    ("etcd_storage", etcd_storage::test_cases::CASES),
+    ("components", components::test_cases::CASES),
+    ("kubeadm", kubeadm::test_cases::CASES),
+    ("workload", workload::test_cases::CASES),
+    ("remediation", remediation::test_cases::CASES),
+    ("certificates", certificates::test_cases::CASES),
 ];
 
 fn cases() -> impl Iterator<Item = Case> {

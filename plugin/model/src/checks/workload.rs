@@ -117,7 +117,7 @@ pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> CheckResult {
         addon: &workload.kube_proxy,
         // The pod on a new node may not be ready yet, and a joining node may not be listed yet.
         starting: count_nodes(workload, |node| !has_settled(node, now))
-            .saturating_add(joining(observed, now)),
+            .saturating_add(joining_nodes(observed, now)),
         tag: is_managed.then(|| control_plane.spec.version()),
     };
     addon(observed, &expected, now)
@@ -148,7 +148,7 @@ pub fn core_dns(observed: &Snapshot, now: Timestamp) -> CheckResult {
     addon(observed, &expected, now)
 }
 
-fn joining(observed: &Snapshot, now: Timestamp) -> i64 {
+fn joining_nodes(observed: &Snapshot, now: Timestamp) -> i64 {
     let joining =
         machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
     i64::try_from(joining.count()).unwrap_or(i64::MAX)
@@ -242,13 +242,13 @@ pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
         }
         if let Some((lag, allowed)) = is_old(newest) {
             let message = format!(
-                "kubelet {kubelet} is {lag} minor versions behind the newest API server, {newest}; Kubernetes supports {allowed}"
+                "kubelet {kubelet} is {lag} minor versions behind the newest API server, {newest}; Kubernetes supports at most {allowed}"
             );
             return Some(finding(message).hint("upgrade the worker nodes"));
         }
         let (lag, allowed) = is_old(desired)?;
         let message = format!(
-            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; Kubernetes supports {allowed}"
+            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; Kubernetes supports at most {allowed}"
         );
         Some(finding(message).hint("upgrade the worker nodes first"))
     });
@@ -256,7 +256,7 @@ pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
 }
 
 #[cfg(test)]
-pub(super) mod cases {
+pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, starts},
         snapshot::{Reading, Snapshot},

@@ -35,7 +35,7 @@ pub struct Change {
     /// The path of the field, such as `spec.a.b[2].c`.
     pub field: String,
     pub effect: Effect,
-    /// The new infrastructure template if the field is one of the template: `DockerMachineTemplate/t2`.
+    /// The new infrastructure template if the field belongs to the template: `DockerMachineTemplate/t2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }

@@ -91,10 +91,12 @@ const fn group(group: Group) -> &'static str {
 const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
     match why {
         FailureDomainReason::NoneDeclared | FailureDomainReason::Given => None,
-        FailureDomainReason::FewestThatStay => Some("its failure domain keeps the fewest Machines"),
+        FailureDomainReason::FewestThatStay => Some("its failure domain has the fewest up-to-date Machines"),
         FailureDomainReason::FewestInAll => Some("its failure domain has the fewest Machines"),
         FailureDomainReason::NotDeclared => Some("its failure domain is not declared"),
-        FailureDomainReason::MostThatMayGo => Some("its failure domain has the most candidates"),
+        FailureDomainReason::MostThatMayGo => {
+            Some("its failure domain has the most Machines that may be deleted")
+        }
         FailureDomainReason::MostInAll => Some("its failure domain has the most Machines"),
     }
 }
@@ -152,7 +154,9 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 
 /// Why the plugin refuses a change whose first step the controller would take.
 pub fn at_risk(votes: Votes) -> String {
-    format!("the controller does not detect this problem; its first step could cost etcd the quorum: {votes}")
+    format!(
+        "the controller does not detect this problem; its first step could make etcd lose quorum: {votes}"
+    )
 }
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
@@ -167,7 +171,7 @@ pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
 
 pub const fn effect(effect: Effect) -> &'static str {
     match effect {
-        Effect::Rollout => "replaces all Machines that differ",
+        Effect::Rollout => "replaces all outdated Machines",
         Effect::Scale => "creates or deletes Machines",
         Effect::FirstMachine => "may replace the first Machine",
         Effect::NextMachine => "applies only to new Machines",

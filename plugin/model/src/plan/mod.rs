@@ -5,10 +5,12 @@
 //! - [`options`], [`effect`]: the desired change, and the effect of each changed field
 //! - [`rollout_reason`], [`kubeadm_config`]: which Machines are outdated
 //! - [`state`], [`step`], [`simulate`]: a simulation of the controller; [`selection`] and [`remediation`] choose Machines
-//! - [`blockers`], [`messages`]: the blockers of the first step, and the plan as text
+//! - [`blockers`], [`messages`]: the blockers of the first step, and the plan as text; [`fragile`]: when etcd tolerates no
+//!   member failure
 
 pub mod blockers;
 pub mod effect;
+pub mod fragile;
 pub mod kubeadm_config;
 pub mod messages;
 pub mod options;

@@ -117,7 +117,11 @@ fn starts() -> impl Strategy<Value = Start> {
 }
 
 fn began_without_quorum(state: &State) -> bool {
-    state.members.as_deref().and_then(Votes::lost).is_some()
+    state
+        .members
+        .as_deref()
+        .and_then(Votes::if_quorum_is_lost)
+        .is_some()
 }
 
 fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {

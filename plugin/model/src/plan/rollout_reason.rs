@@ -75,7 +75,7 @@ pub enum Gap {
     TemplateUnknown,
     ConfigUnreferenced,
     ConfigMissing,
-    /// The bootstrap configuration has another API version than the control plane.
+    /// The bootstrap configuration and the control plane have different API versions.
     ConfigVersion,
     /// `certificatesExpiryDays` is set, but the expiry of the Machine's certificates is unknown.
     ExpiryUnknown,
@@ -256,7 +256,7 @@ impl Gap {
             Self::ConfigUnreferenced => "the Machine references no bootstrap configuration",
             Self::ConfigMissing => "the bootstrap configuration does not exist",
             Self::ConfigVersion => {
-                "the bootstrap configuration has another API version than the control plane"
+                "the bootstrap configuration and the control plane have different API versions"
             }
             Self::ExpiryUnknown => "the expiry of the certificates is unknown",
         }

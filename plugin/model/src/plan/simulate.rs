@@ -82,7 +82,7 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
             validity_days: spec.certificate_validity_days(),
         });
     }
-    if let Some(votes) = start.members.as_deref().and_then(Votes::lost) {
+    if let Some(votes) = start.members.as_deref().and_then(Votes::if_quorum_is_lost) {
         return Err(NoPlan::QuorumLost { votes });
     }
     simulate_until(start, context, |_| false)

@@ -26,7 +26,7 @@ const ETCD_MEMBER_HEALTHY: &str = "EtcdMemberHealthy";
 pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Replica {
     /// The name of the Machine, or a placeholder such as `(new 1)` for a Machine that a step creates.
     pub name: String,

@@ -301,12 +301,12 @@ fn delete(
     let (can_go, must_wait): (Vec<&Replica>, Vec<&Replica>) =
         candidates().partition(|replica| may_go(replica));
     if can_go.is_empty() {
-        let save = if must_wait.len() == 1 {
+        let except = if must_wait.len() == 1 {
             must_wait.first().copied()
         } else {
             None
         };
-        return wait_for_recovery(state, save)
+        return wait_for_recovery(state, except)
             .map(|transition| vec![transition])
             .ok_or_else(|| stuck_members(state));
     }
@@ -335,14 +335,14 @@ fn stuck_members(state: &State) -> NoPlan {
     }
 }
 
-/// The next wait for Machines, other than `save`, that block the controller: first for starting Machines, last for Machines
-/// that are being deleted.
-fn wait_for_recovery(state: &State, save: Option<&Replica>) -> Option<Transition> {
-    let not_saved = |replica: &&Replica| save.is_none_or(|save| save.name != replica.name);
+/// The next wait for Machines that block the controller: first for starting Machines, last for Machines that are being
+/// deleted. `except` is ignored.
+fn wait_for_recovery(state: &State, except: Option<&Replica>) -> Option<Transition> {
+    let is_included = |replica: &&Replica| except.is_none_or(|except| except.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state
         .replicas
         .iter()
-        .filter(not_saved)
+        .filter(is_included)
         .partition(|replica| replica.is_deleting());
     [staying, going].into_iter().find_map(|replicas| {
         wait_for_join(state, &replicas).or_else(|| {

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(proposal.warnings, Vec::<String>::new());
         assert_eq!(
             proposal.consequences,
-            ["etcd tolerates no member failure during step 1"]
+            ["etcd tolerates no member failure until the first new Machine has joined"]
         );
         assert_eq!(proposal.event.note("alice"), "scaled by alice from 3 to 5");
 

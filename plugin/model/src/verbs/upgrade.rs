@@ -233,7 +233,7 @@ mod tests {
             );
             assert_eq!(
                 proposal.consequences,
-                ["etcd tolerates no member failure during steps 1, 3 and 5"]
+                ["etcd tolerates no member failure while each new Machine joins"]
             );
             assert_eq!(upgrade.plan.steps().len(), 6);
         }
@@ -250,8 +250,7 @@ mod tests {
         let mut unhealthy = snapshot();
         fail(&mut unhealthy, 2, "EtcdPodHealthy", "crashed");
         let blocked = "EtcdPodHealthy of Machine m2 is False: crashed";
-        let behind = "MachineDeployment/md-0: kubelet v1.31.0 would be 4 minor versions behind API server v1.35.0, and \
-                      Kubernetes supports 3; upgrade the worker nodes first";
+        let behind = "MachineDeployment/md-0: kubelet v1.31.0 would be 4 minor versions behind API server v1.35.0, but Kubernetes supports at most 3; upgrade the worker nodes first";
         let skips = "(version-skips-minor)";
         let lowered = "(version-lowered)";
         let command = RefusedBy::Command;
@@ -397,14 +396,13 @@ mod tests {
                 object: "Node/w1".to_owned(),
                 version: "v1.29.3".to_owned(),
             }],
-            unread: vec!["MachinePools were not read: forbidden".to_owned()],
+            unread: vec!["could not read MachinePools: forbidden".to_owned()],
         };
         let Assessment { refusals, notices } = assess("v1.32.4", "v1.33.6", &config, &workers);
         assert_eq!(
             refusals,
             [
-                "Node/w1: kubelet v1.29.3 would be 4 minor versions behind API server v1.33.6, and Kubernetes supports 3; \
-              upgrade the worker nodes first"
+                "Node/w1: kubelet v1.29.3 would be 4 minor versions behind API server v1.33.6, but Kubernetes supports at most 3; upgrade the worker nodes first"
             ]
         );
         let reported: Vec<_> = notices
@@ -423,7 +421,7 @@ mod tests {
                     None
                 ),
                 (
-                    "MachinePools were not read: forbidden; worker nodes may be too old for v1.33.6",
+                    "could not read MachinePools: forbidden; worker nodes may be too old for v1.33.6",
                     None
                 ),
             ]

@@ -72,7 +72,7 @@ pub enum LeaseRefusal {
     NoInventory {
         pool: String,
     },
-    /// The customization that the pool applies to all of its clusters cannot be applied.
+    /// The patches of the pool's `customizationRef`, which are for all clusters of the pool, cannot be applied.
     PoolPatchProblem {
         pool: String,
         customization: String,
@@ -247,8 +247,8 @@ impl fmt::Display for LeaseRefusal {
                 pool,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release it first, or use another \
-                 name"
+                "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release its lease first, or \
+                use another name"
             ),
             Self::NoneSelected { pool } => {
                 write!(
@@ -269,15 +269,15 @@ impl fmt::Display for LeaseRefusal {
             } => write!(
                 f,
                 "ClusterDeployment {cluster_deployment} can only lease {}",
-                availability.described(customization, pool)
+                availability.with_state(customization, pool)
             ),
             Self::HeldBefore {
                 cluster_deployment,
                 customization,
             } => write!(
                 f,
-                "{cluster_deployment} already holds {customization}, and another process may still use it; release it, or use \
-                 another name"
+                "{cluster_deployment} already holds {customization}, which another process may still use; release \
+                the lease, or use another name"
             ),
             Self::HeldWithPatchProblem {
                 cluster_deployment,
@@ -332,7 +332,7 @@ impl Availability {
     }
 
     /// The holder and the end of the lease, such as ` by x until ...`, with the pool if it differs from the requested pool.
-    fn by(&self, asked: &str) -> String {
+    fn holder_and_end(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -352,17 +352,21 @@ impl Availability {
     }
 
     /// The entry and its state, such as `a, which is held by x`.
-    pub fn described(&self, name: &str, asked: &str) -> String {
-        format!("{name}, which is {}{}", self.participle(), self.by(asked))
+    pub fn with_state(&self, name: &str, asked: &str) -> String {
+        format!(
+            "{name}, which is {}{}",
+            self.participle(),
+            self.holder_and_end(asked)
+        )
     }
 
     /// The entry and its holder, such as `a by x`.
-    fn named(&self, name: &str, asked: &str) -> String {
-        format!("{name}{}", self.by(asked))
+    fn with_holder(&self, name: &str, asked: &str) -> String {
+        format!("{name}{}", self.holder_and_end(asked))
     }
 
     /// The entry with its holder or with the reason why it cannot be used, such as `a by x` or `a (no such customization)`.
-    fn explained(&self, name: &str, asked: &str) -> String {
+    fn with_reason(&self, name: &str, asked: &str) -> String {
         match self {
             Self::Unusable(UnusableReason::Patches(why)) => {
                 format!("{name} ({})", shortened(&why.to_string(), MAX_EXPLANATION_CHARS))
@@ -371,7 +375,7 @@ impl Availability {
                 format!("{name} ({})", shortened(why, MAX_EXPLANATION_CHARS))
             }
             Self::Unusable(UnusableReason::Unreadable(why)) => format!("{name} ({why})"),
-            _ => self.named(name, asked),
+            _ => self.with_holder(name, asked),
         }
     }
 }
@@ -390,7 +394,7 @@ impl UnusableReason {
     }
 }
 
-/// Printed after the holder.
+/// The end of the lease, such as `until it is released`, to print after the name of the holder.
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -440,9 +444,9 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String 
             .enumerate()
             .map(|(index, (name, availability))| {
                 if index < MAX_EXPLAINED {
-                    availability.explained(name, &pool.name)
+                    availability.with_reason(name, &pool.name)
                 } else {
-                    availability.named(name, &pool.name)
+                    availability.with_holder(name, &pool.name)
                 }
             })
             .collect();
@@ -495,7 +499,7 @@ mod tests {
                 "a, which is missing",
             ),
         ] {
-            assert_eq!(availability.described("a", "pool"), expected);
+            assert_eq!(availability.with_state("a", "pool"), expected);
         }
     }
 

@@ -36,7 +36,7 @@ const KUBECONFIG: &str = "kubeconfig";
 pub struct ClaimRequest<'r> {
     pub holder: Holder<'r>,
     pub timeout: Timeout,
-    /// Whether not to delete the claim if this command created it and it gets no cluster.
+    /// Whether to keep a claim that this command created and that gets no cluster.
     pub keep: bool,
     /// Whether to refuse if a claim of this name already exists, because another process may use it.
     pub is_new: bool,
@@ -187,7 +187,8 @@ pub enum KubeconfigError {
     #[error(transparent)]
     Api(#[from] Error),
     #[error(
-        "ClusterDeployment {0} is not installed yet: its spec.clusterMetadata does not name the Secret with the kubeconfig"
+        "ClusterDeployment {0} is not installed yet: its spec.clusterMetadata does not refer to a Secret with the \
+        kubeconfig"
     )]
     NotInstalled(String),
     #[error("Secret {namespace}/{name} has no key {KUBECONFIG}")]
@@ -278,8 +279,8 @@ enum Observation {
     Pending(String),
 }
 
-/// The state of the claim. A claim has a cluster only if the ClusterDeployment names the claim, because every client that
-/// may write claims can write the name of any cluster into a claim.
+/// The state of the claim. A claim has a cluster only if the ClusterDeployment refers to the claim, because every
+/// client that may write claims can write the name of any cluster into a claim.
 async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<Observation, Error> {
     let name = claim.name();
     if claim.is_deleting() {
@@ -300,7 +301,8 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
     };
     if !deployment.is_of(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
         return Ok(Observation::Pending(format!(
-            "ClusterClaim {name} names ClusterDeployment {cluster}, but the ClusterDeployment does not name the claim"
+            "ClusterClaim {name} refers to ClusterDeployment {cluster}, but the ClusterDeployment does not refer to \
+            the claim"
         )));
     }
     if deployment.is_deleting() {

@@ -10,8 +10,8 @@ use crate::{
     },
     creation::{
         Parts,
-        intent::{announce, forget},
-        make::{Obstacle, foreign_namespace, make, unusable},
+        intent::{add_intent, remove_intent},
+        make::{Obstacle, foreign_namespace, invalid_name, make},
     },
     install_config::InstallConfig,
     lease::{
@@ -49,18 +49,18 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
     };
     // Check this before an entry is leased, so that a creation that must fail leases no entry.
     let foreign = foreign_namespace(store, holder.cluster_deployment);
-    let obstacle = match unusable(holder) {
+    let obstacle = match invalid_name(holder) {
         Some(why) => Some(why),
         None => match foreign.await? {
             Some(why) => Some(why),
-            None => announce(store, holder).await?.err(),
+            None => add_intent(store, holder).await?.err(),
         },
     };
     if let Some(why) = obstacle {
         return Ok(refused(LeaseRefusal::Creation(why)));
     }
     let created = with_intent(store, request, install_config).await;
-    forget(store, holder).await;
+    remove_intent(store, holder).await;
     created
 }
 

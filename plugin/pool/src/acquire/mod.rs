@@ -68,15 +68,16 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     let (pool, hive, user, clusters) = Box::pin(reads).await;
     let (pool, hive, clusters) = (pool?, hive?, clusters?);
     let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
-    let names = selected(store, &pool, request.selection).await?;
+    let names = selected_entries(store, &pool, request.selection).await?;
     if let Some(refusal) = refusal(&pool, hive, &clusters, &names, request) {
         return Ok(answer(LeaseOutcome::Refused(refusal)));
     }
     let template = template(store, &pool, request.install_config.is_some()).await?;
-    let install_config = match customized(store, &pool, request.install_config.or(template.as_ref())).await? {
-        Ok(install_config) => install_config,
-        Err(refusal) => return Ok(answer(LeaseOutcome::Refused(refusal))),
-    };
+    let install_config =
+        match customized_install_config(store, &pool, request.install_config.or(template.as_ref())).await? {
+            Ok(install_config) => install_config,
+            Err(refusal) => return Ok(answer(LeaseOutcome::Refused(refusal))),
+        };
     let attempted = AttemptRequest {
         names: &names,
         clusters: &clusters,
@@ -130,7 +131,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
 }
 
 /// The entries of the inventory that may be leased.
-async fn selected<'p>(
+async fn selected_entries<'p>(
     store: &Store<'_>,
     pool: &'p ClusterPool,
     selection: Selection<'_>,
@@ -165,7 +166,7 @@ async fn template(
 }
 
 /// The install-config after the patches of `customizationRef`, which the pool applies to all of its clusters.
-async fn customized(
+async fn customized_install_config(
     store: &Store<'_>,
     pool: &ClusterPool,
     install_config: Option<&InstallConfig>,

@@ -95,7 +95,7 @@ pub async fn wait_for<S>(
         };
         let why = match &result {
             Ok(answer) => answer.refusal().map(ToString::to_string).unwrap_or_default(),
-            Err(error) => error.in_full(),
+            Err(error) => error.full_message(),
         };
         if why != reported {
             progress.waiting(&why);

@@ -89,7 +89,7 @@ impl Intents {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<(), Obstacle>, Error> {
+pub async fn add_intent(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<(), Obstacle>, Error> {
     for attempt in 1..=MAX_ATTEMPTS {
         let pool = store.pool(holder.pool).await?;
         if pool.spec.max_size.is_none() && pool.spec.max_concurrent.is_none() {
@@ -119,7 +119,7 @@ pub async fn announce(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<()
 }
 
 /// Removes the intent. One attempt is enough, because the intent expires after ten minutes.
-pub async fn forget(store: &Store<'_>, holder: Holder<'_>) {
+pub async fn remove_intent(store: &Store<'_>, holder: Holder<'_>) {
     let Ok(pool) = store.pool(holder.pool).await else {
         return;
     };

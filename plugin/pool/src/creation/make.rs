@@ -130,7 +130,8 @@ impl fmt::Display for Obstacle {
             Self::NoLabel { pool } => {
                 write!(
                     f,
-                    "labels contain the pool's name, and {pool} is longer than {MAX_LABEL} characters, the maximum of a label"
+                    "the name of a pool becomes the value of a label, and {pool} is longer than {MAX_LABEL} \
+                    characters, the maximum for such a value"
                 )
             }
             Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
@@ -143,7 +144,7 @@ impl fmt::Display for Obstacle {
 }
 
 /// Checks the names: the cluster's name becomes the name of a namespace, and the pool's name the value of a label.
-pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
+pub fn invalid_name(holder: Holder<'_>) -> Option<Obstacle> {
     let (pool, name) = (holder.pool, holder.cluster_deployment);
     if !is_dns1123_label(name.as_bytes()) {
         return Some(Obstacle::NoNamespace {
@@ -177,7 +178,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     };
     let name = parts.holder.cluster_deployment;
     if let Some(cluster) = store.cluster(name, name).await? {
-        return Ok(own(store, parts, cluster));
+        return Ok(existing_cluster(store, parts, cluster));
     }
     ensure(store, ObjectTarget::Namespace, &objects.namespace).await?;
     if let Some(why) = foreign_namespace(store, name).await? {
@@ -204,7 +205,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     }
     ensure(store, ObjectTarget::Deployment(name), &objects.deployment).await?;
     Ok(match store.cluster(name, name).await? {
-        Some(cluster) => own(store, parts, cluster),
+        Some(cluster) => existing_cluster(store, parts, cluster),
         None => Err(Obstacle::ClusterDeleted {
             name: name.to_owned(),
         }),
@@ -212,7 +213,7 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
 }
 
 /// The existing cluster, if it belongs to this lease.
-fn own(
+fn existing_cluster(
     store: &Store<'_>,
     parts: Parts<'_>,
     cluster: ClusterDeployment,
@@ -333,7 +334,7 @@ mod tests {
     use kcp_client::{Connection, canned::failure};
     use serde_json::{Value, json};
 
-    use super::{ExistingObject, Obstacle, compare, make, unusable};
+    use super::{ExistingObject, Obstacle, compare, invalid_name, make};
     use crate::{
         creation::Parts,
         install_config::InstallConfig,
@@ -452,7 +453,7 @@ mod tests {
                 pool: &pool,
                 cluster_deployment: &name,
             };
-            assert_eq!(unusable(holder), expected, "{pool} {name}");
+            assert_eq!(invalid_name(holder), expected, "{pool} {name}");
         }
     }
 

@@ -35,7 +35,7 @@ pub struct Patched {
     pub install_config: InstallConfig,
     /// The patches for the manifests that the installer writes, unchanged.
     pub manifest_patches: Vec<Value>,
-    /// A sentence for each patch that Hive reads differently from what it says.
+    /// A sentence for each patch whose text Hive does not take literally.
     pub warnings: Vec<String>,
 }
 
@@ -108,11 +108,12 @@ fn patched_document(
         };
         // Hive checks this after every patch.
         if !document.is_object() && !document.is_array() {
-            return Err(place.broken("the result is not a mapping, but an install-config is one"));
+            return Err(place.broken("the result is not a YAML mapping, but an install-config must be one"));
         }
     }
     if !document.is_object() {
-        let why = "spec.installConfigPatches: the result is not a mapping, but an install-config is one";
+        let why =
+            "spec.installConfigPatches: the result is not a YAML mapping, but an install-config must be one";
         return Err(PatchProblem::Broken(why.to_owned()));
     }
     strictly_broken.map_or(Ok(document), Err)

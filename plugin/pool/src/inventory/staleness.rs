@@ -7,9 +7,9 @@ use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// The cluster was created from another version of the pool.
+    /// The cluster was created from a different version of the pool.
     Version {
-        /// The cluster's version; none if it has no version, which Hive treats as another version.
+        /// The cluster's version; none if it has no version, which Hive treats as a different version.
         made_from: Option<String>,
     },
     /// The pool no longer lists the cluster's customization.

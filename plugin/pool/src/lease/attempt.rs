@@ -244,7 +244,7 @@ fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<
             .ttl
             .map_or(before.deadline, |ttl| ttl.deadline(store.now())),
         cluster: request.cluster.cloned(),
-        ..before.confirmed()
+        ..before.after_confirmation()
     }
 }
 
@@ -353,7 +353,7 @@ async fn try_each(
             WriteResult::Stored => true,
             WriteResult::Superseded(after) => {
                 let is_ours = has_record(after.as_deref(), &record);
-                if !is_ours && after.is_some_and(|after| after.names(request.holder)) {
+                if !is_ours && after.is_some_and(|after| after.refers_to(request.holder)) {
                     // Another process has leased the entry for the same holder. The next list shows this lease.
                     return Ok(TryOutcome::ListAgain);
                 }
@@ -450,7 +450,7 @@ fn slots<'l>(request: AttemptRequest<'l>, entries: &'l [Entry], unfit: &PatchPro
         let is_used = deployments.is_some_and(|deployments| {
             users(deployments, entry).any(|cluster| is_own(cluster, deployments.namespace(), holder))
         });
-        !named.contains(entry.name()) && (entry.names(holder) || is_used)
+        !named.contains(entry.name()) && (entry.refers_to(holder) || is_used)
     };
     let unnamed = entries.iter().filter(is_of_holder);
     let inventory = request.names.iter().map(|name| slot(name, true));

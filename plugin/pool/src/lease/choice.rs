@@ -162,7 +162,7 @@ impl<'l> Inventory<'l> {
         if let Some(held) = with(Availability::Ours).next() {
             return Choice::Held(held);
         }
-        let is_ours = |slot: &Slot<'_>| slot.entry.is_some_and(|entry| entry.names(holder));
+        let is_ours = |slot: &Slot<'_>| slot.entry.is_some_and(|entry| entry.refers_to(holder));
         if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_ours(slot)) {
             return bound(slot, availability);
         }
@@ -192,7 +192,7 @@ impl<'l> Inventory<'l> {
             Reservation::Unreadable(why) => {
                 return Availability::Unusable(UnusableReason::Unreadable(why.clone()));
             }
-            _ if entry.names(holder) => return Availability::Ours,
+            _ if entry.refers_to(holder) => return Availability::Ours,
             Reservation::Free => true,
             Reservation::Unrecorded => false,
             Reservation::Leased(record) => self.rule.step(record, self.clusters.usage(entry)) == Step::Free,

@@ -47,7 +47,7 @@ impl Ttl {
     }
 }
 
-/// A lease could not be requested, or it is unknown whether it was stored.
+/// A request for a lease failed, or it is unknown whether the lease was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error(transparent)]
@@ -81,7 +81,7 @@ impl LeaseError {
     }
 
     /// The message and its cause, on one line.
-    pub fn in_full(&self) -> String {
+    pub fn full_message(&self) -> String {
         match self {
             Self::Api(cause) => cause.to_string(),
             Self::InDoubt { source, .. } | Self::Unfinished { source, .. } => format!("{self}: {source}"),

@@ -34,7 +34,7 @@ impl LeaseName<'_> {
     pub fn record_in(&self, entry: &Entry) -> Option<LeaseRecord> {
         match entry.reservation() {
             Reservation::Leased(record)
-                if entry.names(self.holder) && self.id.is_none_or(|id| id == record.id) =>
+                if entry.refers_to(self.holder) && self.id.is_none_or(|id| id == record.id) =>
             {
                 Some(record)
             }
@@ -68,7 +68,7 @@ pub async fn renew(
         };
         let after = LeaseRecord {
             deadline,
-            ..record.confirmed()
+            ..record.after_confirmation()
         };
         let patch = entry.lease(lease.holder.pool, &after, now.latest);
         match send(store, &entry, &patch).await? {

@@ -65,8 +65,8 @@ pub trait EntryStatus {
 
     fn reservation(&self) -> Reservation;
 
-    /// Whether the references name the holder. The condition may still be absent, because Hive writes it separately.
-    fn names(&self, holder: Holder<'_>) -> bool;
+    /// Whether the status refers to the holder. The condition may still be absent, because Hive writes it separately.
+    fn refers_to(&self, holder: Holder<'_>) -> bool;
 
     /// Why the entry is cordoned; none if it is not cordoned.
     fn cordoned(&self) -> Option<&str>;
@@ -115,7 +115,7 @@ impl EntryStatus for Entry {
         }
     }
 
-    fn names(&self, holder: Holder<'_>) -> bool {
+    fn refers_to(&self, holder: Holder<'_>) -> bool {
         self.cluster_deployment() == Some(holder.cluster_deployment)
             && self.cluster_pool() == Some(holder.pool)
     }

@@ -126,7 +126,7 @@ impl LeaseRecord {
         let mut fields = fields.split(' ');
         let mut next = |name: &str| {
             let field = fields.next()?;
-            decoded(field.strip_prefix(name)?.strip_prefix('=')?)
+            decode_value(field.strip_prefix(name)?.strip_prefix('=')?)
         };
         let (state, uid) = (next("state")??, next("uid")?);
         let state = match (state.as_str(), uid) {
@@ -198,7 +198,7 @@ impl LeaseRecord {
     }
 
     /// This record after one more confirmation by the holder.
-    pub fn confirmed(&self) -> Self {
+    pub fn after_confirmation(&self) -> Self {
         Self {
             renewals: self.renewals.wrapping_add(1),
             ..self.clone()
@@ -229,7 +229,7 @@ fn encode(value: Option<&str>, message: &mut String) {
 
 /// Decodes a value; none if the text is not a valid value, `Some(None)` for `-`.
 #[expect(clippy::option_option, reason = "an invalid value differs from the value -")]
-fn decoded(text: &str) -> Option<Option<String>> {
+fn decode_value(text: &str) -> Option<Option<String>> {
     if text == "-" {
         return Some(None);
     }

@@ -198,13 +198,13 @@ fn entries(
 
 fn effect_of_addition(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> Effect {
     let others = snapshot
-        .pools_naming(name)
+        .pools_listing(name)
         .filter(|other| other.name() != pool.name());
     let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
     match snapshot.entry(name) {
         None => Effect::Missing,
         Some(_) if !with.is_empty() => Effect::Shared { with },
-        Some(entry) => held(entry).unwrap_or(Effect::Free),
+        Some(entry) => effect_if_held(entry).unwrap_or(Effect::Free),
     }
 }
 
@@ -229,10 +229,10 @@ fn effect_of_removal(
     }
     let entry = snapshot.entry(name);
     let of_pool = entry.filter(|entry| entry.cluster_pool() == Some(pool.name()));
-    of_pool.and_then(held).unwrap_or(Effect::Unused)
+    of_pool.and_then(effect_if_held).unwrap_or(Effect::Unused)
 }
 
-fn held(entry: &Entry) -> Option<Effect> {
+fn effect_if_held(entry: &Entry) -> Option<Effect> {
     let by = entry.cluster_deployment()?.to_owned();
     Some(Effect::Held { by })
 }

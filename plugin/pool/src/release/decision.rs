@@ -47,7 +47,7 @@ pub enum ReleaseRefusal {
         holder: String,
         cluster_deployment: String,
     },
-    /// The customization is reserved, but names no holder.
+    /// The customization is reserved, but its status does not refer to a holder.
     UnclearHolder {
         customization: String,
         cluster_deployment: String,
@@ -92,7 +92,7 @@ impl ReleaseRequest<'_> {
     /// Whether the request includes an entry.
     pub fn is_about(&self, entry: &Entry) -> bool {
         match self.target {
-            Target::Pool(pool) => entry.names(Holder {
+            Target::Pool(pool) => entry.refers_to(Holder {
                 pool,
                 cluster_deployment: self.cluster_deployment,
             }),
@@ -135,7 +135,7 @@ impl ReleaseRequest<'_> {
     }
 }
 
-/// Why a customization that the user has named is not released; none if the holder has it or if it is free.
+/// Why a customization in the user's request is not released; none if the holder has it or if it is free.
 pub fn not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
     let customization = name.to_owned();
     let Some(entry) = entry else {
@@ -171,7 +171,8 @@ impl fmt::Display for ReleaseRefusal {
             ),
             Self::UnclearHolder { customization, .. } => write!(
                 f,
-                "{customization} is reserved, but names no holder: see kubectl kcp pool repair"
+                "{customization} is reserved, but its holder is unknown; to see how to free it, run: kubectl kcp \
+                pool repair"
             ),
             Self::OtherLease {
                 customization,
@@ -363,7 +364,9 @@ mod tests {
         assert_eq!(refusal(entry("True", None)), None);
         let anothers = "a is held by them, not by us".to_owned();
         assert_eq!(refusal(entry("False", Some("them"))), Some(anothers));
-        let unclear = "a is reserved, but names no holder: see kubectl kcp pool repair".to_owned();
+        let unclear =
+            "a is reserved, but its holder is unknown; to see how to free it, run: kubectl kcp pool repair"
+                .to_owned();
         assert_eq!(refusal(entry("False", None)), Some(unclear));
         let missing = ReleaseRefusal::NoSuchEntry {
             customization: "a".to_owned(),

@@ -40,7 +40,8 @@ impl Cluster {
                 ("", "")
             };
             return format!(
-                "ClusterDeployment {name} still uses {customization}; delete it first: kubectl delete \
+                "ClusterDeployment {name} still uses {customization}; delete the ClusterDeployment first: kubectl \
+                delete \
                  clusterdeployments.hive.openshift.io {name} -n {namespace}{wait}{then}"
             );
         }
@@ -49,7 +50,7 @@ impl Cluster {
             "when the finalizers are removed, release the customization again".to_owned()
         } else {
             format!(
-                "wait until it is deleted: kubectl wait --for=delete --timeout=1h \
+                "wait until the ClusterDeployment is deleted: kubectl wait --for=delete --timeout=1h \
                  clusterdeployments.hive.openshift.io/{name} -n \
                  {namespace}"
             )
@@ -87,12 +88,12 @@ mod tests {
         ours["metadata"]["finalizers"] = serde_json::json!(["kubectl-kcp.dev/pool-lease"]);
         assert_eq!(
             of(ours),
-            "ClusterDeployment us still uses a; delete it first: kubectl delete clusterdeployments.hive.openshift.io us \
+            "ClusterDeployment us still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io us \
              -n us --wait=false, and release it again"
         );
         assert_eq!(
             of(foreign.clone()),
-            "ClusterDeployment us still uses a; delete it first: kubectl delete clusterdeployments.hive.openshift.io us \
+            "ClusterDeployment us still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io us \
              -n us"
         );
         assert_eq!(
@@ -101,7 +102,8 @@ mod tests {
         );
         assert_eq!(
             of(deleted(foreign, &["f"])),
-            "ClusterDeployment us uses a and is being deleted, with finalizers f; wait until it is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n us"
+            "ClusterDeployment us uses a and is being deleted, with finalizers f; wait until the ClusterDeployment \
+            is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n us"
         );
     }
 }

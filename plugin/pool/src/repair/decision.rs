@@ -55,18 +55,20 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) ->
         return check_hive_entry(snapshot, entry, &users);
     }
     let found = match (entry.reservation(), users.as_slice()) {
-        (Reservation::Unreadable(why), _) => Some(unknown(entry, why.to_string(), options, &users)),
-        (Reservation::Unrecorded, []) if entry.cluster_deployment().is_none() => {
-            let why = "reserved, but names no ClusterDeployment".to_owned();
-            Some(unknown(entry, why, options, &users))
+        (Reservation::Unreadable(why), _) => {
+            Some(unknown_holder_finding(entry, why.to_string(), options, &users))
         }
-        (_, [_, _, ..]) => Some(contested(entry, &users)),
+        (Reservation::Unrecorded, []) if entry.cluster_deployment().is_none() => {
+            let why = "reserved, but its status refers to no ClusterDeployment".to_owned();
+            Some(unknown_holder_finding(entry, why, options, &users))
+        }
+        (_, [_, _, ..]) => Some(contested_finding(entry, &users)),
         (Reservation::Leased(record), [user]) if is_used_by_another(&record, user, snapshot, options) => {
-            Some(contested(entry, &users))
+            Some(contested_finding(entry, &users))
         }
         (reservation, users) => check_lease(snapshot, entry, &reservation, users.first().copied(), options),
     };
-    found.or_else(|| in_use(snapshot, entry, &users, options))
+    found.or_else(|| not_freed_finding(snapshot, entry, &users, options))
 }
 
 fn users_of<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Vec<&'s ClusterDeployment> {
@@ -86,7 +88,7 @@ fn is_selected_entry(
         (None, _) => true,
         (asked, Some(pool)) => asked == Some(pool),
         (asked, None) => {
-            let mut naming = snapshot.pools_naming(entry.name());
+            let mut naming = snapshot.pools_listing(entry.name());
             users.iter().any(|user| asked == user.pool()) || naming.any(|pool| asked == Some(pool.name()))
         }
     }
@@ -134,20 +136,20 @@ fn check_lease(
         };
         let pool = user.pool().or(entry.cluster_pool())?.to_owned();
         let record = rule.adopted(None, seen, lease_id())?;
-        return Some(recorded(entry, Cause::StatusFault(cause), pool, record));
+        return Some(record_finding(entry, Cause::StatusFault(cause), pool, record));
     }
     let (pool, step) = rule.check(entry, seen, lease_id);
     let is_mark_lost = !entry.is_reserved();
     match (step, reservation) {
         (Step::Free, Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
-            Some(about(entry, cause, Remedy::Free))
+            Some(entry_finding(entry, cause, Remedy::Free))
         }
         (Step::Write(record), Reservation::Leased(_)) if record.state == State::Gone => {
-            Some(missing(snapshot, entry, pool, record, options))
+            Some(missing_cluster_finding(snapshot, entry, pool, record, options))
         }
         (Step::Write(record), _) if matches!(record.state, State::InUse { .. }) => is_mark_lost.then(|| {
-            recorded(
+            record_finding(
                 entry,
                 Cause::StatusFault(StatusFault::MarkedAvailable),
                 pool,
@@ -156,12 +158,12 @@ fn check_lease(
         }),
         (Step::Keep, Reservation::Leased(record)) if is_mark_lost => {
             let cause = Cause::StatusFault(StatusFault::MarkLost);
-            Some(recorded(entry, cause, pool, record.clone()))
+            Some(record_finding(entry, cause, pool, record.clone()))
         }
-        (Step::Keep, Reservation::Leased(record)) if options.recreate && record.state == State::Gone => {
-            Some(missing(snapshot, entry, pool, record.clone(), options))
-        }
-        (Step::Write(record), Reservation::Unrecorded) => Some(recorded(
+        (Step::Keep, Reservation::Leased(record)) if options.recreate && record.state == State::Gone => Some(
+            missing_cluster_finding(snapshot, entry, pool, record.clone(), options),
+        ),
+        (Step::Write(record), Reservation::Unrecorded) => Some(record_finding(
             entry,
             Cause::StatusFault(StatusFault::NoRecord),
             pool,
@@ -171,7 +173,7 @@ fn check_lease(
     }
 }
 
-/// The new record for a cluster that the entry's record does not name yet.
+/// The new record for a cluster that the entry's record does not contain yet.
 pub fn new_cluster_record(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -206,7 +208,7 @@ pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -
 }
 
 /// The finding for a lease whose cluster no longer exists. The remedy is to record this, or to create the cluster again.
-fn missing(
+fn missing_cluster_finding(
     snapshot: &Snapshot,
     entry: &Entry,
     pool: String,
@@ -220,12 +222,12 @@ fn missing(
         until: record.deadline,
     };
     if options.recreate && is_listed && !entry.is_deleting() && record.cluster.is_some() {
-        return about(entry, cause, Remedy::Recreate);
+        return entry_finding(entry, cause, Remedy::Recreate);
     }
-    recorded(entry, cause, pool, record)
+    record_finding(entry, cause, pool, record)
 }
 
-fn about(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
+fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     Finding {
         subject: Subject::Entry {
             name: entry.name().to_owned(),
@@ -237,44 +239,49 @@ fn about(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     }
 }
 
-fn recorded(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord) -> Finding {
+fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord) -> Finding {
     Finding {
         pool: Some(pool.clone()),
         cluster_deployment: Some(record.holder.clone()),
-        ..about(entry, cause, Remedy::Record { pool, record })
+        ..entry_finding(entry, cause, Remedy::Record { pool, record })
     }
 }
 
-fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
+fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     let users = users.iter().map(|cluster| cluster.name());
     let by: BTreeSet<&str> = entry.cluster_deployment().into_iter().chain(users).collect();
     let by = by.into_iter().map(str::to_owned).collect();
-    about(entry, Cause::Contested { by }, Remedy::None)
+    entry_finding(entry, Cause::Contested { by }, Remedy::None)
 }
 
-/// The finding for an entry whose holder is unknown. If the user names the entry with --force, it is freed, unless a
+/// The finding for an entry whose holder is unknown. If the user passed the entry to --force, it is freed, unless a
 /// cluster uses it.
-fn unknown(entry: &Entry, why: String, options: &Options<'_>, users: &[&ClusterDeployment]) -> Finding {
+fn unknown_holder_finding(
+    entry: &Entry,
+    why: String,
+    options: &Options<'_>,
+    users: &[&ClusterDeployment],
+) -> Finding {
     let remedy = match users {
-        [] if options.names(entry) => Remedy::Free,
+        [] if options.is_forced(entry) => Remedy::Free,
         [] => Remedy::Force,
         _ => Remedy::None,
     };
-    about(entry, Cause::Unknown { why }, remedy)
+    entry_finding(entry, Cause::Unknown { why }, remedy)
 }
 
-/// The finding for an entry that has no problem but is named with --force. The entry is freed if its lease never ends and
-/// no cluster uses it.
-fn in_use(
+/// The finding for an entry that has no problem, but that the user passed to --force. The entry is freed if its lease
+/// never ends and no cluster uses it.
+fn not_freed_finding(
     snapshot: &Snapshot,
     entry: &Entry,
     users: &[&ClusterDeployment],
     options: &Options<'_>,
 ) -> Option<Finding> {
-    if !options.names(entry) || entry.reservation() == Reservation::Free {
+    if !options.is_forced(entry) || entry.reservation() == Reservation::Free {
         return None;
     }
-    let used = |why: String| Some(about(entry, Cause::InUse { why }, Remedy::None));
+    let used = |why: String| Some(entry_finding(entry, Cause::InUse { why }, Remedy::None));
     if let Some(user) = users.first() {
         return used(format!(
             "and its ClusterDeployment exists in namespace {}",
@@ -295,7 +302,7 @@ fn in_use(
         ));
     }
     let why = "the lease never ends".to_owned();
-    Some(about(entry, Cause::Unknown { why }, Remedy::Free))
+    Some(entry_finding(entry, Cause::Unknown { why }, Remedy::Free))
 }
 
 #[cfg(test)]

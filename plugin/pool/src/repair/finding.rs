@@ -57,7 +57,7 @@ pub enum Cause {
     Left(&'static str),
     /// A problem that Hive causes. Contains a sentence about it.
     Hive { what: String },
-    /// Not a problem: the user has named the entry with --force, but it is not freed. Contains the reason.
+    /// Not a problem: the user passed the entry to --force, but it is not freed. Contains the reason.
     InUse { why: String },
 }
 
@@ -70,7 +70,7 @@ pub enum StatusFault {
     MarkLost,
     /// `Available` is `True`, but a cluster uses the entry.
     MarkedAvailable,
-    /// A cluster uses the entry, but the entry names no holder, or a holder whose lease has ended.
+    /// A cluster uses the entry, but the entry has no holder, or a holder whose lease has ended.
     UsedByAnother,
 }
 
@@ -91,7 +91,7 @@ pub enum Remedy {
     Recreate,
     /// Remove a finalizer or a copy.
     Remove,
-    /// Free the entry, if the user names it with --force.
+    /// Free the entry, if the user passes it to --force.
     Force,
     /// The user must decide.
     None,
@@ -164,7 +164,7 @@ impl Finding {
                 format!(
                     "several ClusterDeployments use or hold the entry: {}; decide which one may use it, \
                      and delete the others",
-                    listed(&by)
+                    join_names(&by)
                 )
             }
             Cause::Unknown { why } => why.clone(),
@@ -257,7 +257,7 @@ impl fmt::Display for Subject {
 }
 
 /// Joins names, such as `a, b and c`.
-fn listed(names: &[&str]) -> String {
+fn join_names(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),

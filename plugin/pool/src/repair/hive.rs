@@ -32,11 +32,11 @@ pub(super) fn check_hive_entry(
         cause: Cause::Hive { what: cause },
         remedy,
     };
-    let pools: Vec<_> = snapshot.pools_naming(entry.name()).map(Object::name).collect();
+    let pools: Vec<_> = snapshot.pools_listing(entry.name()).map(Object::name).collect();
     if let [_, _, ..] = pools.as_slice() {
         let what = format!(
-            "in the inventories of {}, which free each other's leases because Hive runs them: list the entry in one \
-             pool only",
+            "pools {} list this entry, and free each other's leases because Hive runs them: list the entry in \
+            only one pool",
             pools.join(", ")
         );
         return Some(finding(what, Remedy::None, None));

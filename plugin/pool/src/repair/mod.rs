@@ -124,7 +124,7 @@ pub async fn repair(
             Some(if finding.is_removed_after_its_entry() && holds {
                 Ok(RepairOutcome::Waits)
             } else {
-                remedied(store, &mut snapshot, &request, &finding).await
+                apply_remedy(store, &mut snapshot, &request, &finding).await
             })
         } else {
             None
@@ -172,7 +172,7 @@ pub async fn repair(
     })
 }
 
-async fn remedied(
+async fn apply_remedy(
     store: &Store<'_>,
     snapshot: &mut Snapshot,
     request: &RepairRequest<'_>,
@@ -180,7 +180,7 @@ async fn remedied(
 ) -> Result<RepairOutcome, Error> {
     match &finding.subject {
         Subject::Entry { name } if finding.remedy == Remedy::Recreate => {
-            recreated(store, request, name, finding).await
+            recreate_cluster(store, request, name, finding).await
         }
         Subject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
         Subject::Cluster { namespace, name } => {
@@ -213,7 +213,7 @@ async fn remedied(
 }
 
 /// Creates the missing cluster of a lease again, as `lease --create` does.
-async fn recreated(
+async fn recreate_cluster(
     store: &Store<'_>,
     request: &RepairRequest<'_>,
     entry: &str,

@@ -23,7 +23,7 @@ impl Options<'_> {
         self.pool.is_none() || self.pool == pool
     }
 
-    pub fn names(&self, entry: &Entry) -> bool {
+    pub fn is_forced(&self, entry: &Entry) -> bool {
         self.forced.iter().any(|name| name == entry.name())
     }
 }

@@ -38,7 +38,7 @@ pub struct Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairRefusal {
-    /// A customization named with --force does not exist.
+    /// A customization that the user passed to --force does not exist.
     NoSuchEntry { name: String },
 }
 

@@ -62,7 +62,7 @@ pub struct EntryUse {
     /// The ClusterDeployment that holds the entry.
     pub holder: Option<String>,
     /// The pool for which the entry is leased.
-    pub taken_for: Option<String>,
+    pub leased_for: Option<String>,
     pub since: Option<Timestamp>,
     /// The record of the entry's lease.
     pub lease: Option<LeaseRecord>,
@@ -302,13 +302,13 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
             .filter(|finding| !matches!(finding.subject, Subject::Entry { .. }))
             .cloned()
             .collect(),
-        stuck: stuck(pool),
+        stuck: creation_problems(pool),
         unseen: snapshot.unseen.clone(),
     }
 }
 
 /// Why a pool cannot create clusters, from the conditions that Hive writes.
-fn stuck(pool: &ClusterPool) -> Vec<String> {
+fn creation_problems(pool: &ClusterPool) -> Vec<String> {
     let conditions = &pool.status.conditions;
     let is_wrong = |(condition, wrong): &(&str, &str)| conditions.status(condition) == Some(wrong);
     let wrong = [("MissingDependencies", "True"), ("CapacityAvailable", "False")]
@@ -331,7 +331,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
     };
     let is_it = |finding: &&Finding| matches!(&finding.subject, Subject::Entry { name: of } if of == name);
     let others = snapshot
-        .pools_naming(name)
+        .pools_listing(name)
         .filter(|other| other.name() != pool.name());
     let reservation = entry.map(EntryStatus::reservation);
     EntryUse {
@@ -342,7 +342,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
             .and_then(Entry::cluster_deployment)
             .or(of_user)
             .map(str::to_owned),
-        taken_for: entry.and_then(Entry::cluster_pool).map(str::to_owned),
+        leased_for: entry.and_then(Entry::cluster_pool).map(str::to_owned),
         since: entry.and_then(EntryStatus::since),
         lease: match reservation {
             Some(Reservation::Leased(record)) => Some(record),
@@ -471,7 +471,7 @@ impl EntryUse {
         if self.state == EntryUseState::Missing {
             problems.push(problem(
                 "missing",
-                "the inventory names this customization, but it does not exist".to_owned(),
+                "the inventory lists this customization, but the customization does not exist".to_owned(),
             ));
         }
         if let Some(last) = self.last_result.as_ref().filter(|last| last.is_broken()) {

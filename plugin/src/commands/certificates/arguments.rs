@@ -12,8 +12,8 @@ use crate::{
 /// Show when the certificates of control planes expire, and who or what renews them.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Private keys are neither decoded nor printed. A certificate is marked as soon when it expires within
-30 days, a CA within 180 days. The exit code is 1 if a certificate has expired or is missing.
+    after_help = "Private keys are neither decoded nor printed. A certificate that expires within 30 days, or a CA \
+        that expires within 180 days, is marked with (soon). The exit code is 1 if a certificate has expired or is missing.
 
 Examples:
   kubectl kcp certificates

@@ -79,7 +79,7 @@ async fn read(
             .in_namespace(namespace)
             .named(name);
         let snapshot = reader.snapshot(namespace, name);
-        vec![connection.within(limit, &action, snapshot).await?]
+        vec![connection.run_with_limit(limit, &action, snapshot).await?]
     } else {
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
         let selector = arguments.selector.as_deref();

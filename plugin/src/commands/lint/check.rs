@@ -167,7 +167,7 @@ impl Linter<'_> {
                 view: Some(view),
                 ..Context::UNKNOWN
             };
-            judge_change(&change.within(context), self.configuration)
+            judge_change(&change.with_context(context), self.configuration)
         };
         let nothing = View::default();
         let mut judgement = check(&nothing);
@@ -256,7 +256,10 @@ fn undecodable(error: &DecodeError) -> Fault {
     let message = if error.is_missing() {
         "Required value: the field is missing; add it".to_owned()
     } else {
-        format!("Invalid value: {}; write a value of that type", error.fault)
+        format!(
+            "Invalid value: {}; write a value of the expected type",
+            error.fault
+        )
     };
     Fault::own(OwnRule::Undecodable, error.field.clone(), &message)
 }

@@ -62,13 +62,13 @@ impl fmt::Display for ObjectName {
 pub(super) enum OwnRule {
     /// A document has no `kind`.
     KindMissing,
-    /// No server serves this version of the kind, or no server does so any longer.
+    /// No API server serves this version of the kind, or only older ones do.
     VersionUnserved,
     /// A field has the wrong type.
     Undecodable,
     /// The old object cannot be decoded, so the update cannot be checked.
     OldUndecodable,
-    /// The old object has another API version, so that fields with other paths would look changed.
+    /// The two objects have different API versions, so that fields with different paths would look changed.
     OldVersionOther,
     /// An override annotation has no effect.
     OverrideIgnored,

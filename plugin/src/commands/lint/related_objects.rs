@@ -54,7 +54,7 @@ pub(super) struct ReviewedObject<'v> {
     pub(super) name: Option<&'v str>,
     /// The object's Cluster, if known.
     pub(super) cluster: Option<&'v str>,
-    /// The namespace and name of the customization that a `ClusterDeployment` names.
+    /// The namespace and name of the customization to which a `ClusterDeployment` refers.
     pub(super) customization: Option<(&'v str, &'v str)>,
 }
 

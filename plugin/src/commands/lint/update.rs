@@ -36,8 +36,8 @@ fn keep(field: &str, new: &mut Map<String, Value>, old: &mut Map<String, Value>)
     };
 }
 
-/// Reports that the API versions differ. Only an API server can convert the objects; without conversion, fields
-/// with other paths would look changed.
+/// Reports that the API versions differ. Only an API server can convert the objects; without conversion, fields with
+/// different paths would look changed.
 pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -54,7 +54,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
     let manifest = match &arguments.file {
-        Some(file) => Some(Manifest::read(&shown(file), &file::read(file)?, &arguments.name)?),
+        Some(file) => Some(Manifest::read(
+            &display_file(file),
+            &file::read(file)?,
+            &arguments.name,
+        )?),
         None => None,
     };
     let connection = session.connect().await?;
@@ -71,7 +75,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let mut warnings = snapshot.warnings();
     let patch = match (&manifest, &arguments.file) {
         (Some(manifest), Some(file)) => {
-            manifest.patch(&shown(file), &serde_json::from_str(&snapshot.object)?)?
+            manifest.patch(&display_file(file), &serde_json::from_str(&snapshot.object)?)?
         }
         _ => arguments.change().patch(&reader.control_planes.api_version, now),
     };
@@ -123,7 +127,7 @@ impl Report for Plan {
     }
 }
 
-fn shown(file: &Path) -> String {
+fn display_file(file: &Path) -> String {
     if file == Path::new(file::STDIN) {
         "stdin".to_owned()
     } else {

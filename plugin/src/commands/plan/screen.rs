@@ -222,8 +222,8 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
     remarks.extend(differs.map(|(number, _)| {
-        let remark = "the actual steps may differ: the controller makes some choices at random";
-        (format!("from step {number} on {remark}"), None)
+        let remark = "the actual steps may differ, because the controller makes some choices at random";
+        (format!("from step {number} on, {remark}"), None)
     }));
     if plan
         .desired
@@ -238,7 +238,9 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     }
     if let Some(after) = plan.rollout_to_come {
         remarks.push((
-            format!("a rollout of every Machine created before {after} begins at that time"),
+            format!(
+                "at {after}, the controller begins to replace every Machine that was created before that time"
+            ),
             None,
         ));
     }

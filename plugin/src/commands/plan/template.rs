@@ -32,18 +32,18 @@ pub(super) async fn compare(
     };
     let result = match (read, exists) {
         (_, Some(false)) => None,
-        (Err(error), _) => Some(unknown(new, new, &error)),
+        (Err(error), _) => Some(unknown_changes(new, new, &error)),
         (Ok(object), _) => match reads.template(current).await {
-            Err(error) => Some(unknown(new, current, &error)),
+            Err(error) => Some(unknown_changes(new, current, &error)),
             Ok(before) => {
                 let changes = template_changes(&before, &object, new);
                 let is_equal = changes.is_empty();
                 desired.changes.extend(changes);
                 is_equal.then(|| {
                     format!(
-                        "{} has the same spec as {}: the rollout creates equal machines",
-                        shown(new),
-                        shown(current)
+                        "{} has the same spec as {}: the rollout creates identical machines",
+                        display_reference(new),
+                        display_reference(current)
                     )
                 })
             }
@@ -54,14 +54,14 @@ pub(super) async fn compare(
     result
 }
 
-fn unknown(new: &Reference, unread: &Reference, error: &Error) -> String {
+fn unknown_changes(new: &Reference, unread: &Reference, error: &Error) -> String {
     format!(
-        "could not read {}: {error}; it is unknown what {} changes",
-        shown(unread),
-        shown(new)
+        "could not read {}: {error}; the plan does not show the fields that {} changes",
+        display_reference(unread),
+        display_reference(new)
     )
 }
 
-fn shown(template: &Reference) -> String {
+fn display_reference(template: &Reference) -> String {
     format!("{} {}", template.kind, template.name)
 }

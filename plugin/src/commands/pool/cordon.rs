@@ -19,7 +19,7 @@ pub struct CordonArguments {
     #[command(flatten)]
     pub change: CordonChange,
 
-    /// The reason, which status and list show
+    /// Reason to show in pool status and pool list
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub reason: String,
 }

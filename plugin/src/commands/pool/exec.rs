@@ -136,9 +136,9 @@ const NOTHING_FREE: u8 = 75;
 /// Never. This function prints errors itself, because their exit code must differ from the exit codes of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
     let held = if arguments.claim.claim {
-        claimed::hold(&arguments, session).await
+        claimed::run_with_claim(&arguments, session).await
     } else {
-        hold(&arguments, session).await
+        run_with_lease(&arguments, session).await
     };
     let code = match held {
         Ok(code) => code,
@@ -151,7 +151,7 @@ pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::
 }
 
 /// Acquires a lease, runs the command, and releases the lease.
-async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
+async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
     let terminal = &session.terminal;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);

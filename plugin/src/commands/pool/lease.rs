@@ -91,7 +91,7 @@ pub struct LeaseArguments {
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// Do not delete the claim if it gets no cluster, for whatever reason
+    /// Keep the claim even if it gets no cluster
     #[arg(long, requires = "claim")]
     pub keep: bool,
 

@@ -223,7 +223,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
 fn summary(plan: &model::PoolPlan) -> String {
     let new = if plan.is_new { " (new)" } else { "" };
     let version = match (&plan.version.before, &plan.version.after) {
-        (_, None) if plan.version.changes => "changes; the new version is unknown".to_owned(),
+        (_, None) if plan.version.changes => "will change; the new version is unknown".to_owned(),
         (_, None) => "unknown (spec.platform has a field that only a newer Hive knows)".to_owned(),
         (Some(_), Some(after)) if !plan.version.changes => format!("{after}, unchanged"),
         (Some(before), Some(after)) => format!("{before} -> {after}"),

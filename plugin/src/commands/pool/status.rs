@@ -182,7 +182,7 @@ fn verdict(pool: &PoolState) -> Verdict {
 /// One line for each change, with the pool's name. At the first poll, one line for each pool.
 pub(crate) fn changes(before: Option<&[PoolState]>, after: &[PoolState]) -> Vec<String> {
     let Some(before) = before else {
-        return after.iter().map(first).collect();
+        return after.iter().map(initial_line).collect();
     };
     let same = |pools: &[PoolState], pool: &PoolState| {
         let is_it = |other: &&PoolState| (&other.namespace, &other.name) == (&pool.namespace, &pool.name);
@@ -191,7 +191,7 @@ pub(crate) fn changes(before: Option<&[PoolState]>, after: &[PoolState]) -> Vec<
     let mut lines = Vec::new();
     for pool in after {
         let Some(old) = same(before, pool) else {
-            lines.push(first(pool));
+            lines.push(initial_line(pool));
             continue;
         };
         let changes = pool_changes(&old, pool);
@@ -210,13 +210,13 @@ fn name(pool: &PoolState) -> String {
     format!("{}/{}", pool.namespace, pool.name)
 }
 
-fn first(pool: &PoolState) -> String {
-    let entries = counted(pool.entries.len(), "entry", "entries");
-    let problems = counted(pool.problems().len(), "problem", "problems");
+fn initial_line(pool: &PoolState) -> String {
+    let entries = count_with_noun(pool.entries.len(), "entry", "entries");
+    let problems = count_with_noun(pool.problems().len(), "problem", "problems");
     format!("{}: {entries}, {problems}", name(pool))
 }
 
-fn counted(number: usize, one: &str, many: &str) -> String {
+fn count_with_noun(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
@@ -231,8 +231,8 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     for (what, before, after) in pairs(&old.entries, &new.entries, |entry| entry.name.clone()) {
         report(
             format!("entry {what}"),
-            before.map(described),
-            after.map(described),
+            before.map(describe_entry),
+            after.map(describe_entry),
         );
     }
     for (what, before, after) in pairs(&old.clusters, &new.clusters, |cluster| cluster.name.clone()) {
@@ -255,7 +255,7 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     lines
 }
 
-fn described(entry: &EntryUse) -> String {
+fn describe_entry(entry: &EntryUse) -> String {
     let holder = entry
         .holder
         .as_ref()

@@ -169,20 +169,18 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
     for (metadata, message, left) in [
         (
             alive,
-            "ClusterDeployment us still uses a; delete it first: \
-             kubectl delete clusterdeployments.hive.openshift.io us -n n",
+            "ClusterDeployment us still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io us -n n",
             "ClusterDeployment us in namespace n still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (
             deprovisioning,
             "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
-             wait until it is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+             wait until the ClusterDeployment is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
             "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (
             json!({"name": "them", "namespace": "t"}),
-            "ClusterDeployment them still uses a; delete it first: \
-             kubectl delete clusterdeployments.hive.openshift.io them -n t",
+            "ClusterDeployment them still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io them -n t",
             "ClusterDeployment them in namespace t still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (

@@ -54,7 +54,8 @@ pub struct StartArguments {
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     pub after: Option<Duration>,
 
-    /// Start even if the preflight blocks the first step; does not override admission rules or etcd's quorum
+    /// Start even if the preflight blocks the first step; admission rules still apply, and etcd must still keep its
+    /// quorum
     #[arg(long)]
     pub force: bool,
 
@@ -74,8 +75,7 @@ pub struct CancelArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Cancel the rollout even if it is in progress; Machines that were already replaced, and the old ones, then
-    /// stay
+    /// Cancel the rollout even if it is in progress: the new Machines stay, and no other Machine is replaced
     #[arg(long)]
     pub running: bool,
 

@@ -214,7 +214,9 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
     ))
     .await?;
     for Unread { kind, error, .. } in &fetched.unread {
-        session.terminal.warning(&format!("{kind} was not read: {error}"));
+        session
+            .terminal
+            .warning(&format!("could not read {kind}: {error}"));
     }
     let history = history(&fetched.observed, connection.now());
     print(&history, &arguments.output, &session.terminal)?;

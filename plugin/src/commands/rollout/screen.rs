@@ -43,21 +43,22 @@ pub fn status(report: &RolloutReport, layout: Layout) -> String {
     match report.progress {
         RolloutProgress::Complete | RolloutProgress::Stopped => {}
         RolloutProgress::InProgress | RolloutProgress::TimedOut => {
-            text = layout.with_paragraphs(text, &report.waiting_for);
-            text = layout.with_paragraphs(text, &report.remarks);
+            text = layout.append_paragraphs(text, &report.waiting_for);
+            text = layout.append_paragraphs(text, &report.remarks);
         }
         RolloutProgress::Stuck => {
             push_obstacles(&mut text, &report.obstacles, control_plane, report.at);
             text.push_str("still waiting for:\n");
-            text = layout.with_paragraphs(text, &report.waiting_for);
-            text = layout.with_paragraphs(text, &report.remarks);
+            text = layout.append_paragraphs(text, &report.waiting_for);
+            text = layout.append_paragraphs(text, &report.remarks);
         }
     }
     if let Some(planned) = report.planned {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "a rollout is planned: at {planned}, the controller begins to replace every Machine that was created before"
+            "a rollout is planned: at {planned}, the controller begins to replace every Machine that was created \
+            before that time"
         );
     }
     text
@@ -89,7 +90,7 @@ mod tests {
         snapshot.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
-        a rollout is planned: at 2026-08-21T13:00:00Z, the controller begins to replace every Machine that was created before
+        a rollout is planned: at 2026-08-21T13:00:00Z, the controller begins to replace every Machine that was created before that time
         ");
 
         snapshot.control_plane.spec.rollout_after = None;

@@ -64,9 +64,9 @@ const EXPORT: &str = "\
 Examples:
   kubectl kcp rules export --format vap
 
-A second layer beside the webhook, for Kubernetes 1.35 or newer. Pipe it into: kubectl apply -f -
+The policies are a second layer next to the webhook. They need Kubernetes 1.35 or newer. Pipe the output into: kubectl apply -f -
 
-The first lines list the rules that cannot be exported, each with the reason. Policies have no clock: they accept expired overrides. They do not warn about faults that existed before a change.";
+The first lines list the rules that cannot be exported, each with the reason. Policies have no clock, so they accept expired overrides. They do not warn about problems that existed before a change.";
 
 /// Formats of `rules export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

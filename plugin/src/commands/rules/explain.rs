@@ -130,8 +130,10 @@ impl Report for Explanations {
 
 impl Explanation {
     pub(super) fn new(rule: &'static Rule) -> Self {
-        let rejected = rejected(rule);
-        let accepted = rejected.as_ref().and_then(|rejected| accepted(rule, rejected));
+        let rejected = rejected_example(rule);
+        let accepted = rejected
+            .as_ref()
+            .and_then(|rejected| accepted_example(rule, rejected));
         Self {
             rule,
             accepted: accepted.map(|example| example_text(example.case)),
@@ -214,7 +216,7 @@ impl Explanation {
 
 const fn scope_text(scope: Scope) -> &'static str {
     match scope {
-        Scope::Object => "the new object; faults that existed before the change are only warnings",
+        Scope::Object => "the new object; problems that existed before the change are only warnings",
         Scope::Transition => "the change from the old to the new object",
         Scope::Cluster => "the new object and other objects in the cluster",
     }
@@ -237,13 +239,14 @@ fn override_of(rule: &Rule) -> String {
             rule.id
         )
     } else {
-        "not by an annotation".to_owned()
+        "an annotation cannot override this rule".to_owned()
     }
 }
 
 fn enforcement_without_webhook(rule: &Rule) -> String {
     match rule.cel.no_cel() {
-        None => "enforced by the policies of: kubectl kcp rules export --format vap".to_owned(),
+        None => "enforced by the policies that this command prints: kubectl kcp rules export --format vap"
+            .to_owned(),
         Some(why) => format!("only enforced by the webhook: {}", why.as_str()),
     }
 }
@@ -274,7 +277,7 @@ fn examples(rule: &Rule) -> impl Iterator<Item = Example> {
 }
 
 /// The first test case with a finding of the rule, without findings of other rules.
-fn rejected(rule: &Rule) -> Option<Example> {
+fn rejected_example(rule: &Rule) -> Option<Example> {
     examples(rule).find_map(|mut example| {
         example.findings.retain(|finding| finding.rule.id == rule.id);
         (!example.findings.is_empty()).then_some(example)
@@ -282,7 +285,7 @@ fn rejected(rule: &Rule) -> Option<Example> {
 }
 
 /// The test case without findings that is most similar to the rejected one: same kind, operation and fields.
-fn accepted(rule: &Rule, rejected: &Example) -> Option<Example> {
+fn accepted_example(rule: &Rule, rejected: &Example) -> Option<Example> {
     let fields = |example: &Example| fields(example.case);
     let meant = fields(rejected);
     let accepted = examples(rule).filter(|example| example.findings.is_empty());
@@ -357,7 +360,10 @@ fn short(patch: &str) -> String {
 mod tests {
     use kcp_rules::topics::rules;
 
-    use super::{Explanation, Explanations, RuleExplanation, RuleExplanationList, accepted, rejected, short};
+    use super::{
+        Explanation, Explanations, RuleExplanation, RuleExplanationList, accepted_example, rejected_example,
+        short,
+    };
     use crate::{
         terminal::{plain, table::Layout},
         testing::{assert_every_format, schema},
@@ -371,8 +377,8 @@ mod tests {
             ("max-surge-zero-below-three", "accepts_max_surge_0_with_three"),
         ] {
             let rule = rules().find(|rule| rule.id == id).unwrap();
-            let rejected = rejected(rule).unwrap();
-            let accepted = accepted(rule, &rejected).unwrap();
+            let rejected = rejected_example(rule).unwrap();
+            let accepted = accepted_example(rule, &rejected).unwrap();
             assert!(
                 accepted.case.name.starts_with(near),
                 "{id}: {}",

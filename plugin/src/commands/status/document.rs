@@ -114,8 +114,8 @@ struct MachineStatus {
     up_to_date: Option<bool>,
     /// Why the Machine is outdated.
     outdated_because: Vec<Described<Reason>>,
-    /// Missing facts without which it is unknown whether the Machine is outdated. The Machine then counts as up to
-    /// date.
+    /// The facts that are missing to decide whether the Machine is outdated. A Machine with missing facts counts as up
+    /// to date.
     gaps: Vec<Described<Gap>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificates_expire: Option<Timestamp>,

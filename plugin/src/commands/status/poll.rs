@@ -11,7 +11,7 @@ use crate::commands::status::{
     report::{Inspected, Subject},
 };
 use crate::{arguments::ControlPlaneName, terminal::Terminal};
-use kcp_client::reads::{self, Excluded, WITHOUT_NAME};
+use kcp_client::reads::{self, Excluded, NO_NAME_ARGUMENT};
 use kcp_client::{Connection, Error, reader::Reader};
 use kcp_control_plane::{
     inspection::inspect,
@@ -29,7 +29,7 @@ const MAX_QUERIED: usize = 32;
 enum Depth {
     /// Read only the management cluster.
     Conditions,
-    /// All sources that need no Secret which the user is not allowed to read.
+    /// Read the sources whose Secrets the user is allowed to read.
     PermittedSources,
     /// Read all sources.
     AllSources,
@@ -184,9 +184,15 @@ fn may_not_read_secrets(observed: &Snapshot) -> bool {
 
 fn by_conditions(listed: Snapshot) -> Snapshot {
     Snapshot {
-        workload: Reading::Excluded { flag: WITHOUT_NAME },
-        endpoint_certificate: Reading::Excluded { flag: WITHOUT_NAME },
-        etcd: Reading::Excluded { flag: WITHOUT_NAME },
+        workload: Reading::Excluded {
+            flag: NO_NAME_ARGUMENT,
+        },
+        endpoint_certificate: Reading::Excluded {
+            flag: NO_NAME_ARGUMENT,
+        },
+        etcd: Reading::Excluded {
+            flag: NO_NAME_ARGUMENT,
+        },
         ..listed
     }
 }

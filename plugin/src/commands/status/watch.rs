@@ -22,7 +22,7 @@ impl Observation for Subject {
 /// The parts of a screen that fit below the heading.
 pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
     let screen = subject.screen(now, layout);
-    screen.within(size.lines().saturating_sub(1))
+    screen.fit(size.lines().saturating_sub(1))
 }
 
 /// Changes, one line each. With several control planes, each line starts with the name.

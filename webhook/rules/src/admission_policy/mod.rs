@@ -106,7 +106,7 @@ impl PolicyTarget {
 
     fn policy(&self, name: &str, rules: &[&'static Rule], configuration: &Configuration) -> Value {
         let operations: Vec<_> = self.operations.iter().map(|it| it.as_str()).collect();
-        let conditions: Vec<_> = self.conditions.iter().map(named).collect();
+        let conditions: Vec<_> = self.conditions.iter().map(condition_json).collect();
         let mut variables = self.common_variables(configuration);
         variables.extend(rules.iter().filter_map(|rule| {
             let faults = rule.cel.faults(self.shape)?;
@@ -159,7 +159,7 @@ impl PolicyTarget {
             json!({"name": "shape", "expression": shape}),
             json!({"name": "featureGates", "expression": gates}),
             json!({"name": "overridden", "expression": overridden}),
-            json!({"name": "copied", "expression": copied(&configuration.trusted_users)}),
+            json!({"name": "copied", "expression": copy_expression(&configuration.trusted_users)}),
         ];
         if let Some((path, specs)) = self.specs {
             variables.push(json!({"name": "path", "expression": format!("'{path}'")}));
@@ -172,7 +172,7 @@ impl PolicyTarget {
 /// CEL for the problems that a write introduces. For an object rule, each problem of the old object cancels one problem
 /// of the new object with the same message and the same `hidden` value. Paths are not compared, as in [`crate::judge`].
 fn new_faults(rule: &Rule, faults: &str) -> String {
-    let faults = indented(faults);
+    let faults = indent(faults);
     if rule.scope != Scope::Object {
         return if rule.operations.contains(&Operation::Create) {
             faults
@@ -201,12 +201,12 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
 /// CEL for whether two problems are the same.
 const SAME: &str = "same.fault == it.fault && same.?hidden == it.?hidden";
 
-fn indented(text: &str) -> String {
+fn indent(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
 
-fn named((name, expression): &Condition) -> Value {
+fn condition_json((name, expression): &Condition) -> Value {
     json!({"name": name, "expression": expression})
 }
 
@@ -216,19 +216,19 @@ fn variable(rule: &Rule) -> String {
 }
 
 /// CEL for whether the object is a copy of an existing object, as in [`crate::judge`].
-fn copied(users: &TrustedUsers) -> String {
+fn copy_expression(users: &TrustedUsers) -> String {
     format!(
         "request.operation == 'CREATE' && (request.userInfo.username in {} \
          || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['Cluster', 'ClusterClass'] \
          && owner.apiVersion.startsWith('cluster.x-k8s.io/')) \
          && !(request.userInfo.username in {}))",
-        list(&users.hive),
-        list(&users.cluster_api),
+        cel_list(&users.hive),
+        cel_list(&users.cluster_api),
     )
 }
 
 /// A list of strings in CEL. The escapes of JSON strings are also those of CEL.
-fn list(texts: &[String]) -> Value {
+fn cel_list(texts: &[String]) -> Value {
     texts.iter().map(|text| json!(text)).collect()
 }
 

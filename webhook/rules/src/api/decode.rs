@@ -68,7 +68,7 @@ impl DecodeError {
     }
 
     /// Converts the error of a nested document to the error type of the outer deserializer.
-    pub(super) fn within<E: de::Error>(&self) -> E {
+    pub(super) fn outer_error<E: de::Error>(&self) -> E {
         E::custom(Nested(self))
     }
 
@@ -178,7 +178,7 @@ fn with_json_type_names(fault: &str) -> String {
     };
     let expected = match expected {
         "i64" | "u64" => "an integer",
-        "i32" => "an integer of 32 bits",
+        "i32" => "a 32-bit integer",
         "a sequence" => "a list",
         "a map" => "an object",
         named if named.starts_with("struct ") => "an object",
@@ -309,7 +309,7 @@ mod tests {
             ),
             (
                 "invalid value: integer `99999999999`, expected i32",
-                "found integer 99999999999, expected an integer of 32 bits",
+                "found integer 99999999999, expected a 32-bit integer",
             ),
             ("the number is too large", "the number is too large"),
         ] {

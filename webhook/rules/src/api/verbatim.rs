@@ -46,7 +46,7 @@ impl<'a, T> Verbatim<'a, T> {
         let (one, other) = (text(one), text(other));
         let mut found = Vec::new();
         if one != other {
-            match (normalized(one, ignored), normalized(other, ignored)) {
+            match (normalize(one, ignored), normalize(other, ignored)) {
                 (Some(one), Some(other)) => collect_differences("", &one, &other, &mut found),
                 // The values are nested too deeply to parse, so it is only known that their texts differ.
                 _ => found.push(String::new()),
@@ -88,7 +88,7 @@ impl fmt::Display for Differences {
             [one] if one.is_empty() => f.write_str("something"),
             [one] => f.write_str(one),
             [one, other] => write!(f, "{one} and {other}"),
-            [one, other, ..] => write!(f, "{one}, {other} and more"),
+            [one, other, ..] => write!(f, "{one}, {other} and other fields"),
             [] => f.write_str("nothing"),
         }
     }
@@ -144,7 +144,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
                 deserializer: D,
             ) -> Result<Self::Value, D::Error> {
                 let text = <&'de RawValue>::deserialize(deserializer)?;
-                let value = decode_part(text).map_err(|error| error.within())?;
+                let value = decode_part(text).map_err(|error| error.outer_error())?;
                 Ok(Verbatim {
                     text,
                     value: Arc::new(value),
@@ -203,7 +203,7 @@ fn seconds(duration: &str) -> Option<Value> {
     Some(duration.as_secs().into())
 }
 
-fn normalized(text: &str, ignored: &[&str]) -> Option<Value> {
+fn normalize(text: &str, ignored: &[&str]) -> Option<Value> {
     let mut value = serde_json::from_str(text).ok()?;
     for path in ignored {
         remove(&mut value, path);
@@ -353,7 +353,7 @@ mod tests {
                 r#"{"ntp":{"enabled":true,"servers":["b"]}}"#,
                 "ntp.servers and verbosity",
             ),
-            (r#"{"a":1,"b":1,"c":1,"d":1}"#, "{}", "a, b and more"),
+            (r#"{"a":1,"b":1,"c":1,"d":1}"#, "{}", "a, b and other fields"),
             (
                 r#"{"format":"ignition"}"#,
                 r#"{"format":"cloud-config"}"#,

@@ -1,6 +1,6 @@
 //! The response of an API server to a write.
 
-/// The response to a write of an API server that has this webhook, Cluster API's webhooks and the CRDs.
+/// How an API server that has this webhook, Cluster API's webhooks and the CRDs responds to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The write is admitted without a warning.

@@ -21,7 +21,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-unknown",
-        summary: "a Cluster's controlPlaneRef must name an existing control plane",
+        summary: "a Cluster's controlPlaneRef must refer to an existing control plane",
         why: "A Cluster waits for the control plane that it refers to, and reports no error if it does not exist.",
         operations: ON_WRITE,
         action: Action::Deny,

@@ -151,7 +151,7 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     faults.push(step.fault(
         CauseReason::Invalid,
         format!(
-            "kcp-webhook knows no migration from {} to this version",
+            "kcp-webhook does not know whether Cluster API can migrate from {} to this version",
             quoted(step.old)
         ),
         format!(

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "customization-held-by-another",
-    summary: "a cluster must not use a customization that another uses or has leased",
+    summary: "a cluster must not use a customization that another cluster uses or has leased",
     why: "A customization contains names and addresses that only one cluster can use. Two clusters with the \
           same addresses disturb each other.",
     operations: ON_WRITE,

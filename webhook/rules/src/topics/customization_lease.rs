@@ -26,8 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "spec-changed-while-leased",
         summary: "a customization's patches must not change while a cluster uses it",
-        why: "The cluster was installed with the old patches. A change has no effect on that cluster, but the \
-              customization no longer shows its names and addresses.",
+        why: "The cluster was installed with the old patches. A change has no effect on that cluster, and the \
+            customization no longer shows the names and addresses that the cluster uses.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -67,14 +67,14 @@ fn patches_changed_while_leased(
         value: None,
         detail: format!(
             "the customization is leased{}, and its cluster does not get this change",
-            by(lease)
+            by_holder(lease)
         )
         .into(),
         remedy: "recreate the cluster to apply the change".into(),
     });
 }
 
-fn by(lease: &ClusterDeploymentCustomizationStatus) -> String {
+fn by_holder(lease: &ClusterDeploymentCustomizationStatus) -> String {
     lease
         .holder()
         .map_or_else(String::new, |holder| format!(" by {}", quoted(holder)))
@@ -124,14 +124,14 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
         faults.push(fault(
             format!(
                 "the customization is leased{}{until}, so its names and addresses are in use",
-                by(status)
+                by_holder(status)
             ),
             release(customization),
         ));
     } else if let (Some(status), Some(_)) = (&customization.status, clusters)
         && status.is_leased()
     {
-        let detail = format!("the lease{} was never released", by(status));
+        let detail = format!("the lease{} was never released", by_holder(status));
         let remedy = "check that the names and addresses of the customization are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }

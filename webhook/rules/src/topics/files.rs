@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "file-secret-incomplete",
-        summary: "a file from a Secret must name the Secret and the key",
+        summary: "a file from a Secret must specify the name of the Secret and the key",
         why: "Cluster API cannot create bootstrap data without the content of the file, so the next Machine never \
               starts.",
         operations: ON_WRITE,
@@ -164,11 +164,11 @@ pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
     let is_empty = |text: Option<&Text<'_>>| text.is_none_or(|text| text.is_empty());
     let name = Missing {
         field: "name",
-        remedy: "name a Secret in this namespace",
+        remedy: "set the name of a Secret in this namespace",
     };
     let key = Missing {
         field: "key",
-        remedy: "name the key of the value in the Secret",
+        remedy: "set the key of the value in the Secret",
     };
     [
         (is_empty(secret.and_then(|secret| secret.name.as_ref())), name),

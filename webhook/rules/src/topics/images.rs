@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the tag must parse as a version",
-        check: Check::ControlPlaneSpec(dns_not_semantic),
+        check: Check::ControlPlaneSpec(dns_tag_not_a_version),
         cel: Cel::None(NoCel::Grammar),
     },
 ];
@@ -134,7 +134,7 @@ fn tag_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
 }
 
-fn dns_not_semantic(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn dns_tag_not_a_version(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(tag) = dns_tag(change.new).filter(|tag| tag_fault(tag).is_none()) else {
         return;
     };

@@ -42,8 +42,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-removed",
         summary: "the cluster, init and join configurations must not be removed",
-        why: "Without the section, kubeadm creates new Machines with its own defaults, so they differ from the \
-              existing Machines.",
+        why: "Without one of these sections, kubeadm creates new Machines with its own defaults, so they differ from \
+            the existing Machines.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -61,7 +61,7 @@ const RULES: &[Rule] = &[
         action: Action::Off,
         scope: Scope::Transition,
         overridable: true,
-        source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API has since opened it",
+        source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API now allows changes",
         check: Check::ControlPlane(config_frozen),
         cel: Cel::None(NoCel::Normalized),
     },
@@ -85,7 +85,7 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
         field: "controlPlaneEndpoint",
         in_all_versions: true,
         value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
-        reason: "every Machine's kubeconfig uses it",
+        reason: "every Machine's kubeconfig uses this endpoint",
         remedy: "keep the endpoint, and change the address in its DNS record",
     },
     ImmutableField {
@@ -93,7 +93,7 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
         in_all_versions: true,
         value: |configuration| text(configuration.certificates_dir.as_ref()),
         reason: "existing Machines have their certificates in this directory",
-        remedy: "keep it",
+        remedy: "keep the current value",
     },
     ImmutableField {
         field: "caCertificateValidityPeriodDays",
@@ -105,21 +105,21 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
                 .map(Scalar::Number)
         },
         reason: "the cluster's CAs were created with this validity",
-        remedy: "keep it, and rotate the CAs if they must last longer",
+        remedy: "keep the current validity, and rotate the CAs if they must last longer",
     },
     ImmutableField {
         field: "networking.serviceSubnet",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
         reason: "Services have addresses in this range",
-        remedy: "keep it, or create a new Cluster with the other network",
+        remedy: "keep the current range, or create a new Cluster with the new range",
     },
     ImmutableField {
         field: "networking.podSubnet",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
         reason: "pods have addresses in this range",
-        remedy: "keep it, or create a new Cluster with the other network",
+        remedy: "keep the current range, or create a new Cluster with the new range",
     },
     ImmutableField {
         field: "networking.dnsDomain",
@@ -133,14 +133,14 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
         in_all_versions: false,
         value: |configuration| text(configuration.kubernetes_version.as_ref()),
         reason: "Cluster API takes the version from spec.version",
-        remedy: "keep it, and change spec.version instead",
+        remedy: "keep the current value, and change spec.version instead",
     },
     ImmutableField {
         field: "clusterName",
         in_all_versions: false,
         value: |configuration| text(configuration.cluster_name.as_ref()),
         reason: "Cluster API takes the name from the Cluster",
-        remedy: "keep it",
+        remedy: "keep the current value",
     },
 ];
 
@@ -181,7 +181,7 @@ fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>,
                 reason: CauseReason::Forbidden,
                 value: is.as_ref().map(ToString::to_string),
                 detail: format!(
-                    "it was {} when the cluster was created, and {}",
+                    "the value was {} when the cluster was created, and {}",
                     match was {
                         None => "unset".to_owned(),
                         Some(Scalar::Text(_)) if is.is_none() => "set".to_owned(),
@@ -233,7 +233,8 @@ fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
                 reason: CauseReason::Required,
                 value: None,
                 detail:
-                    "existing Machines were created with this section, and new ones would differ without it"
+                    "existing Machines were created with this section, and new Machines would differ without this \
+                    section"
                         .into(),
                 remedy: "keep the section and change fields inside it".into(),
             });
@@ -254,7 +255,7 @@ fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
             value: None,
             detail: format!("the rule kubeadm-config-frozen is enabled, and {differences} would change")
                 .into(),
-            remedy: "keep the configuration, or create a new Cluster with the other one".into(),
+            remedy: "keep the configuration, or create a new Cluster with the new configuration".into(),
         });
     }
 }

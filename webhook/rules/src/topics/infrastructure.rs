@@ -81,7 +81,7 @@ fn reference_incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
         });
         return;
     };
-    for (field, value, remedy) in missing(reference, control_plane.shape()) {
+    for (field, value, remedy) in missing_fields(reference, control_plane.shape()) {
         let (reason, detail) = if value.is_some() {
             (
                 CauseReason::Invalid,
@@ -106,7 +106,7 @@ fn reference_incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
 /// The field, its value if it is invalid, and the remedy.
 type Missing = (&'static str, Option<String>, &'static str);
 
-fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {
+fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {
     const GROUP: &str = "set the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
     const VERSION: &str = "set the template's group and version, as in its own apiVersion";
     let is_set = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());

@@ -33,7 +33,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive's CRD: what the design document calls spec.inventory.ClusterDeploymentCustomizations is spec.inventory",
+        source: "Hive's CRD: spec.inventory itself is the list, not spec.inventory.ClusterDeploymentCustomizations \
+            as in the design document",
         check: Check::ClusterPool(inventory_not_a_list),
         cel: Cel::None(NoCel::SchemaFirst),
     },
@@ -51,7 +52,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-name-empty",
-        summary: "every inventory entry must name a customization",
+        summary: "every inventory entry must have the name of a customization",
         why: "Hive looks up each customization by its name. An entry without a name can never serve a cluster.",
         operations: ON_WRITE,
         action: Action::Deny,
@@ -96,7 +97,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
-        source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees the leases of another on its entries",
+        source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees another pool's leases on its entries",
         check: Check::ClusterPool(entry_shared),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -159,7 +160,7 @@ fn entry_name_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "this entry names no customization".into(),
+                detail: "this entry has no name, so it refers to no customization".into(),
                 remedy: "set the name of a ClusterDeploymentCustomization in the pool's namespace".into(),
             });
         }
@@ -176,7 +177,7 @@ fn entry_duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 value: Some(quoted(&entry.name)),
                 detail: "the inventory already lists this customization, which serves one cluster at a time"
                     .into(),
-                remedy: "remove this entry, or name another customization".into(),
+                remedy: "remove this entry, or use the name of another customization".into(),
             });
         }
     }
@@ -240,7 +241,8 @@ fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                     "ClusterPool {pool} also lists this customization, and each pool would release the other's leases on it"
                 )
                 .into(),
-                remedy: format!("remove the customization from ClusterPool {pool} first, or name another customization")
+                remedy: format!("remove the customization from ClusterPool {pool} first, or use the name of another \
+                    customization")
                     .into(),
             });
         }

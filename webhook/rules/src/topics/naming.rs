@@ -84,7 +84,7 @@ fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
 }
 
 /// The name that Cluster API produces from the sample values.
-fn rendered(pieces: &[TemplatePart<'_>]) -> Result<Vec<u8>, String> {
+fn render_sample(pieces: &[TemplatePart<'_>]) -> Result<Vec<u8>, String> {
     let mut name = Vec::new();
     for piece in pieces {
         let text = match piece {
@@ -123,7 +123,7 @@ fn names_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
     let (detail, remedy) = match parse(template) {
         Err(TemplateError::Unsupported(_)) => return,
         Err(TemplateError::Malformed(fault)) => (fault.to_owned(), FIELDS),
-        Ok(pieces) => match rendered(&pieces) {
+        Ok(pieces) => match render_sample(&pieces) {
             Err(fault) => (fault, FIELDS),
             Ok(name) if is_dns1123_subdomain(&name) => return,
             Ok(name) => (

@@ -145,7 +145,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                     format!("removing these entries deletes unclaimed {} {shown}", noun(count))
                 }
                 count => {
-                    format!("removing these entries deletes {count} unclaimed clusters: {shown} and more")
+                    format!("removing these entries deletes {count} unclaimed clusters, including {shown}")
                 }
             }
         }

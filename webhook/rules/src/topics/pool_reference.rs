@@ -46,9 +46,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-given",
-        summary: "a new cluster of a pool must not name a claim",
-        why: "Hive assigns a cluster to a claim after the cluster exists. A name that is set at creation can give \
-              the cluster to a claim that Hive did not choose.",
+        summary: "a new cluster of a pool must not have a claim",
+        why: "Hive assigns a cluster to a claim after the cluster exists. A claimName that is set at creation can \
+            give the cluster to a claim that Hive did not choose.",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,

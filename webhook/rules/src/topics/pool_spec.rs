@@ -23,8 +23,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "platform-not-one",
         summary: "a pool must have exactly one platform",
-        why: "Hive creates all clusters of a pool on one platform. With none or several platforms, Hive cannot \
-              decide where.",
+        why: "Hive creates all clusters of a pool on one platform. Without a platform, or with several, Hive cannot \
+            create clusters.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -135,7 +135,7 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
         return;
     };
     progress::request(change);
-    let why = if let Some(rolling) = progress::rolling_out(old) {
+    let why = if let Some(rolling) = progress::rollout_evidence(old) {
         format!("a rollout is in progress ({rolling})")
     } else if let Some(Lag { generation, observed }) =
         progress::lag(old).filter(|_| !progress::is_before_first_machine(change))
@@ -153,7 +153,10 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
-            detail: format!("{why}, and scaling from {from} would move etcd members at the same time").into(),
+            detail: format!(
+                "{why}, and scaling from {from} would add or remove etcd members at the same time"
+            )
+            .into(),
             remedy: format!(
                 "wait for the rollout, then scale: kubectl kcp rollout status {} --watch{}",
                 name(change.new),
@@ -169,7 +172,7 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
         return;
     };
     progress::request(change);
-    let Some(machine) = progress::adopting(change) else {
+    let Some(machine) = progress::machine_to_adopt(change) else {
         return;
     };
     faults.push_at_most(

@@ -99,7 +99,7 @@ fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, s
 }
 
 /// Why users must not set a taint with this key.
-fn reserved(key: &str) -> Option<&'static str> {
+fn why_reserved(key: &str) -> Option<&'static str> {
     match key {
         "node.cluster.x-k8s.io/uninitialized" | "node.cluster.x-k8s.io/outdated-revision" => {
             Some("Cluster API sets and removes this taint itself")
@@ -118,7 +118,7 @@ fn reserved(key: &str) -> Option<&'static str> {
 
 fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (path, key) in keys(change.new) {
-        let Some(reason) = reserved(key) else { continue };
+        let Some(reason) = why_reserved(key) else { continue };
         faults.push(Fault {
             field: path,
             reason: CauseReason::Invalid,

@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "user-secret-incomplete",
-        summary: "a password hash from a Secret must name the Secret and the key",
+        summary: "a password hash from a Secret must specify the name of the Secret and the key",
         why: "Cluster API cannot create bootstrap data without the password hash, so the next Machine never \
               starts.",
         operations: ON_WRITE,

@@ -41,8 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-without-v",
         summary: "the version must begin with v",
-        why: "The tags of Kubernetes images begin with v. Without it, the images of the first new Machine do not \
-              exist.",
+        why: "The tags of Kubernetes images begin with v. Without the v, the images of the first new Machine do not \
+            exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-changes-too-early",
-        summary: "a minor upgrade must wait until the last one has rolled out",
+        summary: "a minor upgrade must wait until the previous one has rolled out",
         why: "Until the previous upgrade has rolled out, some Machines are one version behind. Another upgrade \
             would put them two versions behind, which Kubernetes does not support.",
         operations: ON_UPDATE,
@@ -334,7 +334,7 @@ fn upgrade_reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut F
     {
         faults.push(step.fault(
             format!(
-                "this reverts the upgrade to {}, which no Machine runs yet",
+                "this downgrade reverts the upgrade to {}, which no Machine runs yet",
                 step.old
             ),
             "check that this downgrade is intended",

@@ -76,8 +76,8 @@ pub struct View {
     /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the review of a
     /// `ClusterDeployment`, those that use the same customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
-    /// The status of the customization that the reviewed `ClusterDeployment` names; `None` if it has no status or does not
-    /// exist.
+    /// The status of the customization to which the reviewed `ClusterDeployment` refers; `None` if the customization
+    /// has no status or does not exist.
     pub customization_status: Part<Option<ClusterDeploymentCustomizationStatus>>,
 }
 

@@ -108,7 +108,7 @@ impl FailureContext {
                 format!("check that the member trusts the CA in Secret {authority}")
             }
             Error::Handshake(HandshakeError::Expired { .. }) => {
-                "replace the Machine: the new one gets a new certificate".to_owned()
+                "replace the Machine: the new Machine gets a new certificate".to_owned()
             }
             Error::Handshake(HandshakeError::NotYetValid) => {
                 "check the clocks of this machine and of the member".to_owned()
@@ -225,7 +225,7 @@ mod tests {
                 true,
                 Error::Handshake(HandshakeError::Expired { not_after: None }),
                 "TLS handshake failed: the member's certificate has expired",
-                Some("replace the Machine: the new one gets a new certificate"),
+                Some("replace the Machine: the new Machine gets a new certificate"),
             ),
             (
                 true,

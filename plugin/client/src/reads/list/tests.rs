@@ -9,7 +9,7 @@ use crate::{
     Connection, Error, ReadLimit,
     canned::failure,
     reader::Reader,
-    reads::{WITHOUT_NAME, list::list},
+    reads::{NO_NAME_ARGUMENT, list::list},
 };
 use kcp_control_plane::snapshot::{Failure, Forbidden, Reading, Snapshot};
 
@@ -140,7 +140,7 @@ fn each_control_plane_gets_its_own() {
     );
     assert!(second.infrastructure_is_ready() && second.has_endpoint());
     for management in &listed {
-        let flag = WITHOUT_NAME;
+        let flag = NO_NAME_ARGUMENT;
         assert_eq!(management.secrets, Reading::Excluded { flag });
         assert_eq!(management.unread, []);
         // Nothing of it but what decides about new Machines.

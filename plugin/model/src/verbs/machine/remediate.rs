@@ -58,7 +58,7 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     match objections.warnings(force) {
         Ok(more) => warnings.extend(more),
         Err(mut refusal) => {
-            if refusal.by == RefusedBy::Command && replace::is_allowed(machine, now) {
+            if refusal.by == RefusedBy::Command && replace::is_allowed_with_force(machine, now) {
                 let namespace = &machine.object.namespace();
                 refusal.remedies.push(format!(
                     "replace the Machine without a MachineHealthCheck: kubectl kcp machine replace {name} -n {namespace}"
@@ -246,7 +246,7 @@ mod tests {
     fn refused(machine: &MachineSnapshot, by: RefusedBy, why: &[&str]) -> Decision {
         let why = why.iter().map(ToString::to_string).collect();
         let mut refusal = Refusal::new(by, why);
-        if by == RefusedBy::Command && super::replace::is_allowed(machine, now()) {
+        if by == RefusedBy::Command && super::replace::is_allowed_with_force(machine, now()) {
             let name = &machine.object.name();
             refusal.remedies = vec![format!(
                 "replace the Machine without a MachineHealthCheck: kubectl kcp machine replace {name} -n d"

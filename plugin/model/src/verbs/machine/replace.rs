@@ -27,8 +27,8 @@ pub struct ReplaceOptions {
     pub without_etcd: bool,
 }
 
-const WITHOUT_ETCD_HINT: &str = "make etcd reachable, or use --without-etcd to rely on the conditions of the Machines, \
-                                 which are out of date while Cluster API cannot reach etcd either";
+const WITHOUT_ETCD_HINT: &str = "make etcd reachable, or use --without-etcd to rely on the conditions of the \
+    Machines; the conditions are out of date if Cluster API cannot reach etcd either";
 
 pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp) -> Decision {
     let name = &machine.object.name();
@@ -105,7 +105,7 @@ pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decisio
 }
 
 /// Whether `machine replace --force` would delete the Machine.
-pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
+pub fn is_allowed_with_force(machine: &MachineSnapshot, now: Timestamp) -> bool {
     let options = ReplaceOptions {
         force: true,
         without_etcd: false,
@@ -177,7 +177,9 @@ fn consequences(plan: &Plan) -> Vec<String> {
 mod tests {
     use kcp_api::{Object as _, metadata::Time};
 
-    use super::{Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, as_confirmed, decide, is_allowed};
+    use super::{
+        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, as_confirmed, decide, is_allowed_with_force,
+    };
     use crate::{
         change::decision::{Refusal, RefusedBy},
         snapshot::{EtcdMember, EtcdMembers, Failure, change::MachineSnapshot},
@@ -338,7 +340,7 @@ mod tests {
         for (name, change, expected) in cases {
             let mut machine = snapshot("m1");
             change(&mut machine);
-            assert_eq!(is_allowed(&machine, now()), *expected, "{name}");
+            assert_eq!(is_allowed_with_force(&machine, now()), *expected, "{name}");
         }
     }
 
@@ -450,7 +452,7 @@ mod tests {
                 "{force}"
             );
         }
-        assert!(!is_allowed(&machine, now()));
+        assert!(!is_allowed_with_force(&machine, now()));
         let accepted = ReplaceOptions {
             force: false,
             without_etcd: true,

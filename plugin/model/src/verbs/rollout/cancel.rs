@@ -64,8 +64,8 @@ impl RequestedRollout {
     }
 }
 
-/// Decides whether a rollout can be cancelled. `api_version` is the API version of the control plane's JSON; `running` permits
-/// to cancel a rollout in progress.
+/// Decides whether a rollout can be cancelled. `api_version` is the API version of the control plane's JSON; `running`
+/// says whether a rollout in progress may be cancelled.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     running: bool,

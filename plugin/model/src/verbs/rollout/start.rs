@@ -265,7 +265,7 @@ mod tests {
         let started = proposal(decided(&snapshot(), StartOptions::default(), "v1beta2", false));
         assert_eq!(
             started.consequences,
-            ["etcd tolerates no member failure during steps 1, 3 and 5"]
+            ["etcd tolerates no member failure while each new Machine joins"]
         );
     }
 

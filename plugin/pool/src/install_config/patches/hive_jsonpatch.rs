@@ -21,7 +21,7 @@ pub(super) enum Deviation {
     CountsFromEnd,
     /// Reads `01` and `+1` as 1.
     ReadsIndex,
-    /// Adds the field if `replace` names a missing one.
+    /// Adds the field if `replace` refers to a missing field.
     AddsAbsent,
     /// Treats a missing field as null in `test`.
     TestsAbsent,

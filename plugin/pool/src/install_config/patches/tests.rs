@@ -233,11 +233,11 @@ fn what_hive_refuses() {
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "", "value": "foo"}),
-            "the result is not a mapping, but an install-config is one",
+            "the result is not a YAML mapping, but an install-config must be one",
         ),
         (
             json!({"op": "replace", "path": "", "valueJSON": "null"}),
-            "the result is not a mapping, but an install-config is one",
+            "the result is not a YAML mapping, but an install-config must be one",
         ),
         (
             json!({"op": "replace", "path": "//metadata/name", "value": "foo"}),
@@ -289,7 +289,8 @@ fn what_hive_refuses() {
 #[test]
 fn what_is_left_is_a_mapping() {
     let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
-    let why = "spec.installConfigPatches: the result is not a mapping, but an install-config is one";
+    let why =
+        "spec.installConfigPatches: the result is not a YAML mapping, but an install-config must be one";
     assert_eq!(
         apply(&json!([whole("[1]")])),
         Err(PatchProblem::Broken(why.to_owned()))

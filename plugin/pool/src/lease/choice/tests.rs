@@ -61,14 +61,14 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
             free.sort();
             format!("free {}", free.join(" "))
         }
-        Choice::Bound { name, availability } => format!("bound to {}", availability.described(name, "pool")),
+        Choice::Bound { name, availability } => format!("bound to {}", availability.with_state(name, "pool")),
         Choice::Exhausted {
             availabilities,
             steps,
         } => {
             let availabilities: Vec<_> = availabilities
                 .iter()
-                .map(|(name, availability)| availability.described(name, "pool"))
+                .map(|(name, availability)| availability.with_state(name, "pool"))
                 .collect();
             let steps: Vec<_> = steps
                 .iter()

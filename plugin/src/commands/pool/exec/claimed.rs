@@ -33,7 +33,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Claims a cluster, runs the command, and deletes the claim.
-pub(super) async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
+pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
     let terminal = &session.terminal;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);

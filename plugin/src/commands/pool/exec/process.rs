@@ -166,7 +166,7 @@ impl Signals {
     /// Makes this process receive these signals, which then no longer end it. A signal that the process has ignored since
     /// its start, as under `nohup`, stays ignored.
     pub(crate) fn listen(has_terminal: bool) -> io::Result<Self> {
-        let ignored = ignored();
+        let ignored = ignored_signals();
         let listen = |which: Signal| Ok((which, signal(SignalKind::from_raw(which.as_raw()))?));
         let job_control = JOB_CONTROL.into_iter().filter(|_| !has_terminal);
         FORWARDED
@@ -207,7 +207,7 @@ impl Signals {
 }
 
 /// One bit for each ignored signal, the first for signal 1; zero if the system does not report them.
-fn ignored() -> u64 {
+fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
@@ -228,7 +228,7 @@ mod tests {
     use rustix::process::Signal;
     use tokio::{io::AsyncReadExt as _, process::Command};
 
-    use super::{Process, code, ignored, is_in};
+    use super::{Process, code, ignored_signals, is_in};
 
     /// In the format of `waitpid`: the code in the second byte, a signal in the first.
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         assert!(is_in(0b1, Signal::HUP));
         assert!(!is_in(0b1, Signal::INT));
         assert!(is_in(0x1000, Signal::PIPE));
-        assert!(is_in(ignored(), Signal::PIPE));
-        assert!(!is_in(ignored(), Signal::TERM));
+        assert!(is_in(ignored_signals(), Signal::PIPE));
+        assert!(!is_in(ignored_signals(), Signal::TERM));
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct PoolLease {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The claim to which Hive assigned the cluster. Use this name to release it.
+    /// The claim to which Hive assigned the cluster. To release the claim, use this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
     /// The leased customization; absent without a lease.
@@ -61,8 +61,8 @@ pub(crate) struct PoolLease {
     /// The customization's patches for the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// Warnings, one sentence each, about checks that failed, skipped entries, and patches that Hive reads differently from
-    /// what they say.
+    /// Warnings, one sentence each, about checks that failed, skipped entries, and patches whose text Hive does not
+    /// take literally.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }

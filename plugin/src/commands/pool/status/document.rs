@@ -78,7 +78,8 @@ struct EntryDocument {
     /// One of: free, held, in-use (by a cluster), gone (the cluster was deleted, but the entry is still reserved), expired,
     /// reserved (without a record), unreadable, deleting, missing.
     state: &'static str,
-    /// Whether the inventory lists the entry. If not, the entry is still held.
+    /// Whether the inventory lists the entry. False for an entry that was removed from the inventory while a
+    /// ClusterDeployment held it.
     in_inventory: bool,
     /// The `ClusterDeployment` that holds the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -219,7 +220,7 @@ impl EntryDocument {
             state: entry.state.as_str(),
             in_inventory: entry.is_in_inventory,
             holder: entry.holder.clone(),
-            pool: entry.taken_for.clone(),
+            pool: entry.leased_for.clone(),
             since: entry.since,
             expires: entry.lease.as_ref().and_then(|lease| lease.deadline),
             lease_id: entry.lease.as_ref().map(|lease| lease.id.clone()),

@@ -49,7 +49,7 @@ const POOLS: &[Column] = &[
     Column::new("PROBLEMS"),
 ];
 
-const WRONG: &[Column] = &[
+const PROBLEMS: &[Column] = &[
     Column::new("OBJECT").name(),
     Column::new("PROBLEM"),
     Column::new("DETAILS"),
@@ -74,7 +74,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     }
     let problems = pool.problems();
     if !problems.is_empty() {
-        let mut table = Table::with_columns(WRONG.iter().copied());
+        let mut table = Table::with_columns(PROBLEMS.iter().copied());
         for problem in &problems {
             table.row([
                 Cell::from(&problem.object),
@@ -240,7 +240,10 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
             state.push_str(what);
         }
     }
-    let taken_for = entry.taken_for.as_deref().filter(|taken_for| *taken_for != pool);
+    let leased_for = entry
+        .leased_for
+        .as_deref()
+        .filter(|leased_for| *leased_for != pool);
     let ends = entry.lease.as_ref().map_or(String::new(), |lease| {
         let Some(at) = lease.deadline else {
             return "never".to_owned();
@@ -260,7 +263,7 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         Cell::from(&entry.name),
         Cell::styled(state, style),
         Cell::from(entry.holder.as_deref().unwrap_or_default()),
-        Cell::from(taken_for.unwrap_or_default()),
+        Cell::from(leased_for.unwrap_or_default()),
         Cell::from(entry.since.map_or(String::new(), |since| age(Some(since), now))),
         Cell::from(ends),
         Cell::styled(

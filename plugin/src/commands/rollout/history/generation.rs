@@ -132,7 +132,7 @@ pub(super) mod tests {
 
     use crate::commands::rollout::history::{History, history};
 
-    /// Two Machines of an older version, one of them on its way out, and two of the one that is asked for.
+    /// Two Machines of an older version, one of which is being deleted, and two Machines of the desired version.
     pub(crate) fn in_the_middle() -> Snapshot {
         let older = |name: &str, hours| {
             let mut machine = machine(name, "a", hours);

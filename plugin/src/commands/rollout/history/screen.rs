@@ -26,7 +26,9 @@ pub fn screen(history: &History, layout: Layout) -> String {
     };
     if let Some(after) = history.rollout_after {
         remark(&if after > history.at {
-            format!("a rollout of every Machine created before {after} begins at that time")
+            format!(
+                "at {after}, the controller begins to replace every Machine that was created before that time"
+            )
         } else {
             format!("the last rollout was requested at {after}")
         });

@@ -62,7 +62,7 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
     table.render(layout)
 }
 
-/// The line about certificates, such as `Certificates: all 7 valid until 2027-11-20 (in 363d)`.
+/// The line about certificates, such as `Certificates:  earliest expiry 2027-11-20 (in 363d)`.
 fn line(first: Option<Timestamp>, count: usize, unknown: usize, now: Timestamp) -> String {
     let value = match first {
         None if count == 0 => return String::new(),
@@ -75,7 +75,7 @@ fn line(first: Option<Timestamp>, count: usize, unknown: usize, now: Timestamp) 
                 String::new()
             };
             format!(
-                "the first expires on {} (in {}){unknown}",
+                "earliest expiry {} (in {}){unknown}",
                 first.strftime("%Y-%m-%d"),
                 left.unwrap_or_default()
             )

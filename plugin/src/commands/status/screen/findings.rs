@@ -31,7 +31,7 @@ const NAMED_LIMIT: usize = 3;
 const HINT: &str = "hint:";
 
 /// The label of other findings about the same subject.
-const ALSO: &str = "also:";
+const OTHER_FINDINGS: &str = "also:";
 
 /// A finding with the ids of all checks that report it.
 struct ReportedFinding<'i> {
@@ -118,9 +118,9 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
         if outcome > CheckOutcome::Info || layout.is_wide {
             hint(&mut text, first.finding, layout);
         }
-        let mut label = ALSO;
+        let mut label = OTHER_FINDINGS;
         for other in others {
-            also(&mut text, label, outcome, other, layout);
+            push_other_finding(&mut text, label, outcome, other, layout);
             // Findings with different hints are not merged.
             if !layout.is_wide {
                 label = "";
@@ -200,11 +200,17 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
         Some(room) => wrap_hint(&hint, room),
         None => vec![hint.into_owned()],
     };
-    labelled(text, HINT, lines);
+    push_labelled(text, HINT, lines);
 }
 
 /// Appends another finding of a group. Narrow output omits the hint of this finding.
-fn also(text: &mut String, label: &str, first: CheckOutcome, findings: &ReportedFinding<'_>, layout: Layout) {
+fn push_other_finding(
+    text: &mut String,
+    label: &str,
+    first: CheckOutcome,
+    findings: &ReportedFinding<'_>,
+    layout: Layout,
+) {
     let outcome = findings.finding.outcome;
     let weight = if outcome == first {
         String::new()
@@ -212,14 +218,18 @@ fn also(text: &mut String, label: &str, first: CheckOutcome, findings: &Reported
         format!("{}: ", outcome.as_str())
     };
     let line = format!("{weight}{}", findings.line());
-    labelled(text, label, layout.lines(&line, INDENT + ALSO.len() + 1));
+    push_labelled(
+        text,
+        label,
+        layout.lines(&line, INDENT + OTHER_FINDINGS.len() + 1),
+    );
     if layout.is_wide {
         hint(text, findings.finding, layout);
     }
 }
 
-/// Appends lines after a label. [`HINT`] and [`ALSO`] have the same width.
-fn labelled(text: &mut String, label: &str, lines: Vec<String>) {
+/// Appends lines after a label. [`HINT`] and [`OTHER_FINDINGS`] have the same width.
+fn push_labelled(text: &mut String, label: &str, lines: Vec<String>) {
     let blank = " ".repeat(HINT.len());
     let mut label = if label.is_empty() {
         blank.clone()

@@ -94,7 +94,7 @@ impl Screen {
     }
 
     /// The parts that fit into this number of lines, and the names of the omitted ones.
-    pub fn within(&self, lines: usize) -> String {
+    pub fn fit(&self, lines: usize) -> String {
         let mut screen = self.clone();
         let mut left_out = Vec::new();
         for part in EXPENDABLE {
@@ -135,7 +135,7 @@ impl Screen {
     }
 }
 
-/// The style of "no", which clears on its own while the control plane is healthy.
+/// The style of the word "no". While the control plane is healthy, a change is blocked only for a short time.
 const fn style_of_no(inspection: &Inspection) -> Style {
     match inspection.health {
         Health::Healthy => WARN,

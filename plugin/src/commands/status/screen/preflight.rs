@@ -1,4 +1,4 @@
-//! The table of changes that the controller allows now, and of what blocks the others.
+//! The table of changes: whether the controller allows each one now, and what blocks it.
 
 use crate::commands::status::screen::{
     Layout, style_of_no,
@@ -13,8 +13,8 @@ use crate::terminal::{
 use kcp_control_plane::inspection::{BlockedBy, Inspection, Permission, Remediation};
 
 const COLUMNS: &[Column] = &[
-    Column::new("NOW").name(),
-    Column::new("ALLOWED"),
+    Column::new("OPERATION").name(),
+    Column::new("ALLOWED NOW"),
     Column::new("BLOCKED BY"),
 ];
 
@@ -224,42 +224,42 @@ mod tests {
                 "what_is_no_finding_is_told",
                 single,
                 "scale up      yes\n\
-                 scale down    no        the control plane has no other Machine (etcd-no-quorum)\n\
+                 scale down    no            the control plane has no other Machine (etcd-no-quorum)\n\
                  rollout       yes\n\
-                 remediation   no        the control plane has no other Machine (etcd-no-quorum)",
+                 remediation   no            the control plane has no other Machine (etcd-no-quorum)",
             ),
             (
                 "findings_are_told_below",
                 member_dead,
-                "scale up, scale down, rollout   no        etcd-voters-unhealthy\n\
-                 \x20                                         Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
+                "scale up, scale down, rollout   no            etcd-voters-unhealthy\n\
+                 \x20                                             Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
                  remediation of m2               yes\n\
-                 other remediations              no        etcd could lose quorum: 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
+                 other remediations              no            etcd could lose quorum: 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
                 || mid_rollout().after(start),
-                "scale up, scale down, rollout   no        Machine/m4: etcd-learners-stuck, etcd-members-unresponsive, \
+                "scale up, scale down, rollout   no            Machine/m4: etcd-learners-stuck, etcd-members-unresponsive, \
                  etcd-pods-not-ready, api-servers-not-ready, schedulers-not-ready\n\
                  remediation of m4               yes\n\
-                 other remediations              no        etcd could lose quorum: 2 of 2 voting members healthy, 2 needed for quorum, \
+                 other remediations              no            etcd could lose quorum: 2 of 2 voting members healthy, 2 needed for quorum, \
                  1 not voting yet (etcd-no-quorum)",
             ),
             (
                 "the_same_words_share_a_row",
                 leaving,
-                "scaling, rollout, remediation   no        Machine/m3: machine-deletions-slow",
+                "scaling, rollout, remediation   no            Machine/m3: machine-deletions-slow",
             ),
             (
                 "the_usual_comes_last",
                 no_leader,
-                "scale up, scale down, rollout   no        etcd-no-quorum\n\
-                 \x20                                         Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
-                 \x20                                         Machine/m3: etcd-members-unresponsive, etcd-pods-not-ready\n\
-                 \x20                                         Machine/m1: etcd-no-leader, etcd-alarms\n\
-                 remediation of m1               no        no other Machine has healthy control plane components \
+                "scale up, scale down, rollout   no            etcd-no-quorum\n\
+                 \x20                                             Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
+                 \x20                                             Machine/m3: etcd-members-unresponsive, etcd-pods-not-ready\n\
+                 \x20                                             Machine/m1: etcd-no-leader, etcd-alarms\n\
+                 remediation of m1               no            no other Machine has healthy control plane components \
                  (components-unhealthy)\n\
-                 other remediations              no        etcd-no-quorum",
+                 other remediations              no            etcd-no-quorum",
             ),
         ];
         for (name, example, expected) in cases {

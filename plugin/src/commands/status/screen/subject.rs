@@ -1,4 +1,4 @@
-//! Determines the subject of a finding or a blocker, from the objects that it names.
+//! Determines the subject of a finding or a blocker, from its objects.
 
 const CONTROL_PLANE: &str = "KubeadmControlPlane/";
 const MACHINE: &str = "Machine/";

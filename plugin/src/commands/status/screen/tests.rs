@@ -132,17 +132,17 @@ fn a_low_terminal_does_without_parts() {
     let screen = screen(&example::member_dead(), Some(80), false);
     let all = screen.text();
     let height = all.lines().count();
-    assert_eq!(screen.within(height), all);
+    assert_eq!(screen.fit(height), all);
     for lines in 3..height {
-        let text = plain(&screen.within(lines));
+        let text = plain(&screen.fit(lines));
         assert!(text.lines().count() <= lines, "{lines}:\n{text}");
         assert!(
             text.contains("\nomitted, because the terminal is too small: "),
             "{text}"
         );
     }
-    insta::assert_snapshot!("member_dead_24_lines", plain(&screen.within(24)));
-    insta::assert_snapshot!("member_dead_12_lines", plain(&screen.within(12)));
+    insta::assert_snapshot!("member_dead_24_lines", plain(&screen.fit(24)));
+    insta::assert_snapshot!("member_dead_12_lines", plain(&screen.fit(12)));
 }
 
 fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Snapshot, &Inspection)> {

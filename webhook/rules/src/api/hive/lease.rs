@@ -49,8 +49,8 @@ pub enum LeaseState {
 }
 
 impl Lease {
-    /// The lease in a status. A record is valid only if the `clusterDeploymentRef` names its holder, because Hive does not
-    /// remove the condition when it revokes a lease.
+    /// The lease in a status. A record is valid only if the `clusterDeploymentRef` refers to its holder, because Hive
+    /// does not remove the condition when it revokes a lease.
     pub fn from_status(status: &ClusterDeploymentCustomizationStatus) -> Option<Self> {
         let mut conditions = status.conditions.iter().flatten();
         let record = conditions.find(|condition: &&Condition| condition.kind == CONDITION)?;

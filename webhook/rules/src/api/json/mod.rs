@@ -37,9 +37,9 @@ pub(super) fn read_again<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Option<T> {
-    let scanner = Scanner::again(text);
+    let scanner = Scanner::for_valid_json(text);
     let scanner = match known {
-        Some(known) => scanner.beside(known),
+        Some(known) => scanner.with_known(known),
         None => scanner,
     };
     Some(whole(scanner).ok()?.root)

@@ -46,7 +46,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans text that is known to be valid JSON.
-    pub(super) fn again(text: &'a RawValue) -> Self {
+    pub(super) fn for_valid_json(text: &'a RawValue) -> Self {
         Self {
             is_valid: true,
             ..Self::new(text.get())
@@ -54,7 +54,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips an object that equals `known`, without counting its values.
-    pub(super) fn beside(mut self, known: &'a RawValue) -> Self {
+    pub(super) fn with_known(mut self, known: &'a RawValue) -> Self {
         self.remember(known.get(), 0);
         self
     }

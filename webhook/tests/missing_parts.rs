@@ -31,7 +31,8 @@ fn only(missing: MissingParts, all: View) -> View {
         pools,
         customizations,
         cluster_deployments,
-        customization_status
+        customization_status,
+        migrations
     )
 }
 
@@ -51,7 +52,8 @@ fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         pools,
         customizations,
         cluster_deployments,
-        customization_status
+        customization_status,
+        migrations
     );
     parts
         .into_iter()

@@ -212,6 +212,25 @@ pub(super) const ROWS: &[Row] = &[
         exits("resourceLock value must be"),
     ),
     row(
+        "endpoints as main lock without leader election",
+        Kube,
+        "--leader-elect-resource-lock=endpoints --leader-elect=false",
+        KUBE_RUNS,
+    ),
+    row(
+        "two dashes before the name of a controller",
+        Kube,
+        "--controllers=--nodeipam",
+        exits("is not in the list of known controllers"),
+    ),
+    row(
+        "an empty name of a controller",
+        Kube,
+        "--controllers=-route,,-service",
+        exits("is not in the list of known controllers"),
+    ),
+    row("an empty list of controllers", Kube, "--controllers=", KUBE_RUNS),
+    row(
         "an unknown controller",
         Kube,
         "--controllers=-routes",

@@ -73,6 +73,13 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
         .customization_status
         .get()
         .map(|status| vec![customization(status.as_ref())]));
+    add(view.migrations.get().map(|migrations| {
+        migrations
+            .iter()
+            .enumerate()
+            .map(|(number, it)| kubeadm_config(number, it))
+            .collect()
+    }));
     other_objects.sees |= view.namespace_terminating.get().is_some();
     other_objects.terminating = view.namespace_terminating.get() == Some(&true);
     let seen = view.cluster.get().and_then(Option::as_ref);
@@ -116,6 +123,35 @@ fn machine(number: usize, machine: &view::Machine) -> Value {
         object["status"] = json!({"nodeRef": {"name": name}});
     }
     deleting(object, machine.deleting)
+}
+
+/// The `KubeadmConfig` of a Machine that migrates.
+fn kubeadm_config(number: usize, migration: &view::Migration) -> Value {
+    let mut object = json!({
+        "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2",
+        "kind": "KubeadmConfig",
+        "metadata": {
+            "name": format!("machine-{number}"), "namespace": "default",
+            "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "cluster.x-k8s.io/control-plane": ""},
+        },
+        "spec": {"clusterConfiguration": {"controllerManager": {"extraArgs": [
+            {"name": "enable-leader-migration", "value": "true"}]}}},
+    });
+    if let Some(names) = &migration.controllers {
+        let path = "/etc/kubernetes/pki/leader.yaml";
+        let leaders: Vec<_> = names
+            .iter()
+            .map(|name| json!({"name": name, "component": "*"}))
+            .collect();
+        let content = json!({"apiVersion": "controllermanager.config.k8s.io/v1", "kind": "LeaderMigrationConfiguration",
+            "leaderName": migration.leader_name, "controllerLeaders": leaders});
+        object["spec"]["files"] = json!([{"path": path, "content": content.to_string()}]);
+        let flags = &mut object["spec"]["clusterConfiguration"]["controllerManager"]["extraArgs"];
+        if let Some(flags) = flags.as_array_mut() {
+            flags.push(json!({"name": "leader-migration-config", "value": path}));
+        }
+    }
+    object
 }
 
 fn worker(name: &str) -> Value {

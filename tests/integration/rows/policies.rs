@@ -288,6 +288,7 @@ fn is_policed(rule: &Rule, row: Row<'_>) -> bool {
     let shape = Shape::from_api_version(row.base.version());
     match (row.case.write, rule.cel) {
         (Write::Scale(..), cel) => matches!(cel, Cel::FaultsAlsoForScale(_)),
+        (_, Cel::FaultsOfControlPlanes(_)) => matches!(row.base, Base::ControlPlane(_)),
         (_, cel) => cel.faults(shape).is_some(),
     }
 }

@@ -66,7 +66,8 @@ pub enum Identity {
 /// kube-controller-manager runs as few controllers as possible. The garbage collector and the controllers of Nodes and Pods
 /// would delete what other tests create.
 const KUBE: &[&str] = &["--controllers=serviceaccount-token-controller,node-ipam-controller"];
-const CLOUD: &[&str] = &["--cloud-provider=demo"];
+/// Our program has Node IPAM. The model knows that only if a flag names it.
+const CLOUD: &[&str] = &["--cloud-provider=demo", "--controllers=*,node-ipam-controller"];
 const BOTH: &[&str] = &["--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16"];
 
 /// What controller managers of one test need: certificates, kubeconfigs and programs.

@@ -6,7 +6,8 @@
 //! different one. An expression reads `self`, which is an object of the rule's kind, or `spec` if templates also have
 //! the field. A rule about a transition reads `object` and `oldObject`. The other variables are `request`,
 //! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `Shape::expand` replaces the
-//! placeholders of fields whose path differs between v1beta1 and v1beta2.
+//! placeholders of fields whose path differs between v1beta1 and v1beta2, and those of the flags of components, which
+//! are a map in v1beta1 and a list in v1beta2.
 //!
 //! The available functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
 
@@ -19,6 +20,8 @@ pub enum Cel {
     Faults(&'static str),
     /// An expression that also applies to a Scale, because it reads only `spec.replicas` of `self`.
     FaultsAlsoForScale(&'static str),
+    /// An expression for control planes alone, of a rule that denies these and only warns about templates, which have no version.
+    FaultsOfControlPlanes(&'static str),
     /// An expression for a fault that v1beta1 objects cannot have.
     FaultsOnlyInV1Beta2(&'static str),
     /// An expression for a fault that v1beta2 objects cannot have.
@@ -66,6 +69,7 @@ impl Cel {
             Self::FaultsOnlyInV1Beta1(_) if shape == Shape::V1Beta2 => None,
             Self::Faults(text)
             | Self::FaultsAlsoForScale(text)
+            | Self::FaultsOfControlPlanes(text)
             | Self::FaultsOnlyInV1Beta2(text)
             | Self::FaultsOnlyInV1Beta1(text) => Some(shape.expand(text.trim_end())),
             Self::None(_) => None,
@@ -94,13 +98,50 @@ const PLACEHOLDERS: &[(&str, &str, &str)] = &[
     ("TAINTS", "machineTemplate.taints", "machineTemplate.spec.taints"),
 ];
 
+/// Placeholders for the flags of a component, and their path below `spec.kubeadmConfigSpec`.
+const FLAGS: &[(&str, &str)] = &[
+    (
+        "CONTROLLER_MANAGER_FLAGS",
+        "clusterConfiguration.controllerManager.extraArgs",
+    ),
+    (
+        "INIT_KUBELET_FLAGS",
+        "initConfiguration.nodeRegistration.kubeletExtraArgs",
+    ),
+    (
+        "JOIN_KUBELET_FLAGS",
+        "joinConfiguration.nodeRegistration.kubeletExtraArgs",
+    ),
+];
+
 impl Shape {
+    /// CEL for a list of flags. Each is a map of its `name`, in which underscores are dashes, its `value`, and the `path` of the
+    /// value below `spec.kubeadmConfigSpec`.
+    fn flags(self, path: &str) -> String {
+        let optional = path.replace('.', ".?");
+        match self {
+            Self::V1Beta1 => format!(
+                "spec.?kubeadmConfigSpec.?{optional}.orValue({{}}).transformList(name, value, {{'name': name.replace('_', '-'), \
+                 'value': string(value), 'path': '{path}[' + name + ']'}})"
+            ),
+            Self::V1Beta2 => format!(
+                "spec.?kubeadmConfigSpec.?{optional}.orValue([]).transformList(index, flag, {{'name': flag.name.replace('_', \
+                 '-'), 'value': string(flag.?value.orValue('')), 'path': '{path}[' + string(index) + '].value'}})"
+            ),
+        }
+    }
+
     /// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and `TAINTS` the
-    /// same path with every step optional.
+    /// same path with every step optional. A placeholder of flags becomes a list of them.
     fn expand(self, expression: &str) -> String {
+        let expression = FLAGS
+            .iter()
+            .fold(expression.to_owned(), |text, (placeholder, path)| {
+                text.replace(placeholder, &self.flags(path))
+            });
         PLACEHOLDERS
             .iter()
-            .fold(expression.to_owned(), |text, (placeholder, v1beta1, v1beta2)| {
+            .fold(expression, |text, (placeholder, v1beta1, v1beta2)| {
                 let path = match self {
                     Self::V1Beta1 => v1beta1,
                     Self::V1Beta2 => v1beta2,
@@ -125,6 +166,22 @@ mod tests {
         assert_eq!(
             Shape::V1Beta2.expand(text),
             "spec.?machineTemplate.?spec.?taints == 'machineTemplate.spec.taints'"
+        );
+    }
+
+    #[test]
+    fn flags_are_lists_in_both_shapes() {
+        assert_eq!(
+            Shape::V1Beta1.expand("JOIN_KUBELET_FLAGS"),
+            "spec.?kubeadmConfigSpec.?joinConfiguration.?nodeRegistration.?kubeletExtraArgs.orValue({}).transformList(name, \
+             value, {'name': name.replace('_', '-'), 'value': string(value), 'path': \
+             'joinConfiguration.nodeRegistration.kubeletExtraArgs[' + name + ']'})"
+        );
+        assert_eq!(
+            Shape::V1Beta2.expand("JOIN_KUBELET_FLAGS"),
+            "spec.?kubeadmConfigSpec.?joinConfiguration.?nodeRegistration.?kubeletExtraArgs.orValue([]).transformList(index, \
+             flag, {'name': flag.name.replace('_', '-'), 'value': string(flag.?value.orValue('')), 'path': \
+             'joinConfiguration.nodeRegistration.kubeletExtraArgs[' + string(index) + '].value'})"
         );
     }
 }

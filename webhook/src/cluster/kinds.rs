@@ -8,6 +8,8 @@
 //!
 //! - Machines, which rules need only when the version changes. The verdict then depends on Machines that have just joined,
 //!   and a watch would deliver every status update of every Machine.
+//! - `KubeadmConfig`s, which rules need only when leader migration starts. Each has the bootstrap data of a Machine, so a cache
+//!   would be large and secret. A review keeps only the name of the migration lock and of its controllers.
 //! - Worker Machines and `MachinePool`s, which rules need only for deletions. A deletion must not depend on a stale object.
 //! - Namespaces, because a cluster can have very many.
 

@@ -7,6 +7,8 @@ use tokio::{sync::Mutex, time::Instant};
 
 /// The group of Cluster API's core kinds.
 pub(super) const CLUSTER_API: &str = "cluster.x-k8s.io";
+/// The group of the `KubeadmConfig`s of Machines.
+pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 /// The group of Cluster API's control planes.
 pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
@@ -30,7 +32,7 @@ pub(super) struct Remembered(Option<(String, Instant)>);
 impl Default for Versions {
     fn default() -> Self {
         Self {
-            by_group: [CLUSTER_API, CONTROL_PLANES, HIVE]
+            by_group: [CLUSTER_API, BOOTSTRAP, CONTROL_PLANES, HIVE]
                 .map(|group| (group, Mutex::default()))
                 .into(),
             unregistered: std::sync::Mutex::default(),

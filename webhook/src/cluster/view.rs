@@ -7,9 +7,12 @@ use std::sync::{
 
 use kcp_rules::{
     api::hive::ClusterDeploymentCustomizationStatus,
+    topics::leader_migration_change::of_kubeadm_config,
     view::{
         self, MissingParts, Part, View,
-        object::{ClusterObject, CustomizationObject, MachineObject, Object, PoolObject},
+        object::{
+            ClusterObject, CustomizationObject, KubeadmConfigObject, MachineObject, Object, PoolObject,
+        },
     },
 };
 use serde::de::DeserializeOwned;
@@ -21,7 +24,7 @@ use super::{
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
     subject::Subject,
-    versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
+    versions::{BOOTSTRAP, CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
 /// The maximum number of workers that are read. One is enough to deny a deletion, and the message names a few.
@@ -57,6 +60,7 @@ struct Progress {
 impl LiveReads<'_> {
     /// Reads the missing parts all at the same time, from `source` where possible. A part that cannot be read stays
     /// missing.
+    #[expect(clippy::too_many_lines, reason = "one read for each part")]
     pub(super) async fn view(
         &self,
         missing: MissingParts,
@@ -72,7 +76,18 @@ impl LiveReads<'_> {
         let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
         let pools = caches.and_then(|caches| caches.pools.all(namespace));
         let customizations = caches.and_then(|caches| caches.customizations.names(namespace));
-        let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, status) = tokio::join!(
+        let (
+            machines,
+            cluster,
+            workers,
+            terminating,
+            planes,
+            pools,
+            customizations,
+            deployments,
+            status,
+            migrations,
+        ) = tokio::join!(
             self.part(
                 missing.machines,
                 None,
@@ -136,6 +151,13 @@ impl LiveReads<'_> {
                 or_none(self.customization_status(subject)),
                 &progress
             ),
+            self.part(
+                missing.migrations,
+                None,
+                "the KubeadmConfigs of the Machines",
+                or_none(self.migrations(subject)),
+                &progress
+            ),
         );
         let mut unread = progress
             .unread
@@ -154,6 +176,7 @@ impl LiveReads<'_> {
                 customizations,
                 cluster_deployments: deployments,
                 customization_status: status,
+                migrations,
             },
             from_caches: progress.from_caches.into_inner(),
             unread,
@@ -169,6 +192,17 @@ impl LiveReads<'_> {
             .into_iter()
             .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
         Ok(own.map(view::Machine::from).collect())
+    }
+
+    async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
+        let cluster = subject.cluster()?;
+        let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
+        let path = self.path(BOOTSTRAP, &subject.namespace, "kubeadmconfigs").await?;
+        let configs: Vec<KubeadmConfigObject> = self.list(&path, &selector).await?;
+        let migrations = configs
+            .iter()
+            .filter_map(|config| of_kubeadm_config(config.spec_text()?));
+        Ok(migrations.collect())
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {

@@ -62,6 +62,14 @@ pub struct CheckArguments {
     #[arg(long, value_name = "FILE")]
     pub old_ccm: Option<PathBuf>,
 
+    /// Kubernetes version of the libraries of --ccm [default: from the tag of its image]
+    #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "ccm")]
+    pub ccm_version: Option<u64>,
+
+    /// Kubernetes version of the libraries of --old-ccm [default: from the tag of its image]
+    #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "old_ccm")]
+    pub old_ccm_version: Option<u64>,
+
     /// The Cluster has no Pod network, so kubeadm does not set --allocate-node-cidrs
     #[arg(long)]
     pub no_pod_network: bool,

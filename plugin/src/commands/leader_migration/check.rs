@@ -1,12 +1,14 @@
 //! `leader-migration check`.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::reader::Reader;
 use kcp_rules::{
     api::{KubeadmControlPlane, decode},
     leader_migration::{Pair, Side},
-    topics::controller_managers,
+    topics::controller_managers::{self, Unknown},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -54,29 +56,44 @@ fn check(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Check> {
     if let (Some(minor), Some(version)) = (arguments.to, new.pointer_mut("/spec/version")) {
         *version = format!("v1.{minor}.0").into();
     }
-    let mut now = side(old, arguments).context("cannot check the control plane before the upgrade")?;
-    let mut then = side(&new, arguments).context("cannot check the control plane after the upgrade")?;
-    if let Some(file) = &arguments.ccm {
-        then.cloud = Some(input::cloud(file)?);
-    }
-    if let Some(file) = &arguments.old_ccm {
-        now.cloud = Some(input::cloud(file)?);
-    }
+    let mut unknown_clouds = Vec::new();
+    let mut side = |object, ccm: Option<&Path>, version| {
+        let (side, unknown) = side(object, ccm, version, arguments)?;
+        unknown_clouds.extend(unknown.filter(|unknown| !unknown_clouds.contains(unknown)));
+        anyhow::Ok(side)
+    };
+    let now = side(old, arguments.old_ccm.as_deref(), arguments.old_ccm_version)
+        .context("cannot check the control plane before the upgrade")?;
+    let then = side(&new, arguments.ccm.as_deref(), arguments.ccm_version)
+        .context("cannot check the control plane after the upgrade")?;
     Ok(Check {
         name: input::text(&new, "/metadata/name").to_owned(),
         namespace: input::text(&new, "/metadata/namespace").to_owned(),
         replicas: new.pointer("/spec/replicas").and_then(Value::as_i64),
         pair: Pair { now, then },
+        unknown_clouds,
     })
 }
 
-fn side(object: &Value, arguments: &CheckArguments) -> anyhow::Result<Side> {
+/// The controller managers, and why `files` does not tell whether there is a cloud-controller-manager.
+fn side(
+    object: &Value,
+    ccm: Option<&Path>,
+    ccm_version: Option<u64>,
+    arguments: &CheckArguments,
+) -> anyhow::Result<(Side, Option<Unknown>)> {
     let text = object.to_string();
     let control_plane: KubeadmControlPlane<'_> = decode(&text)?;
-    Ok(controller_managers::side(
-        &control_plane.common_spec(),
-        !arguments.no_pod_network,
-    )?)
+    let spec = control_plane.common_spec();
+    let kube = controller_managers::kube(&spec, !arguments.no_pod_network)?;
+    let (cloud, unknown) = match ccm {
+        Some(file) => (Some(input::cloud(file, ccm_version)?), None),
+        None => match controller_managers::cloud(&spec) {
+            Ok(cloud) => (cloud.map(|cloud| cloud.manager), None),
+            Err(unknown) => (None, Some(unknown)),
+        },
+    };
+    Ok((Side { kube, cloud }, unknown))
 }
 
 impl Report for Check {

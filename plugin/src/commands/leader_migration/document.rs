@@ -34,7 +34,8 @@ struct ControllerDocument {
     now: Vec<OwnerDocument>,
     /// The controller managers that run it after the upgrade.
     then: Vec<OwnerDocument>,
-    /// One of: protected, unprotected, orphaned, runs-twice, cannot-start, nothing-to-migrate.
+    /// One of: protected, unprotected, orphaned, runs-twice, cannot-start, nothing-to-migrate, switched-off (the flags disable it,
+    /// and nothing migrates), unknown (the cloud-controller-manager may have it).
     verdict: &'static str,
     /// When it does not run, or runs twice. One of: now, rollout, then.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +112,8 @@ impl ControllerDocument {
             Verdict::RunsTwice(phase) => ("runs-twice", Some(phase)),
             Verdict::CannotStart(_, phase) => ("cannot-start", Some(phase)),
             Verdict::NothingToMigrate => ("nothing-to-migrate", None),
+            Verdict::SwitchedOff => ("switched-off", None),
+            Verdict::Unknown => ("unknown", None),
         };
         Self {
             name: row.controller.canonical,

@@ -40,19 +40,28 @@ pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
     }
 }
 
-/// The cloud-controller-manager in a file, with the configuration in a `ConfigMap` of the same file.
-pub(super) fn cloud(path: &Path) -> anyhow::Result<Manager> {
-    cloud_among(&objects(path)?).with_context(|| format!("cannot use {}", path.display()))
+/// The cloud-controller-manager in a file, with the configuration in a `ConfigMap` of the same file. `minor` is its minor
+/// version, unless the tag of its image tells it.
+pub(super) fn cloud(path: &Path, minor: Option<u64>) -> anyhow::Result<Manager> {
+    cloud_among(&objects(path)?, minor).with_context(|| format!("cannot use {}", path.display()))
 }
 
-fn cloud_among(objects: &[Value]) -> anyhow::Result<Manager> {
+fn cloud_among(objects: &[Value], minor: Option<u64>) -> anyhow::Result<Manager> {
     let Some(workload) = objects.iter().find_map(Workload::find) else {
         bail!("no Pod, Deployment or DaemonSet has a container of cloud-controller-manager");
     };
-    let Some(minor) = workload.minor() else {
-        bail!("the image of cloud-controller-manager has no tag with a Kubernetes version, such as v1.36.0");
+    let Some(minor) = minor.or_else(|| workload.minor()) else {
+        bail!(
+            "the image of cloud-controller-manager does not tell its Kubernetes version; give the version of its Kubernetes \
+             libraries with --ccm-version or --old-ccm-version"
+        );
     };
-    let flags = workload.flags();
+    let Some(flags) = workload.flags() else {
+        bail!(
+            "the manifest does not show the flags of cloud-controller-manager: write them to command or args, without a shell, \
+             environment variables or placeholders"
+        );
+    };
     let text = match flags.configuration_path() {
         None => None,
         Some(path) => Some(configuration(objects, workload, path)?),
@@ -63,7 +72,8 @@ fn cloud_among(objects: &[Value]) -> anyhow::Result<Manager> {
 fn configuration(objects: &[Value], workload: Workload<'_>, path: &str) -> anyhow::Result<String> {
     let MountedFile::ConfigMap { name, key } = workload.file(path) else {
         bail!(
-            "the leader migration configuration {path} is not in a ConfigMap; write it to a ConfigMap, and add that to the file"
+            "the file that --leader-migration-config names is not in a ConfigMap; write it to a ConfigMap, and add that to the \
+             file"
         );
     };
     let data = objects
@@ -100,9 +110,9 @@ mod tests {
             "volumes": [{"name": "m", "configMap": {"name": "migration"}}]}}}});
         let config_map = json!({"kind": "ConfigMap", "metadata": {"name": "migration"}, "data": {"leader.yaml":
             "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}"}});
-        let found = cloud_among(&[config_map, workload.clone()]).unwrap();
+        let found = cloud_among(&[config_map, workload.clone()], Some(36)).unwrap();
         assert_eq!(found.configuration.unwrap().leader_name, "m");
-        let error = |objects: &[_]| cloud_among(objects).unwrap_err().to_string();
+        let error = |objects: &[_]| cloud_among(objects, Some(36)).unwrap_err().to_string();
         assert_eq!(
             error(&[workload]),
             "the file has no ConfigMap migration with the key leader.yaml, the leader migration configuration; add it"
@@ -110,6 +120,13 @@ mod tests {
         assert_eq!(
             error(&[]),
             "no Pod, Deployment or DaemonSet has a container of cloud-controller-manager"
+        );
+        let without_version = json!({"kind": "Pod", "spec": {"containers": [
+            {"name": "cloud-controller-manager", "image": "ccm:v1.36.0"}]}});
+        assert_eq!(
+            cloud_among(&[without_version], None).unwrap_err().to_string(),
+            "the image of cloud-controller-manager does not tell its Kubernetes version; give the version of its Kubernetes \
+             libraries with --ccm-version or --old-ccm-version"
         );
     }
 }

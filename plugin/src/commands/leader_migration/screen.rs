@@ -81,6 +81,8 @@ fn verdict(verdict: Verdict) -> (String, Style) {
         Verdict::RunsTwice(phase) => (format!("runs twice {}", when(phase)), BAD),
         Verdict::CannotStart(_, phase) => (format!("cannot start {}", when(phase)), BAD),
         Verdict::NothingToMigrate => ("nothing to migrate".to_owned(), FAINT),
+        Verdict::SwitchedOff => ("switched off".to_owned(), WARN),
+        Verdict::Unknown => ("unknown".to_owned(), WARN),
     }
 }
 

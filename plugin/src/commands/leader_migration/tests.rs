@@ -1,6 +1,9 @@
 //! Screens and documents of `leader-migration check`.
 
-use kcp_rules::leader_migration::{Component, Flags, Manager, Pair, Side};
+use kcp_rules::{
+    leader_migration::{Component, Flags, Manager, Pair, Side},
+    topics::controller_managers::Unknown,
+};
 
 use super::{document::LeaderMigrationCheck, screen::screen, upgrade::Check};
 use crate::{
@@ -45,16 +48,20 @@ fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>
                 cloud: cloud.map(|flags| manager(Component::Cloud, then.0, flags)),
             },
         },
+        unknown_clouds: Vec::new(),
     }
 }
 
 /// Upgrades, and whether they have a problem.
 fn checks() -> Vec<(&'static str, Check, bool)> {
     const NO_IPAM: &str = "--controllers=*,-node-ipam-controller";
+    /// The cloud provider of GCP has Node IPAM.
+    const GCP: &str = "--cloud-provider=gce";
+    const GCP_MIGRATES: &str = "--cloud-provider=gce --enable-leader-migration --leader-migration-config=f";
     vec![
         (
             "a protected upgrade",
-            check(3, (35, MIGRATE), (36, NO_IPAM), Some(MIGRATE)),
+            check(3, (35, MIGRATE), (36, NO_IPAM), Some(GCP_MIGRATES)),
             false,
         ),
         (
@@ -64,10 +71,19 @@ fn checks() -> Vec<(&'static str, Check, bool)> {
         ),
         (
             "one Machine without leader migration",
-            check(1, (35, ""), (36, NO_IPAM), Some("")),
+            check(1, (35, ""), (36, NO_IPAM), Some(GCP)),
             true,
         ),
-        ("no new owner", check(3, (35, ""), (36, NO_IPAM), None), true),
+        ("no new owner", check(3, (35, MIGRATE), (36, NO_IPAM), None), true),
+        ("switched off", check(3, (35, ""), (36, NO_IPAM), None), false),
+        (
+            "a provider that may have Node IPAM",
+            Check {
+                unknown_clouds: vec![Unknown::StaticPod(2)],
+                ..check(3, (35, ""), (36, ""), Some(""))
+            },
+            false,
+        ),
         ("nothing to migrate", check(3, (35, ""), (36, ""), None), false),
     ]
 }

@@ -3,6 +3,7 @@
 use kcp_rules::leader_migration::{
     Component, Lock, Manager, Pair, Phase, Row, Side, Verdict, generate::UNSUPPORTED_SINCE, pair::Owner,
 };
+use kcp_rules::topics::controller_managers::Unknown;
 
 /// An upgrade of a control plane.
 pub(crate) struct Check {
@@ -12,6 +13,8 @@ pub(crate) struct Check {
     /// Desired number of Machines; none if the manifest does not set it.
     pub(crate) replicas: Option<i64>,
     pub(crate) pair: Pair,
+    /// Why `files` does not tell whether a static Pod is a cloud-controller-manager.
+    pub(crate) unknown_clouds: Vec<Unknown>,
 }
 
 /// A problem with what to change.
@@ -49,7 +52,13 @@ impl Check {
             fix: finding.fix(),
             is_harmful: finding.is_problem(),
         });
-        exits.chain(rows).chain(findings).collect()
+        let unknown = self.unknown_clouds.iter().map(|unknown| Problem {
+            message: unknown.to_string(),
+            fix: "give the manifest of cloud-controller-manager with --ccm, and the one before the upgrade with --old-ccm"
+                .to_owned(),
+            is_harmful: false,
+        });
+        exits.chain(rows).chain(findings).chain(unknown).collect()
     }
 
     fn of_row(&self, row: &Row) -> Option<Problem> {
@@ -73,12 +82,25 @@ impl Check {
                 ),
                 format!("let {component} start; see above"),
             ),
+            Verdict::SwitchedOff => (
+                format!("no controller manager runs {name} after the upgrade, because the flags disable it"),
+                self.fix_of_no_owner(name),
+            ),
+            Verdict::Unknown => (
+                format!(
+                    "cloud-controller-manager may run {name}: its flags and its cloud provider do not say so"
+                ),
+                format!(
+                    "add {name} to the --controllers of cloud-controller-manager if its cloud provider has {name}; otherwise \
+                     remove --allocate-node-cidrs"
+                ),
+            ),
             Verdict::Protected | Verdict::Unprotected | Verdict::NothingToMigrate => return None,
         };
         Some(Problem {
             message,
             fix,
-            is_harmful: true,
+            is_harmful: row.verdict.is_problem(),
         })
     }
 

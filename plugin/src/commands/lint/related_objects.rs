@@ -228,6 +228,7 @@ mod tests {
         customizations: true,
         cluster_deployments: true,
         customization_status: true,
+        migrations: false,
     };
 
     const REVIEWED: ReviewedObject<'_> = ReviewedObject {

@@ -91,6 +91,7 @@ impl PolicyTarget {
             && rule.operations.iter().any(|it| self.operations.contains(it))
             && rule.cel.faults(self.shape).is_some()
             && (!self.is_scale() || matches!(rule.cel, Cel::FaultsAlsoForScale(_)))
+            && (!matches!(rule.cel, Cel::FaultsOfControlPlanes(_)) || self.kind == "KubeadmControlPlane")
     }
 
     fn name(&self, action: Action) -> String {

@@ -31,7 +31,9 @@ pub fn refusal(provider: &str, gates: &str, minor: Option<u64>) -> Option<String
     };
     // A build of Kubernetes can contain a provider of another name.
     let (_, last) = CLOUD_PROVIDERS.iter().find(|(name, _)| *name == provider)?;
-    let is_enabled = gates.split(',').any(|gate| gate == "DisableCloudProviders=false");
+    let is_enabled = gates
+        .split(',')
+        .any(|gate| gate.trim() == "DisableCloudProviders=false");
     if minor > *last {
         Some(format!(
             "Kubernetes 1.{} and later does not have this cloud provider",

@@ -1,12 +1,13 @@
 //! Every way in which controller managers can hold their locks, and who then runs a controller.
 
-use super::{Assignment, Controller, Lock, Manager};
+use super::{Assignment, Component, Controller, Lock, Manager};
 
 /// The most controller managers that are considered: two components before and after an upgrade.
 const MAX_MANAGERS: usize = 4;
 
 /// A controller manager as a candidate for its locks.
 struct Candidate {
+    component: Component,
     /// The index of its main lock. `None` if it does not elect a leader: then it always runs its controllers.
     main: Option<usize>,
     /// The index of its migration lock, if it can hold one.
@@ -38,6 +39,7 @@ pub(super) fn runners(managers: &[&Manager], controller: &Controller) -> Runners
         .filter(|manager| manager.starts())
         .take(MAX_MANAGERS)
         .map(|manager| Candidate {
+            component: manager.component,
             main: manager.elects_leader().then(|| index_of(manager.main_lock())),
             migration: manager
                 .migration_lock()
@@ -105,7 +107,7 @@ fn is_stable(candidates: &[Candidate], holders: &[Option<usize>]) -> bool {
 
 fn count(candidates: &[Candidate], holders: &[Option<usize>]) -> usize {
     let runs = |(index, candidate): &(usize, &Candidate)| match candidate.assignment {
-        Assignment::Absent | Assignment::Unowned => false,
+        Assignment::Absent | Assignment::Unowned | Assignment::Unknown => false,
         Assignment::NonMigrated => leads(candidate, *index, holders),
         Assignment::Migrated => {
             leads(candidate, *index, holders)
@@ -114,7 +116,25 @@ fn count(candidates: &[Candidate], holders: &[Option<usize>]) -> usize {
                     .is_some_and(|migration| holds(holders, migration, *index))
         }
     };
-    candidates.iter().enumerate().filter(runs).count()
+    let running: Vec<&Candidate> = candidates
+        .iter()
+        .enumerate()
+        .filter(runs)
+        .map(|(_, candidate)| candidate)
+        .collect();
+    let of = |component| {
+        let of_component: Vec<_> = running
+            .iter()
+            .filter(|candidate| candidate.component == component)
+            .collect();
+        // Without leader election, a component runs on every Machine anyway, and an upgrade does not change that.
+        if of_component.iter().all(|candidate| candidate.main.is_some()) {
+            of_component.len()
+        } else {
+            1
+        }
+    };
+    of(Component::Kube) + of(Component::Cloud)
 }
 
 #[cfg(test)]
@@ -142,7 +162,14 @@ mod tests {
     fn one_lock_lets_one_controller_manager_run() {
         const MIGRATE: &str = "--enable-leader-migration --leader-migration-config=f";
         let kube = |name, more| manager(Component::Kube, 35, name, more);
-        let cloud = |name, more| manager(Component::Cloud, 36, name, more);
+        let cloud = |name, more: &str| {
+            manager(
+                Component::Cloud,
+                36,
+                name,
+                &format!("--cloud-provider=gce {more}"),
+            )
+        };
         let node_ipam = Controller::named("nodeipam").unwrap();
         for (case, managers, min, max) in [
             ("none", vec![], 0, 0),
@@ -206,8 +233,14 @@ mod tests {
                 1,
             ),
             (
-                "without leader election",
+                "one component without leader election",
                 vec![kube("m", "--leader-elect=false"), kube("m", "")],
+                1,
+                1,
+            ),
+            (
+                "two components, of which one has no leader election",
+                vec![kube("m", "--leader-elect=false"), cloud("m", "")],
                 2,
                 2,
             ),

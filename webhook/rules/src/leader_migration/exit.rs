@@ -4,6 +4,12 @@ use std::fmt;
 
 use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN, known_names};
 
+/// The first minor version that does not know the feature gate `ControllerManagerLeaderMigration`.
+pub const GATE_UNKNOWN_SINCE: u64 = 27;
+
+/// The first minor version whose kube-controller-manager does not know `--concurrent-service-syncs`.
+pub const SERVICE_SYNCS_UNKNOWN_SINCE: u64 = 37;
+
 /// Why a controller manager exits at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -17,7 +23,8 @@ pub enum Exit {
     FeatureGate,
     /// A flag that the version no longer has.
     UnknownFlag(&'static str),
-    /// `--controllers` names a controller that the version does not know.
+    /// `--controllers` names a controller that the version does not know. Messages show the name only if another version has
+    /// a controller of this name, because any other text may be secret.
     UnknownController(String),
     /// `--leader-elect-resource-lock` is not `leases`.
     ResourceLock,
@@ -46,7 +53,8 @@ impl fmt::Display for Exit {
             }
             Self::UnknownFlag(flag) => write!(f, "the version does not know --{flag}"),
             Self::UnknownController(name) => {
-                write!(f, "\"{name}\" in --controllers is not in the list of known controllers")
+                let name = known_names::shown(name).unwrap_or("a name");
+                write!(f, "{name} in --controllers is not in the list of known controllers")
             }
             Self::ResourceLock => f.write_str("--leader-elect-resource-lock is not leases"),
             Self::CloudProvider(cause) => f.write_str(cause),
@@ -75,7 +83,10 @@ impl Exit {
             Self::NotABoolean(flag) => format!("set --{flag} to true or false"),
             Self::FeatureGate => "remove ControllerManagerLeaderMigration from --feature-gates".to_owned(),
             Self::UnknownFlag(flag) => format!("remove --{flag}"),
-            Self::UnknownController(name) => format!("remove {name} from --controllers"),
+            Self::UnknownController(name) => match known_names::shown(name) {
+                Some(name) => format!("remove {name} from --controllers"),
+                None => "correct or remove the names in --controllers that no controller has".to_owned(),
+            },
             Self::ResourceLock => "remove --leader-elect-resource-lock".to_owned(),
             Self::CloudProvider(_) => {
                 "set --cloud-provider=external, or remove the flag".to_owned()
@@ -87,16 +98,16 @@ impl Exit {
 }
 
 /// Each flag that makes a controller manager exit at startup. Does not consider its configuration file.
-pub(super) fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<Exit> {
+pub fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<Exit> {
     let mut exits: Vec<Exit> = BOOLEAN
         .into_iter()
         .filter(|flag| flags.boolean(flag, false).is_err())
         .map(Exit::NotABoolean)
         .collect();
     let has_gate = flags
-        .list("feature-gates")
-        .any(|gate| gate.split('=').next() == Some("ControllerManagerLeaderMigration"));
-    if has_gate && minor >= 27 {
+        .feature_gates()
+        .any(|gate| gate == "ControllerManagerLeaderMigration");
+    if has_gate && minor >= GATE_UNKNOWN_SINCE {
         exits.push(Exit::FeatureGate);
     }
     let elects_leader = flags.boolean("leader-elect", true) == Ok(true);
@@ -117,7 +128,7 @@ fn kube(minor: u64, flags: &Flags, exits: &mut Vec<Exit>) {
     } else if is_migrating && minor == 35 && flags.text("service-account-private-key-file").is_none() {
         exits.push(Exit::NoServiceAccountKey);
     }
-    if minor >= 37 && flags.get("concurrent-service-syncs").is_some() {
+    if minor >= SERVICE_SYNCS_UNKNOWN_SINCE && flags.get("concurrent-service-syncs").is_some() {
         exits.push(Exit::UnknownFlag("concurrent-service-syncs"));
     }
     let unknown = flags.list("controllers").filter_map(|item| {
@@ -167,6 +178,10 @@ mod tests {
                 vec![unknown("route"), unknown("service-lb-controller")],
             ),
             (Kube, 35, "--controllers=*,-routes", vec![unknown("routes")]),
+            // Only one dash is removed, an empty name is not ignored, and an empty list has no names.
+            (Kube, 35, "--controllers=*,--route", vec![unknown("-route")]),
+            (Kube, 35, "--controllers=*,,-route", vec![unknown("")]),
+            (Kube, 35, "--controllers=", vec![]),
             (Cloud, 37, "--controllers=*,-route", vec![]),
             (
                 Kube,

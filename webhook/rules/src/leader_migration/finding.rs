@@ -7,7 +7,8 @@ use super::{
     known_names,
 };
 
-/// A setting that has another effect than its name suggests. Names come from the configuration.
+/// A setting that has another effect than its name suggests. Names come from the configuration. Messages show only names of
+/// controllers and of Leases, because any other text in a flag or a file may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// No controller manager has a controller of this name.
@@ -36,7 +37,7 @@ pub enum Finding {
     /// Two controller managers have different migration locks.
     DifferentLocks(Lock, Lock),
     /// No Lease can have this name.
-    LeaderNameInvalid(Component, String),
+    LeaderNameInvalid(Component),
     /// The migration lock is the main lock of a component, or the Lease of another one.
     LeaderNameInUse(Component, String),
 }
@@ -50,12 +51,15 @@ impl Finding {
     /// What to change.
     pub fn fix(&self) -> String {
         match self {
-            Self::UnknownName(_, name) => format!("remove the entry {name}"),
+            Self::UnknownName(..) => "correct or remove the entry".to_owned(),
             Self::NotShared(_, name) => {
                 format!("remove the entry {name}; kube-controller-manager then runs it under the main lock")
             }
             Self::Alias { name, .. } => format!("add an entry for {name}, and keep the other one"),
-            Self::Repeated(_, name) => format!("keep one entry for {name}"),
+            Self::Repeated(_, name) => match known_names::shown(name) {
+                Some(name) => format!("keep one entry for {name}"),
+                None => "keep one of the entries with the same name".to_owned(),
+            },
             Self::ConfigurationIgnored(component) => {
                 format!("set --enable-leader-migration of {component}, or remove --{CONFIGURATION_FLAG}")
             }
@@ -79,9 +83,9 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownName(component, name) => write!(
+            Self::UnknownName(component, _) => write!(
                 f,
-                "the configuration of {component} names {name}, and no controller has this name"
+                "the configuration of {component} has an entry with a name that no controller has"
             ),
             Self::NotShared(component, name) => write!(
                 f,
@@ -100,7 +104,8 @@ impl fmt::Display for Finding {
             ),
             Self::Repeated(component, name) => write!(
                 f,
-                "the configuration of {component} names {name} more than once, and only the last entry counts"
+                "the configuration of {component} names {} more than once, and only the last entry counts",
+                known_names::shown(name).unwrap_or("a controller")
             ),
             Self::ConfigurationIgnored(component) => write!(
                 f,
@@ -120,9 +125,9 @@ impl fmt::Display for Finding {
                  controllers",
                 first.namespace, first.name, second.namespace, second.name
             ),
-            Self::LeaderNameInvalid(component, name) => write!(
+            Self::LeaderNameInvalid(component) => write!(
                 f,
-                "leaderName of {component} is \"{name}\", which no Lease can have, so its migrated controllers never run"
+                "leaderName of {component} is not a valid name of a Lease, so its migrated controllers never run"
             ),
             Self::LeaderNameInUse(component, name) => write!(
                 f,
@@ -183,7 +188,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
     let selects = |controller: &Controller| {
         matches!(
             manager.assignment(controller),
-            Assignment::Migrated | Assignment::Unowned
+            Assignment::Migrated | Assignment::Unowned | Assignment::Unknown
         )
     };
     if !CONTROLLERS.iter().any(selects) {
@@ -235,7 +240,7 @@ fn leader_name(manager: &Manager, managers: &[&Manager], findings: &mut Vec<Find
         || OTHER_LEASES.contains(&lock.name.as_str())
         || managers.iter().any(|other| other.main_lock() == lock);
     if !manager.can_hold_migration_lock() {
-        findings.push(Finding::LeaderNameInvalid(component, lock.name));
+        findings.push(Finding::LeaderNameInvalid(component));
     } else if is_in_use {
         findings.push(Finding::LeaderNameInUse(component, lock.name));
     }

@@ -101,14 +101,31 @@ impl Flags {
         }
     }
 
-    /// The items of a list flag. If it repeats, the lists are joined.
+    /// The items of a list flag, as pflag splits them: an empty value has none, and spaces belong to the items. If the flag
+    /// repeats, the lists are joined.
     pub fn list<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f str> {
         self.0
             .iter()
-            .filter(move |(known, _)| known == name)
+            .filter(move |(known, value)| known == name && !value.is_empty())
             .flat_map(|(_, value)| value.split(','))
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
+    }
+
+    /// The names of the feature gates that are set (`k8s.io/component-base`, `cli/flag/map_string_bool.go`).
+    pub fn feature_gates(&self) -> impl Iterator<Item = &str> {
+        self.list("feature-gates")
+            .filter_map(|gate| Some(gate.split('=').next()?.trim()))
+            .filter(|name| !name.is_empty())
+    }
+
+    /// These flags with one more item in `--controllers`, whose default is `*`.
+    #[must_use]
+    pub(super) fn and_controller(mut self, item: &str) -> Self {
+        let value = match self.get("controllers") {
+            Some(_) => item.to_owned(),
+            None => format!("*,{item}"),
+        };
+        self.0.push(("controllers".to_owned(), value));
+        self
     }
 
     /// The value of a flag with a duration in Go's format. `None` if it is not set or not a duration.
@@ -153,6 +170,21 @@ mod tests {
         );
         assert_eq!(flags.duration("leader-elect-retry-period"), None);
         assert_eq!(flags.boolean("controllers", true), Err(NotABoolean));
+    }
+
+    #[test]
+    fn lists_are_split_as_by_pflag() {
+        for (value, expected) in [
+            ("*,-nodeipam", vec!["*", "-nodeipam"]),
+            ("", vec![]),
+            ("*,,route", vec!["*", "", "route"]),
+            ("*, route", vec!["*", " route"]),
+        ] {
+            let flags = Flags::from_pairs([("controllers", value)]);
+            assert_eq!(flags.list("controllers").collect::<Vec<_>>(), expected, "{value}");
+        }
+        let gates = Flags::from_pairs([("feature-gates", "A=true, B = false,,C")]);
+        assert_eq!(gates.feature_gates().collect::<Vec<_>>(), ["A", "B", "C"]);
     }
 
     #[test]

@@ -190,7 +190,12 @@ mod tests {
                 },
                 then: Side {
                     kube: Manager::new(Component::Kube, to, flags("--controllers=*,-nodeipam"), None),
-                    cloud: Some(Manager::new(Component::Cloud, to, flags(migrating), Some(&text))),
+                    cloud: Some(Manager::new(
+                        Component::Cloud,
+                        to,
+                        flags(&format!("{migrating} --cloud-provider=gce")),
+                        Some(&text),
+                    )),
                 },
             };
             let verdicts: Vec<Verdict> = pair.rows().iter().map(|row| row.verdict).collect();

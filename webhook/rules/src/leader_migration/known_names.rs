@@ -146,6 +146,11 @@ pub fn is_known(name: &str, minor: u64) -> Option<bool> {
     })
 }
 
+/// The name, if a controller has it. Other text in a flag or a file may be secret, so messages do not show it.
+pub fn shown(name: &str) -> Option<&str> {
+    is_a_controller(name).then_some(name)
+}
+
 /// Whether any version of kube-controller-manager has a controller of this name, in either spelling.
 pub fn is_a_controller(name: &str) -> bool {
     KNOWN_NAMES

@@ -26,7 +26,14 @@ pub enum Assignment {
     Migrated,
     /// Runs it while it holds the main lock.
     NonMigrated,
+    /// Runs it if the cloud provider has it, which neither the flags nor [`NODE_IPAM_PROVIDERS`] say.
+    Unknown,
 }
+
+/// Values of `--cloud-provider` whose cloud-controller-manager has Node IPAM. Kubernetes' library for
+/// cloud-controller-managers does not have it; each provider decides (`kubernetes/cloud-provider-gcp`,
+/// `cmd/cloud-controller-manager/main.go`).
+const NODE_IPAM_PROVIDERS: [&str; 1] = ["gce"];
 
 /// A controller manager of one version, with its flags. Replicas with the same flags are one manager, because the main
 /// lock lets only one of them run.
@@ -111,8 +118,10 @@ impl Manager {
 
     /// What it does with a controller while it runs.
     pub fn assignment(&self, controller: &Controller) -> Assignment {
-        if !self.has(controller) {
-            return Assignment::Absent;
+        match self.has(controller) {
+            Some(false) => return Assignment::Absent,
+            None => return Assignment::Unknown,
+            Some(true) => {}
         }
         let Some(configuration) = &self.configuration else {
             return Assignment::NonMigrated;
@@ -124,8 +133,21 @@ impl Manager {
         }
     }
 
-    /// Whether it has the controller, and its flags enable it.
-    fn has(&self, controller: &Controller) -> bool {
+    /// The same controller manager, if its cloud provider has a controller, or does not have it.
+    pub(super) fn assuming(&self, controller: &Controller, is_there: bool) -> Self {
+        let mut assumed = self.clone();
+        let name = controller.name_at(self.minor);
+        let item = if is_there {
+            name.to_owned()
+        } else {
+            format!("-{name}")
+        };
+        assumed.flags = assumed.flags.and_controller(&item);
+        assumed
+    }
+
+    /// Whether it has the controller, and its flags enable it. `None` if only its cloud provider decides.
+    fn has(&self, controller: &Controller) -> Option<bool> {
         let is_set = |flag, default| self.flags.boolean(flag, default) == Ok(true);
         let has_cloud = match self.component {
             Component::Kube => {
@@ -142,15 +164,29 @@ impl Manager {
             }
             _ => has_cloud,
         };
-        can_run && self.enables(controller)
+        if !can_run || !self.enables(controller) {
+            return Some(false);
+        }
+        let provider = self.flags.get("cloud-provider").unwrap_or_default();
+        let is_certain = self.component == Component::Kube
+            || controller.short != "nodeipam"
+            || NODE_IPAM_PROVIDERS.contains(&provider)
+            || self
+                .flags
+                .list("controllers")
+                .any(|item| self.is_named(controller, item));
+        is_certain.then_some(true)
+    }
+
+    /// Whether a name in `--controllers` is that of a controller. Aliases count from 1.28 on.
+    fn is_named(&self, controller: &Controller, name: &str) -> bool {
+        name == controller.name_at(self.minor) || (self.minor >= 28 && name == controller.short)
     }
 
     /// Whether `--controllers` enables a controller: the first item that names it decides
-    /// (`k8s.io/controller-manager`, `app/helper.go`). Aliases count from 1.28 on.
+    /// (`k8s.io/controller-manager`, `app/helper.go`).
     fn enables(&self, controller: &Controller) -> bool {
-        let is_named = |name: &str| {
-            name == controller.name_at(self.minor) || (self.minor >= 28 && name == controller.short)
-        };
+        let is_named = |name: &str| self.is_named(controller, name);
         if self.flags.get("controllers").is_none() {
             return true;
         }
@@ -189,6 +225,7 @@ controllerLeaders:
 
     /// In the order of `CONTROLLERS`: route, service, cloud-node-lifecycle, Node IPAM.
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn flags_and_version_decide_which_controllers_run() {
         use Component::{Cloud, Kube};
         for (component, minor, command, expected) in [
@@ -252,8 +289,45 @@ controllerLeaders:
             (
                 Cloud,
                 36,
-                "--allocate-node-cidrs --enable-leader-migration",
+                "--allocate-node-cidrs --enable-leader-migration --cloud-provider=gce",
                 [NonMigrated, NonMigrated, Migrated, NonMigrated],
+            ),
+            // Node IPAM is not in Kubernetes' library: the provider or the flags must say that it is there.
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs",
+                [NonMigrated, NonMigrated, NonMigrated, Unknown],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --controllers=* --cloud-provider=aws",
+                [NonMigrated, NonMigrated, NonMigrated, Unknown],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --controllers=*,nodeipam",
+                [NonMigrated; 4],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --controllers=*,-nodeipam",
+                [NonMigrated, NonMigrated, NonMigrated, Absent],
+            ),
+            (
+                Cloud,
+                36,
+                "--allocate-node-cidrs --controllers=service,route",
+                [NonMigrated, NonMigrated, Absent, Absent],
+            ),
+            (
+                Cloud,
+                36,
+                "--controllers=*,nodeipam",
+                [NonMigrated, NonMigrated, NonMigrated, Absent],
             ),
             (
                 Kube,
@@ -270,13 +344,13 @@ controllerLeaders:
             (
                 Cloud,
                 36,
-                "--allocate-node-cidrs --enable-leader-migration --leader-migration-config=f",
+                "--allocate-node-cidrs --enable-leader-migration --leader-migration-config=f --cloud-provider=gce",
                 [NonMigrated, NonMigrated, NonMigrated, Migrated],
             ),
             (
                 Cloud,
                 36,
-                "--allocate-node-cidrs --enable-leader-migration --leader-elect=false",
+                "--allocate-node-cidrs --enable-leader-migration --leader-elect=false --cloud-provider=gce",
                 [NonMigrated; 4],
             ),
             (

@@ -29,7 +29,7 @@ impl Side {
                 let (lock, is_migration_lock) = match manager.assignment(controller) {
                     Assignment::Migrated => (manager.migration_lock()?, true),
                     Assignment::NonMigrated => (manager.main_lock(), false),
-                    Assignment::Absent | Assignment::Unowned => return None,
+                    Assignment::Absent | Assignment::Unowned | Assignment::Unknown => return None,
                 };
                 Some(Owner {
                     component: manager.component,
@@ -79,14 +79,19 @@ pub enum Verdict {
     Protected,
     /// Leader migration is on, but the controller runs under a main lock.
     Unprotected,
-    /// No controller manager runs it, or it stops while the wrong one holds the migration lock.
+    /// No controller manager runs it, or it stops while the wrong one holds the migration lock. A controller that the user
+    /// disables counts as orphaned only if the change is a handover; see [`Pair::is_handover`].
     Orphaned(Phase),
+    /// It ran before, the flags disable it everywhere, and the change is no handover: the user switches it off.
+    SwitchedOff,
     /// Two controller managers run it at the same time.
     RunsTwice(Phase),
     /// The only controller manager that would run it exits at start.
     CannotStart(Component, Phase),
     /// It stays where it is, or no controller manager has run it.
     NothingToMigrate,
+    /// It depends on whether the cloud provider has the controller, which neither the flags nor the name of the provider say.
+    Unknown,
 }
 
 impl Verdict {
@@ -178,14 +183,72 @@ impl Pair {
         }
     }
 
-    /// The controller managers that run in a phase.
+    /// Whether the change hands controllers over from one component to the other, rather than only switches some off:
+    /// kube-controller-manager enables leader migration before or after it or gets another cloud provider, or a
+    /// cloud-controller-manager comes or goes.
+    ///
+    /// Only in a handover is a controller that no controller manager runs any more orphaned. Otherwise, whoever disables it in
+    /// `--controllers` wants it to stop, for example because a network plugin allocates the addresses of Pods.
+    pub fn is_handover(&self) -> bool {
+        let [now, then] = [&self.now, &self.then];
+        let provider = |side: &Side| {
+            let provider = side.kube.flags.get("cloud-provider");
+            provider.unwrap_or_default().to_owned()
+        };
+        now.kube.configuration.is_some()
+            || then.kube.configuration.is_some()
+            || provider(now) != provider(then)
+            || now.cloud.is_some() != then.cloud.is_some()
+    }
+
+    /// Whether every controller manager, before and after the change, runs controllers only while it holds a lock.
+    pub fn elects_leaders(&self) -> bool {
+        self.now
+            .managers()
+            .chain(self.then.managers())
+            .all(Manager::elects_leader)
+    }
+
+    /// The controller managers that run in a phase. One that does not change is listed once.
     fn running(&self, phase: Phase) -> Vec<&Manager> {
         let now = (phase != Phase::Then).then_some(&self.now);
         let then = (phase != Phase::Now).then_some(&self.then);
-        now.into_iter().chain(then).flat_map(Side::managers).collect()
+        let mut running: Vec<&Manager> = Vec::new();
+        for manager in now.into_iter().chain(then).flat_map(Side::managers) {
+            if !running.contains(&manager) {
+                running.push(manager);
+            }
+        }
+        running
+    }
+
+    /// The same change, if the cloud provider has a controller, or does not have it.
+    fn assuming(&self, controller: &Controller, is_there: bool) -> Self {
+        let side = |side: &Side| Side {
+            kube: side.kube.clone(),
+            cloud: side
+                .cloud
+                .as_ref()
+                .map(|cloud| cloud.assuming(controller, is_there)),
+        };
+        Self {
+            now: side(&self.now),
+            then: side(&self.then),
+        }
     }
 
     fn verdict(&self, controller: &Controller) -> Verdict {
+        let mut managers = self.now.managers().chain(self.then.managers());
+        if !managers.any(|manager| manager.assignment(controller) == Assignment::Unknown) {
+            return self.certain_verdict(controller);
+        }
+        let [with, without] =
+            [true, false].map(|is_there| self.assuming(controller, is_there).certain_verdict(controller));
+        if with == without { with } else { Verdict::Unknown }
+    }
+
+    /// The verdict if every assignment of the controller is known.
+    fn certain_verdict(&self, controller: &Controller) -> Verdict {
         const PHASES: [Phase; 3] = [Phase::Now, Phase::Rollout, Phase::Then];
         let counts = PHASES.map(|phase| (phase, runners(&self.running(phase), controller)));
         let ran_before = |phase: Phase| {
@@ -207,6 +270,7 @@ impl Pair {
         {
             return match self.exited_owner(*phase, controller) {
                 Some(component) => Verdict::CannotStart(component, *phase),
+                None if *phase != Phase::Now && self.switches_off(controller) => Verdict::SwitchedOff,
                 None => Verdict::Orphaned(*phase),
             };
         }
@@ -221,6 +285,12 @@ impl Pair {
                 .running(phase)
                 .iter()
                 .any(|manager| manager.assignment(controller) != Assignment::Absent)
+    }
+
+    /// Whether no controller manager has the controller after a change that is no handover.
+    fn switches_off(&self, controller: &Controller) -> bool {
+        let mut then = self.then.managers();
+        !self.is_handover() && then.all(|manager| manager.assignment(controller) == Assignment::Absent)
     }
 
     /// The component that would run the controller, if it did not exit at start.
@@ -256,6 +326,9 @@ impl Pair {
     }
 }
 
+#[cfg(test)]
+#[path = "handover_tests.rs"]
+mod handover_tests;
 #[cfg(test)]
 #[path = "pair_tests.rs"]
 mod tests;

@@ -3,10 +3,10 @@ use crate::leader_migration::Flags;
 
 const KEY: &str = "--service-account-private-key-file=k";
 const DEFAULT: &str = "--enable-leader-migration";
-const FILE: &str = "--enable-leader-migration --leader-migration-config=f";
-const IPAM: &str = "--allocate-node-cidrs";
-const NO_IPAM: &str = "--controllers=*,-node-ipam-controller";
-const CLOUD: &str = "--cloud-provider=demo";
+pub(super) const FILE: &str = "--enable-leader-migration --leader-migration-config=f";
+pub(super) const IPAM: &str = "--allocate-node-cidrs";
+pub(super) const NO_IPAM: &str = "--controllers=*,-node-ipam-controller";
+pub(super) const CLOUD: &str = "--cloud-provider=demo";
 
 /// `name=component` for each entry, after the name of the lock.
 fn configuration(text: &str) -> String {
@@ -22,22 +22,24 @@ fn configuration(text: &str) -> String {
     )
 }
 
-fn manager(component: Component, minor: u64, flags: &[&str], file: &str) -> Manager {
+pub(super) fn manager(component: Component, minor: u64, flags: &[&str], file: &str) -> Manager {
     let command = flags.join(" ");
     let flags = Flags::from_command(command.split(' ').chain([KEY]));
     Manager::new(component, minor, flags, Some(&configuration(file)))
 }
 
-fn kube(minor: u64, flags: &[&str], file: &str) -> Manager {
+pub(super) fn kube(minor: u64, flags: &[&str], file: &str) -> Manager {
     manager(Component::Kube, minor, flags, file)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a control plane can have none")]
-fn cloud(minor: u64, flags: &[&str], file: &str) -> Option<Manager> {
-    Some(manager(Component::Cloud, minor, flags, file))
+pub(super) fn cloud(minor: u64, flags: &[&str], file: &str) -> Option<Manager> {
+    // This provider has Node IPAM.
+    let flags = [&["--cloud-provider=gce"], flags].concat();
+    Some(manager(Component::Cloud, minor, &flags, file))
 }
 
-fn pair(now: (Manager, Option<Manager>), then: (Manager, Option<Manager>)) -> Pair {
+pub(super) fn pair(now: (Manager, Option<Manager>), then: (Manager, Option<Manager>)) -> Pair {
     let side = |(kube, cloud)| Side { kube, cloud };
     Pair {
         now: side(now),
@@ -57,7 +59,7 @@ const BOTH: &str = "m route service cloud-node-lifecycle nodeipam node-route-con
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
     use Phase::{Now, Rollout, Then};
-    use Verdict::{CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, Unprotected};
+    use Verdict::{CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, SwitchedOff, Unprotected};
     const ALL: &[&str] = &[IPAM, CLOUD, FILE];
     let nothing = [NothingToMigrate; 3];
     let ipam_only = |verdict| [nothing.as_slice(), &[verdict]].concat();
@@ -166,10 +168,10 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
             ipam_only(Orphaned(Then)),
         ),
         (
-            "nothing starts a new owner",
+            "nothing starts a new owner, and nothing migrates",
             (kube(35, &[IPAM], ""), None),
             (kube(36, &[IPAM, NO_IPAM], ""), None),
-            ipam_only(Orphaned(Then)),
+            ipam_only(SwitchedOff),
         ),
         (
             "two leader names",
@@ -339,7 +341,7 @@ fn settings_without_the_expected_effect_are_found() {
         (
             kube35(&[FILE], "Bad_Name node-ipam-controller"),
             None,
-            vec![Finding::LeaderNameInvalid(Kube, "Bad_Name".to_owned())],
+            vec![Finding::LeaderNameInvalid(Kube)],
         ),
         (
             kube35(&[FILE], "kube-scheduler node-ipam-controller"),

@@ -4,8 +4,49 @@ use serde_json::Value;
 
 use super::Flags;
 
-/// The name in images, commands and names of containers.
-const NAME: &str = "cloud-controller-manager";
+/// The name in images, programs and names of containers.
+pub const NAME: &str = "cloud-controller-manager";
+
+/// An image whose tags follow the versions of Kubernetes.
+struct Numbering {
+    /// The end of the image's path, as mirrors keep it.
+    image: &'static str,
+    /// What precedes the minor version of Kubernetes in a tag.
+    before_minor: &'static str,
+}
+
+/// Other cloud providers have versions of their own: v1.20 of hcloud-cloud-controller-manager is no version of Kubernetes.
+/// Sources: the version tables in the READMEs of `kubernetes/cloud-provider-aws`, `kubernetes/cloud-provider-openstack`,
+/// `kubernetes-sigs/cloud-provider-azure`, `kubernetes/cloud-provider-vsphere` and `kubernetes/cloud-provider-gcp`.
+const NUMBERED_AS_KUBERNETES: [Numbering; 5] = [
+    Numbering {
+        image: "provider-aws/cloud-controller-manager",
+        before_minor: "v1.",
+    },
+    Numbering {
+        image: "openstack-cloud-controller-manager",
+        before_minor: "v1.",
+    },
+    Numbering {
+        image: "azure-cloud-controller-manager",
+        before_minor: "v1.",
+    },
+    Numbering {
+        image: "cloud-provider-vsphere",
+        before_minor: "v1.",
+    },
+    // v35.0.8 has the libraries of Kubernetes 1.35.
+    Numbering {
+        image: "cloud-provider-gcp/cloud-controller-manager",
+        before_minor: "v",
+    },
+];
+
+/// The first minor version since which all of [`NUMBERED_AS_KUBERNETES`] follow Kubernetes: Azure's v1.1 is for 1.22.
+const NUMBERED_SINCE: u64 = 23;
+
+/// Programs that run a command in one of their arguments.
+const SHELLS: [&str; 4] = ["sh", "bash", "ash", "dash"];
 
 /// The container of a cloud-controller-manager, with the Pod around it.
 #[derive(Clone, Copy, Debug)]
@@ -31,34 +72,53 @@ pub enum MountedFile {
 }
 
 impl<'v> Workload<'v> {
-    /// Finds the cloud-controller-manager in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`.
+    /// Finds the cloud-controller-manager in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose
+    /// program has the name, or else the first one whose image has it, or whose own name. Arguments do not count, because those
+    /// of another program can mention it.
     pub fn find(manifest: &'v Value) -> Option<Self> {
         let pod = match manifest.get("kind")?.as_str()? {
             "Pod" => manifest.get("spec")?,
             "Deployment" | "DaemonSet" | "StatefulSet" => manifest.pointer("/spec/template/spec")?,
             _ => return None,
         };
-        let mut containers = pod.get("containers")?.as_array()?.iter();
-        let container = containers.find(|container| {
-            let texts = [text(container, "name"), text(container, "image")];
-            let words = words(container);
-            texts.into_iter().chain(words).any(|text| text.contains(NAME))
-        })?;
+        let containers = pod.get("containers")?.as_array()?;
+        // What a shell starts is in an argument.
+        let program = |container: &'v Value| match program(container) {
+            Some(shell) if is_shell(shell) => {
+                words(container).find(|word| word.contains(NAME)).unwrap_or(shell)
+            }
+            program => program.unwrap_or_default(),
+        };
+        let image = |container: &'v Value| text(container, "image");
+        let name = |container: &'v Value| text(container, "name");
+        let having = |part: &dyn Fn(&'v Value) -> &'v str| {
+            containers.iter().find(|container| part(container).contains(NAME))
+        };
+        let container = having(&program)
+            .or_else(|| having(&image))
+            .or_else(|| having(&name))?;
         Some(Self { pod, container })
     }
 
-    /// The flags of the container.
-    pub fn flags(&self) -> Flags {
-        Flags::from_command(words(self.container))
+    /// The flags of the container. `None` if the manifest does not show them: a shell starts the program, or they refer to
+    /// environment variables or have placeholders of a template.
+    pub fn flags(&self) -> Option<Flags> {
+        let is_complete = !program(self.container).is_some_and(is_shell)
+            && words(self.container).all(|word| !word.contains("$(") && !word.contains("{{"));
+        is_complete.then(|| Flags::from_command(words(self.container)))
     }
 
-    /// The minor version in the image's tag. Cloud providers number their releases after Kubernetes.
+    /// The minor version of its Kubernetes libraries, if the tags of its image follow the versions of Kubernetes.
     pub fn minor(&self) -> Option<u64> {
-        let image = text(self.container, "image");
-        let image = image.split('@').next()?;
-        let tag = image.rsplit('/').next()?.split_once(':')?.1;
-        let version = tag.trim_start_matches('v').strip_prefix("1.")?;
-        version.split(['.', '-', '+']).next()?.parse().ok()
+        let image = text(self.container, "image").split('@').next()?;
+        let (path, tag) = image.rsplit_once(':')?;
+        let numbering = NUMBERED_AS_KUBERNETES.iter().find(|numbering| {
+            let before = path.strip_suffix(numbering.image);
+            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        })?;
+        let version = tag.strip_prefix(numbering.before_minor)?;
+        let minor = version.split(['.', '-', '+']).next()?.parse().ok()?;
+        (minor >= NUMBERED_SINCE).then_some(minor)
     }
 
     /// Where a file in the container comes from. The innermost mount counts.
@@ -103,6 +163,18 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// The program that the container starts, if the manifest names it.
+fn program(container: &Value) -> Option<&str> {
+    words(container).next().filter(|word| !word.starts_with('-'))
+}
+
+fn is_shell(program: &str) -> bool {
+    program
+        .rsplit('/')
+        .next()
+        .is_some_and(|name| SHELLS.contains(&name))
+}
+
 /// The command and its arguments.
 fn words(container: &Value) -> impl Iterator<Item = &str> {
     ["command", "args"]
@@ -123,7 +195,7 @@ mod tests {
         let manifest = json!({"kind": "DaemonSet", "spec": {"template": {"spec": {
         "containers": [{"name": "sidecar", "image": "proxy"}, {
             "name": "main",
-            "image": "registry:5000/provider/cloud-controller-manager:v1.36.1-gke@sha256:0",
+            "image": "registry:5000/provider-aws/cloud-controller-manager:v1.36.1-eks@sha256:0",
             "command": ["/bin/manager"],
             "args": ["--enable-leader-migration", "--leader-migration-config=/etc/m/leader.yaml"],
             "volumeMounts": [
@@ -140,7 +212,10 @@ mod tests {
         ]}}}});
         let workload = Workload::find(&manifest).unwrap();
         assert_eq!(workload.minor(), Some(36));
-        assert_eq!(workload.flags().get("enable-leader-migration"), Some("true"));
+        assert_eq!(
+            workload.flags().unwrap().get("enable-leader-migration"),
+            Some("true")
+        );
         let config_map = |name: &str, key: &str| MountedFile::ConfigMap {
             name: name.to_owned(),
             key: key.to_owned(),
@@ -166,8 +241,125 @@ mod tests {
         ] {
             assert!(Workload::find(&manifest).is_none(), "{manifest}");
         }
-        let untagged =
-            json!({"kind": "Pod", "spec": {"containers": [{"image": "cloud-controller-manager:latest"}]}});
-        assert_eq!(Workload::find(&untagged).unwrap().minor(), None);
+    }
+
+    fn pod(containers: &Value) -> Value {
+        json!({"kind": "Pod", "spec": {"containers": containers}})
+    }
+
+    #[test]
+    fn the_version_is_that_of_kubernetes_or_unknown() {
+        for (image, expected) in [
+            (
+                "registry.k8s.io/provider-aws/cloud-controller-manager:v1.30.8",
+                Some(30),
+            ),
+            (
+                "mirror:5000/k8s/provider-os/openstack-cloud-controller-manager:v1.34.0@sha256:0",
+                Some(34),
+            ),
+            (
+                "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.30.1",
+                Some(30),
+            ),
+            (
+                "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.1.18",
+                None,
+            ),
+            (
+                "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.35.0",
+                Some(35),
+            ),
+            (
+                "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v35.0.8",
+                Some(35),
+            ),
+            ("openstack-cloud-controller-manager:v1.36.0", Some(36)),
+            // Versions of their own.
+            ("hetznercloud/hcloud-cloud-controller-manager:v1.30.0", None),
+            ("digitalocean/digitalocean-cloud-controller-manager:v0.1.64", None),
+            ("example.com/my-openstack-cloud-controller-manager:v1.30.0", None),
+            ("cloud-controller-manager:v1.36.0", None),
+            // No tag, or none with a version.
+            ("openstack-cloud-controller-manager", None),
+            ("mirror:5000/openstack-cloud-controller-manager", None),
+            ("openstack-cloud-controller-manager:latest", None),
+        ] {
+            let manifest = pod(&json!([{"name": NAME, "image": image}]));
+            assert_eq!(Workload::find(&manifest).unwrap().minor(), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn the_container_is_found_by_its_program_image_or_name_and_not_by_arguments() {
+        let proxy = json!({"name": "proxy", "image": "proxy", "args": ["--upstream=cloud-controller-manager", "--v=1"]});
+        for (case, containers, expected) in [
+            (
+                "a sidecar that mentions it",
+                json!([proxy, {"name": "main", "image": "aws/cloud-controller-manager", "args": ["--v=2"]}]),
+                Some("2"),
+            ),
+            (
+                "a sidecar with a similar image",
+                json!([
+                    {"name": "a", "image": "cloud-controller-manager-proxy", "command": ["/proxy", "--v=1"]},
+                    {"name": "b", "image": "mirror/ccm", "command": ["/bin/cloud-controller-manager", "--v=2"]},
+                ]),
+                Some("2"),
+            ),
+            (
+                "a name",
+                json!([proxy, {"name": "hcloud-cloud-controller-manager", "image": "ccm", "args": ["--v=2"]}]),
+                Some("2"),
+            ),
+            (
+                "arguments with the program",
+                json!([{"name": "c", "image": "ccm", "args": ["/cloud-controller-manager", "--v=2"]}]),
+                Some("2"),
+            ),
+            ("arguments alone", json!([proxy]), None),
+        ] {
+            let manifest = pod(&containers);
+            let workload = Workload::find(&manifest);
+            let flags = workload.and_then(|workload| workload.flags());
+            assert_eq!(
+                flags.as_ref().and_then(|flags| flags.get("v")),
+                expected,
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_that_a_shell_starts_is_found_without_its_flags() {
+        let script = "exec /bin/openstack-cloud-controller-manager --v=2";
+        let manifest = pod(&json!([{"name": "main", "image": "ccm", "command": ["/bin/sh", "-c", script]}]));
+        assert!(Workload::find(&manifest).unwrap().flags().is_none());
+    }
+
+    #[test]
+    fn flags_that_the_manifest_does_not_show_are_unknown() {
+        for (command, is_known) in [
+            (json!(["/bin/cloud-controller-manager", "--v=2"]), true),
+            (
+                json!(["/bin/sh", "-c", "/bin/cloud-controller-manager --v=2"]),
+                false,
+            ),
+            (
+                json!(["/bin/cloud-controller-manager", "--controllers=$(CONTROLLERS)"]),
+                false,
+            ),
+            (
+                json!(["/bin/cloud-controller-manager", "--controllers={{ controllers }}"]),
+                false,
+            ),
+        ] {
+            let manifest = pod(&json!([{"name": NAME, "command": command}]));
+            assert_eq!(
+                Workload::find(&manifest).unwrap().flags().is_some(),
+                is_known,
+                "{command}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    leader_migration::{Controller, cloud_provider, known_names},
+    leader_migration::{Component, Exit, Flags, cloud_provider, exit, known_names},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "kubernetes/kubernetes, cmd/kube-controller-manager/app/cloudproviders.go; KEP-2395",
         check: Check::ControlPlaneSpec(cloud_provider_removed),
-        cel: Cel::None(NoCel::TooLong),
+        cel: Cel::FaultsOfControlPlanes(include_str!("cel/cloud-provider-removed.cel")),
     },
     Rule {
         id: "kubelet-cloud-provider-differs",
@@ -61,111 +61,102 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KEP-2395, external cloud providers: the kubelet taints a Node until the provider initializes it",
         check: Check::ControlPlaneSpec(kubelet_cloud_provider_differs),
-        cel: Cel::None(NoCel::TooLong),
+        cel: Cel::Faults(include_str!("cel/kubelet-cloud-provider-differs.cel")),
     },
 ];
 
-/// A value that a flag cannot have, or a flag that does not exist, from a minor version on.
-struct Removed {
-    flag: &'static str,
-    since: u64,
-    /// Whether the value of the flag is affected.
-    affects: fn(&str) -> bool,
-    detail: &'static str,
-    remedy: &'static str,
-}
+/// Versions of which a template is checked, because it has none: problems of the last known version are warnings.
+const TEMPLATES_AT: u64 = *known_names::KNOWN_MINORS.end();
 
-/// From real binaries of 1.30, 1.35, 1.36 and 1.37, and from the sources of 1.27.
-const REMOVED: [Removed; 4] = [
-    Removed {
-        flag: "concurrent-service-syncs",
-        since: 37,
-        affects: |_| true,
-        detail: "kube-controller-manager 1.37 and later does not know this flag and exits at start",
-        remedy: "remove it; cloud-controller-manager has the flag",
-    },
-    Removed {
-        flag: "controllers",
-        since: 37,
-        affects: names_cloud_loop,
-        detail: "kube-controller-manager 1.37 and later does not know the route, service and cloud-node-lifecycle \
-                 controllers, and exits at start",
-        remedy: "remove their names from the list",
-    },
-    Removed {
-        flag: "feature-gates",
-        since: 27,
-        affects: |gates| {
-            gates
-                .split(',')
-                .any(|gate| gate.split('=').next() == Some("ControllerManagerLeaderMigration"))
-        },
-        detail: "kube-controller-manager 1.27 and later does not know the feature gate ControllerManagerLeaderMigration, \
-                 and exits at start",
-        remedy: "remove the gate; leader migration needs none",
-    },
-    Removed {
-        flag: "leader-elect-resource-lock",
-        since: 0,
-        affects: |lock| lock != "leases",
-        detail: "controller managers exit at start with a lock other than leases",
-        remedy: "remove the flag; leases is the default",
-    },
-];
-
-fn names_cloud_loop(controllers: &str) -> bool {
-    controllers.split(',').any(|name| {
-        let name = name.trim().trim_start_matches('-');
-        Controller::named(name).is_some() && known_names::is_known(name, 37) == Some(false)
-    })
-}
-
+/// The flags with which the controller manager exits at start, apart from those that other rules check.
 fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    for removed in &REMOVED {
-        let found = controller_manager(change.new).get(removed.flag);
-        let Some(found) = found.filter(|found| (removed.affects)(found.value)) else {
-            continue;
+    let spec = change.new;
+    let list = controller_manager(spec);
+    let minor = spec.minor().unwrap_or(TEMPLATES_AT);
+    let flags = Flags::from_pairs(list.pairs());
+    let exits = exit::by_flags(Component::Kube, minor, &flags);
+    let mut names: Vec<&str> = Vec::new();
+    for exit in &exits {
+        let (flag, detail, remedy) = match exit {
+            Exit::FeatureGate => (
+                "feature-gates",
+                format!(
+                    "kube-controller-manager 1.{} and later does not know the feature gate \
+                     ControllerManagerLeaderMigration, and exits at start",
+                    exit::GATE_UNKNOWN_SINCE
+                ),
+                "remove the gate; leader migration needs none",
+            ),
+            Exit::ResourceLock => (
+                "leader-elect-resource-lock",
+                "controller managers exit at start with a lock other than leases".to_owned(),
+                "remove the flag; leases is the default",
+            ),
+            Exit::UnknownFlag(flag) => (
+                *flag,
+                format!(
+                    "kube-controller-manager 1.{} and later does not know this flag and exits at start",
+                    exit::SERVICE_SYNCS_UNKNOWN_SINCE
+                ),
+                "remove it; cloud-controller-manager has the flag",
+            ),
+            Exit::UnknownController(name) => {
+                // Text that is not the name of a controller may be secret.
+                names.push(known_names::shown(name).unwrap_or("a name in this list"));
+                continue;
+            }
+            // Other rules report these.
+            Exit::MigrationUnsupported
+            | Exit::NoServiceAccountKey
+            | Exit::NotABoolean(_)
+            | Exit::CloudProvider(_)
+            | Exit::NoFile
+            | Exit::Configuration(_) => continue,
         };
-        let action = match change.new.minor() {
-            Some(minor) if minor < removed.since => continue,
-            None if removed.since > 0 => Action::Warn,
-            Some(_) | None => Action::Deny,
+        let action = if *exit == Exit::ResourceLock {
+            Action::Deny
+        } else {
+            spec.versioned_action()
         };
-        let fault = Fault {
-            field: found.path(change.new),
-            reason: CauseReason::NotSupported,
-            value: Some(HIDDEN.to_owned()),
-            detail: removed.detail.into(),
-            remedy: removed.remedy.into(),
-        };
-        faults.push_at_most(action, fault);
+        push(spec, flag, detail, remedy, action, faults);
     }
-    unknown_controller(change.new, faults);
+    names.dedup();
+    if !names.is_empty() {
+        let detail = format!(
+            "kube-controller-manager 1.{minor} does not know {}, and exits at start",
+            names.join(" and ")
+        );
+        let remedy = "correct or remove the name; kube-controller-manager --help lists all names";
+        push(
+            spec,
+            "controllers",
+            detail,
+            remedy,
+            spec.versioned_action(),
+            faults,
+        );
+    }
 }
 
-/// A name in `--controllers` that the version does not know, apart from those that [`REMOVED`] has.
-fn unknown_controller(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
-    let (Some(found), Some(minor)) = (controller_manager(spec).get("controllers"), spec.minor()) else {
+fn push(
+    spec: &ControlPlaneSpec<'_>,
+    flag: &'static str,
+    detail: String,
+    remedy: &'static str,
+    action: Action,
+    faults: &mut Faults,
+) {
+    let Some(found) = controller_manager(spec).get(flag) else {
         return;
     };
-    let is_unknown = |item: &str| {
-        let name = item.trim().trim_start_matches('-');
-        item.trim() != "*"
-            && Controller::named(name).is_none()
-            && known_names::is_known(name, minor) == Some(false)
+    let fault = Fault {
+        field: found.path(spec),
+        reason: CauseReason::NotSupported,
+        value: Some(HIDDEN.to_owned()),
+        detail: detail.into(),
+        remedy: remedy.into(),
     };
-    if found.value.split(',').any(is_unknown) {
-        faults.push(Fault {
-            field: found.path(spec),
-            reason: CauseReason::NotSupported,
-            value: Some(HIDDEN.to_owned()),
-            detail: format!(
-                "kube-controller-manager 1.{minor} does not know a controller in this list, and exits at start"
-            )
-            .into(),
-            remedy: "correct or remove the name; kube-controller-manager --help lists all names".into(),
-        });
-    }
+    faults.push_at_most(action, fault);
 }
 
 const CLOUD_PROVIDER: &str = "cloud-provider";
@@ -295,6 +286,35 @@ const CASES: &[Case] = &[
         ],
     )
     .only_in(V1BETA2),
+    Case::create(
+        "rejects_cloud_providers_that_ended_or_are_disabled",
+        r#"{"spec":{"version":"v1.29.4","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":{"cloud-provider":"azure"}}},
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud_provider":"gce","feature-gates":"A=true"}}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud-provider":"gce",
+                "feature-gates":"A=true,DisableCloudProviders=false"}}}}}}"#,
+        &[
+            (
+                PROVIDER,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[cloud-provider]",
+            ),
+            (
+                PROVIDER,
+                "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs[cloud_provider]",
+            ),
+        ],
+    )
+    .only_in(V1BETA1),
+    Case::create(
+        "rejects_cloud_provider_that_1_27_does_not_have",
+        r#"{"spec":{"version":"v1.27.4","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":{"cloud-provider":"aws"}}}}}}"#,
+        &[(
+            PROVIDER,
+            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[cloud-provider]",
+        )],
+    )
+    .only_in(V1BETA1),
     Case::template(
         "warns_of_in_tree_cloud_provider_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -337,19 +357,70 @@ const CASES: &[Case] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
+    use super::*;
+    use crate::{
+        Configuration,
+        api::{KubeadmControlPlane, decode},
+        case::Base,
+        judge,
+    };
+
+    /// Each row was run on a real binary (integration test `leader_migration::start`), or is from the source of
+    /// `k8s.io/controller-manager`, `options/generic.go`, and of pflag.
     #[test]
-    fn names_of_cloud_loops_are_found_in_either_spelling() {
-        for (controllers, expected) in [
-            ("*", false),
-            ("*,-nodeipam", false),
-            ("*,-node-ipam-controller,-service", true),
-            ("*,-service-lb-controller", true),
-            ("cloud-node-lifecycle", true),
-            ("*,-routes", false),
+    fn flags_are_denied_if_the_program_exits() {
+        for (version, flags, is_denied) in [
+            ("v1.35.4", json!({"controllers": "*,-nodeipam"}), false),
+            ("v1.36.3", json!({"controllers": "*,-route"}), false),
+            (
+                "v1.37.0",
+                json!({"controllers": "*,-node-ipam-controller,-service"}),
+                true,
+            ),
+            ("v1.37.0", json!({"controllers": "cloud-node-lifecycle"}), true),
+            // Only one dash is removed, spaces belong to names, and an empty name is a name.
+            ("v1.35.4", json!({"controllers": "*,--nodeipam"}), true),
+            ("v1.35.4", json!({"controllers": "*, -nodeipam"}), true),
+            ("v1.35.4", json!({"controllers": "*,,-nodeipam"}), true),
+            ("v1.35.4", json!({"controllers": ""}), false),
+            // Without leader election, nothing reads the lock.
+            (
+                "v1.35.4",
+                json!({"leader-elect-resource-lock": "endpoints"}),
+                true,
+            ),
+            ("v1.35.4", json!({"leader-elect-resource-lock": ""}), true),
+            (
+                "v1.35.4",
+                json!({"leader-elect-resource-lock": "endpoints", "leader-elect": "false"}),
+                false,
+            ),
+            // A gate is trimmed.
+            (
+                "v1.35.4",
+                json!({"feature-gates": "A=true, ControllerManagerLeaderMigration =true"}),
+                true,
+            ),
+            (
+                "v1.26.4",
+                json!({"feature-gates": "ControllerManagerLeaderMigration=true"}),
+                false,
+            ),
+            // pflag accepts underscores.
+            ("v1.37.0", json!({"concurrent_service_syncs": "2"}), true),
+            ("v1.36.3", json!({"concurrent-service-syncs": "2"}), false),
         ] {
-            assert_eq!(names_cloud_loop(controllers), expected, "{controllers}");
+            let mut object = Base::ControlPlane(V1BETA1).object();
+            let patch = json!({"spec": {"version": version, "kubeadmConfigSpec": {"clusterConfiguration": {
+                "controllerManager": {"extraArgs": flags}}}}});
+            json_patch::merge(&mut object, &patch);
+            let text = object.to_string();
+            let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
+            let judgement = judge(&Change::create(&control_plane), &Configuration::default());
+            let found = judgement.denials().any(|finding| finding.rule.id == REMOVED_FLAG);
+            assert_eq!(found, is_denied, "{version} {flags}");
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The controller managers of a control plane, as [`crate::leader_migration`] models them.
 
-use serde_json::Value;
-
 use super::{
     extra_args,
     files::files,
     leader_migration::{Source, inline_content, source},
+    static_pods::{self, StaticPod},
 };
 use crate::{
     api::ControlPlaneSpec,
@@ -21,19 +20,34 @@ pub enum Unknown {
     /// A template has no version.
     #[error("the control plane has no Kubernetes version")]
     NoVersion,
-    /// The image of cloud-controller-manager has no tag such as `v1.36.0`.
-    #[error("the image of cloud-controller-manager has no tag with a Kubernetes version, such as v1.36.0")]
+    /// A static Pod cannot be read, so it may be a cloud-controller-manager.
+    #[error(
+        "spec.kubeadmConfigSpec.files[{0}] is a static Pod that cannot be read: its content must be plain text, a Pod in YAML \
+         or JSON of at most 64 KiB, and list the flags of the program without a shell, environment variables or placeholders"
+    )]
+    StaticPod(usize),
+    /// More than one static Pod is a cloud-controller-manager.
+    #[error("spec.kubeadmConfigSpec.files has more than one static Pod with a cloud-controller-manager")]
+    SeveralClouds,
+    /// The image of cloud-controller-manager does not tell the version of Kubernetes.
+    #[error(
+        "the image of cloud-controller-manager does not tell its Kubernetes version: only the tags of the images of AWS, \
+         Azure, GCP, OpenStack and vSphere do"
+    )]
     NoCloudVersion,
     /// The configuration is not inline text in `files`.
     #[error("the leader migration configuration of {0} is not plain text in spec.kubeadmConfigSpec.files")]
     Configuration(Component),
 }
 
-/// Where kubelets read static Pods on Machines of kubeadm.
-const STATIC_PODS: &str = "/etc/kubernetes/manifests/";
-
-/// The largest number of events in the YAML of a static Pod.
-const MAX_EVENTS: usize = 50_000;
+/// A cloud-controller-manager that a static Pod in `files` starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudFile {
+    /// The cloud-controller-manager.
+    pub manager: Manager,
+    /// The index of the static Pod in `files`.
+    pub index: usize,
+}
 
 /// The controller managers of a control plane: kube-controller-manager, and a cloud-controller-manager among the static Pods
 /// in `files`.
@@ -43,7 +57,7 @@ const MAX_EVENTS: usize = 50_000;
 pub fn side(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<Side, Unknown> {
     Ok(Side {
         kube: kube(spec, allocates_node_cidrs)?,
-        cloud: cloud(spec)?,
+        cloud: cloud(spec)?.map(|cloud| cloud.manager),
     })
 }
 
@@ -76,25 +90,31 @@ pub fn kube(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<M
 /// The cloud-controller-manager among the static Pods in `files`, if there is one.
 ///
 /// # Errors
-/// Its version or its configuration is unknown.
-pub fn cloud(spec: &ControlPlaneSpec<'_>) -> Result<Option<Manager>, Unknown> {
-    let manifests = files(spec)
-        .filter(|(_, file)| {
-            file.path
-                .as_deref()
-                .is_some_and(|path| path.starts_with(STATIC_PODS))
-        })
-        .filter_map(|(_, file)| yaml(&inline_content(file)?));
-    for manifest in manifests {
-        if let Some(workload) = Workload::find(&manifest) {
-            return cloud_of(spec, workload).map(Some);
-        }
+/// A static Pod cannot be read, or the version or the configuration of the cloud-controller-manager is unknown.
+pub fn cloud(spec: &ControlPlaneSpec<'_>) -> Result<Option<CloudFile>, Unknown> {
+    let pods = static_pods::mentioning_cloud_controller_manager(spec);
+    let mut found = pods.read.iter().filter_map(|StaticPod { index, manifest }| {
+        let workload = Workload::find(manifest)?;
+        Some((*index, workload))
+    });
+    let (first, second) = (found.next(), found.next());
+    match (first, pods.unreadable) {
+        // The text that cannot be read mentions a cloud-controller-manager.
+        (_, Some(index)) => Err(Unknown::StaticPod(index)),
+        _ if second.is_some() => Err(Unknown::SeveralClouds),
+        (Some((index, workload)), None) => Ok(Some(CloudFile {
+            manager: cloud_of(spec, index, workload)?,
+            index,
+        })),
+        // A Secret may contain it. If another static Pod does, the Secret contains another program.
+        (None, None) => pods
+            .hidden
+            .map_or(Ok(None), |index| Err(Unknown::StaticPod(index))),
     }
-    Ok(None)
 }
 
-fn cloud_of(spec: &ControlPlaneSpec<'_>, workload: Workload<'_>) -> Result<Manager, Unknown> {
-    let flags = workload.flags();
+fn cloud_of(spec: &ControlPlaneSpec<'_>, index: usize, workload: Workload<'_>) -> Result<Manager, Unknown> {
+    let flags = workload.flags().ok_or(Unknown::StaticPod(index))?;
     let minor = workload.minor().ok_or(Unknown::NoCloudVersion)?;
     let Some(path) = flags.configuration_path() else {
         return Ok(Manager::new(Component::Cloud, minor, flags, None));
@@ -109,12 +129,124 @@ fn cloud_of(spec: &ControlPlaneSpec<'_>, workload: Workload<'_>) -> Result<Manag
     Ok(Manager::new(Component::Cloud, minor, flags, Some(&text)))
 }
 
-fn yaml(text: &str) -> Option<Value> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: 64, max_events: MAX_EVENTS },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_EVENTS },
-        with_snippet: false,
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        api::{KubeadmControlPlane, decode},
+        case::{Base, V1BETA2},
     };
-    let mut bytes = text.as_bytes();
-    serde_saphyr::read_with_options(&mut bytes, options).next()?.ok()
+
+    const OPENSTACK: &str = "openstack-cloud-controller-manager:v1.36.0";
+
+    fn pod(image: &str, command: &Value) -> String {
+        json!({"kind": "Pod", "spec": {"containers": [{"name": "main", "image": image, "command": command}]}})
+            .to_string()
+    }
+
+    fn with_files(files: &Value) -> String {
+        let mut object = Base::ControlPlane(V1BETA2).object();
+        json_patch::merge(
+            &mut object,
+            &json!({"spec": {"kubeadmConfigSpec": {"files": files}}}),
+        );
+        object.to_string()
+    }
+
+    /// The index of the file with the cloud-controller-manager.
+    fn found(files: &Value) -> Result<Option<usize>, Unknown> {
+        let text = with_files(files);
+        let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
+        Ok(cloud(&control_plane.common_spec())?.map(|cloud| cloud.index))
+    }
+
+    #[test]
+    fn a_static_pod_that_cannot_be_read_is_no_absent_cloud_controller_manager() {
+        const PATH: &str = "/etc/kubernetes/manifests/ccm.yaml";
+        let ccm = pod(
+            OPENSTACK,
+            &json!(["/bin/openstack-cloud-controller-manager", "--v=2"]),
+        );
+        let vip = json!({"path": "/etc/kubernetes/manifests/vip.yaml",
+            "contentFrom": {"secret": {"name": "vip", "key": "vip.yaml"}}});
+        let file = |content: &str| json!({"path": PATH, "content": content});
+        let unknown = |index| Err(Unknown::StaticPod(index));
+        for (case, files, expected) in [
+            ("no files", json!([]), Ok(None)),
+            ("a static Pod in plain text", json!([file(&ccm)]), Ok(Some(0))),
+            ("another static Pod", json!([file("kind: Pod")]), Ok(None)),
+            ("a Secret", json!([vip]), unknown(0)),
+            ("a Secret beside it", json!([vip, file(&ccm)]), Ok(Some(1))),
+            (
+                "an encoded file",
+                json!([{"path": PATH, "encoding": "base64", "content": "e30="}]),
+                unknown(0),
+            ),
+            (
+                "invalid YAML",
+                json!([file("kind: Pod # cloud-controller-manager\nspec: {containers: [")]),
+                unknown(0),
+            ),
+            (
+                "invalid YAML of another program",
+                json!([file("kind: Pod\nspec: {containers: [")]),
+                Ok(None),
+            ),
+            (
+                "a placeholder of a template",
+                json!([file(&pod(
+                    OPENSTACK,
+                    &json!([
+                        "/bin/openstack-cloud-controller-manager",
+                        "--controllers={{ names }}"
+                    ])
+                ))]),
+                unknown(0),
+            ),
+            (
+                "a shell",
+                json!([file(&pod(
+                    OPENSTACK,
+                    &json!(["sh", "-c", "/bin/openstack-cloud-controller-manager --v=2"])
+                ))]),
+                unknown(0),
+            ),
+            (
+                "too long",
+                json!([file(&format!("{ccm}{}", " ".repeat(70_000)))]),
+                unknown(0),
+            ),
+            (
+                "a version of its own",
+                json!([file(&pod(
+                    "hcloud-cloud-controller-manager:v1.20.0",
+                    &json!(["/bin/hcloud-cloud-controller-manager"])
+                ))]),
+                Err(Unknown::NoCloudVersion),
+            ),
+            (
+                "two of them",
+                json!([file(&ccm), {"path": "/etc/kubernetes/manifests/second.yaml", "content": ccm}]),
+                Err(Unknown::SeveralClouds),
+            ),
+            (
+                "files that the kubelet does not read",
+                json!([
+                    {"path": "/etc/kubernetes/manifests/.ccm.yaml", "content": ccm},
+                    {"path": "/etc/kubernetes/manifests/old/ccm.yaml", "content": ccm},
+                    {"path": "/etc/ccm.yaml", "content": ccm},
+                ]),
+                Ok(None),
+            ),
+            (
+                "another kind",
+                json!([file(&ccm.replace("\"Pod\"", "\"Deployment\""))]),
+                Ok(None),
+            ),
+        ] {
+            assert_eq!(found(&files), expected, "{case}");
+        }
+    }
 }

@@ -50,21 +50,27 @@ pub struct FlagValue<'c> {
     /// The value, which may be secret.
     pub value: &'c str,
     list: &'static str,
-    name: &'static str,
+    /// The name in the object, which may have underscores.
+    name: &'c str,
     /// `None` in v1beta1, where flags are a map.
     index: Option<usize>,
 }
 
 impl<'c> FlagList<'c> {
-    /// The flag with this name. If it repeats, the last one takes effect.
+    /// The flag with this name. Underscores are dashes, as for the components. If it repeats, the last one takes effect.
     pub fn get(&self, name: &'static str) -> Option<FlagValue<'c>> {
         let args = self.args?;
-        let is_named = |flag: &Flag<'_>| flag.name.as_deref() == Some(name);
+        let is_named = |flag: &Flag<'_>| {
+            flag.name
+                .as_deref()
+                .is_some_and(|known| is_same_flag(known, name))
+        };
         let index = args.flags.iter().rposition(is_named)?;
+        let flag = args.flags.get(index)?;
         Some(FlagValue {
-            value: args.flags.get(index)?.value.as_deref().unwrap_or_default(),
+            value: flag.value.as_deref().unwrap_or_default(),
             list: self.path,
-            name,
+            name: flag.name.as_deref().unwrap_or_default(),
             index: (!args.is_map).then_some(index),
         })
     }
@@ -82,6 +88,12 @@ impl<'c> FlagList<'c> {
     pub fn value(&self, name: &'static str) -> &'c str {
         self.get(name).map_or("", |flag| flag.value)
     }
+}
+
+/// Whether two names of flags differ at most in underscores and dashes (`k8s.io/component-base`, `cli/flag/flags.go`).
+fn is_same_flag(one: &str, other: &str) -> bool {
+    let dashed = |name: &'_ str| name.replace('_', "-");
+    one == other || dashed(one) == dashed(other)
 }
 
 impl FlagValue<'_> {

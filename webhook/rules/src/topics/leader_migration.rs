@@ -11,7 +11,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     leader_migration::{CONTROLLERS, LeaderMigrationConfiguration},
-    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
         extra_args::{FlagValue, controller_manager},
@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "kube-controller-manager 1.36.3 and 1.37.0: informer name is already registered, exit code 1",
         check: Check::ControlPlaneSpec(unsupported),
-        cel: Cel::None(NoCel::TooLong),
+        cel: Cel::FaultsOfControlPlanes(include_str!("cel/leader-migration-unsupported.cel")),
     },
     Rule {
         id: "leader-migration-ignored",
@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KEP-2436, Component Flags: a configuration without enable-leader-migration is fatal",
         check: Check::ControlPlaneSpec(ignored),
-        cel: Cel::None(NoCel::TooLong),
+        cel: Cel::Faults(include_str!("cel/leader-migration-ignored.cel")),
     },
     Rule {
         id: "leader-migration-file-missing",
@@ -104,19 +104,6 @@ const RULES: &[Rule] = &[
         check: Check::ControlPlane(unprotected),
         cel: Cel::None(NoCel::Grammar),
     },
-    Rule {
-        id: "leader-migration-changed",
-        summary: "the migration lock and its controllers must not change during a migration",
-        why: "During a rollout, old and new controller managers use different configurations. If they disagree on \
-              the lock, a controller can run twice, or not at all.",
-        operations: ON_UPDATE,
-        action: Action::Deny,
-        scope: Scope::Transition,
-        overridable: true,
-        source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
-        check: Check::ControlPlane(changed),
-        cel: Cel::None(NoCel::Grammar),
-    },
 ];
 
 const ENABLE: &str = "enable-leader-migration";
@@ -143,7 +130,7 @@ fn is_enabled(flag: &FlagValue<'_>) -> bool {
 }
 
 /// The flag that turns leader migration on, if it has an effect.
-fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
+pub(super) fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flags = controller_manager(spec);
     let elects = flags.get(LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
     flags.get(ENABLE).filter(|flag| elects && is_enabled(flag))
@@ -218,7 +205,7 @@ pub(super) enum Source<'c> {
 }
 
 /// The flag with the path of the file, if it is set.
-fn configuration_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
+pub(super) fn configuration_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flag = controller_manager(spec).get(CONFIGURATION);
     flag.filter(|flag| !flag.value.is_empty())
 }
@@ -366,7 +353,7 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
 
 /// The effective configuration: of the file, with its index, or the default without one. `None` if it is unknown or
 /// invalid.
-fn effective(
+pub(super) fn effective(
     spec: &ControlPlaneSpec<'_>,
     minor: u64,
 ) -> Option<(LeaderMigrationConfiguration, Option<usize>)> {
@@ -431,60 +418,19 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     }
 }
 
-fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(old) = change.old else { return };
-    let (old, new) = (old.common_spec(), change.new.common_spec());
-    let (Some(old_minor), Some(minor)) = (old.minor(), new.minor()) else {
-        return;
-    };
-    let (Some((before, _)), Some((after, file))) = (effective(&old, old_minor), effective(&new, minor))
-    else {
-        return;
-    };
-    let names = |configuration: &LeaderMigrationConfiguration| {
-        let leaders = configuration.controller_leaders.iter();
-        let mut names: Vec<String> = leaders.map(|leader| leader.name.clone()).collect();
-        names.sort();
-        names.dedup();
-        names
-    };
-    let what = match (
-        before.leader_name != after.leader_name,
-        names(&before) != names(&after),
-    ) {
-        (true, _) => "leaderName would change, and Machines with different names hold different locks",
-        (false, true) => "the controllers of the migration lock would change",
-        (false, false) => return,
-    };
-    let field = file.map(|index| format!("files[{index}].content"));
-    faults.push(Fault {
-        field: new.kubeadm_path(
-            field.as_deref().unwrap_or("clusterConfiguration.controllerManager.extraArgs"),
-        ),
-        reason: CauseReason::Forbidden,
-        value: None,
-        detail: format!(
-            "{what}, so that during the rollout a controller could run twice, or not at all"
-        )
-        .into(),
-        remedy: "remove enable-leader-migration and wait for the rollout, then enable it with the new configuration".into(),
-    });
-}
-
 const UNSUPPORTED: &str = "leader-migration-unsupported";
 const IGNORED: &str = "leader-migration-ignored";
 const MISSING: &str = "leader-migration-file-missing";
 const INVALID: &str = "leader-migration-configuration-invalid";
 const UNCHECKED: &str = "leader-migration-configuration-unchecked";
 const UNPROTECTED: &str = "leader-migration-unprotected";
-const CHANGED: &str = "leader-migration-changed";
 
 const FIRST: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value";
 const SECOND: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value";
-const CONTENT: &str = "spec.kubeadmConfigSpec.files[0].content";
+pub(super) const CONTENT: &str = "spec.kubeadmConfigSpec.files[0].content";
 
 /// A control plane at 1.35 that migrates Node IPAM.
-const NODE_IPAM: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
+pub(super) const NODE_IPAM: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
     "clusterConfiguration":{"controllerManager":{
         "extraArgs":[{"name":"enable-leader-migration","value":"true"},
             {"name":"leader-migration-config","value":"/etc/migration/leader.yaml"}],
@@ -655,28 +601,7 @@ const CASES: &[Case] = &[
         "warns_of_short_name",
         NODE_IPAM,
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n"}]}}}"#,
-        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (CHANGED, CONTENT)],
-    )
-    .only_in(V1BETA2),
-    Case::update(
-        "rejects_another_leader_name_during_migration",
-        NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: other\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: \"*\"\n"}]}}}"#,
-        &[(CHANGED, CONTENT)],
-    )
-    .only_in(V1BETA2),
-    Case::update(
-        "accepts_another_component_during_migration",
-        NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: kube-controller-manager\n"}]}}}"#,
-        &[],
-    )
-    .only_in(V1BETA2),
-    Case::update(
-        "accepts_the_end_of_a_migration",
-        NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":null}}}}"#,
-        &[],
+        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (super::leader_migration_change::CHANGED, CONTENT)],
     )
     .only_in(V1BETA2),
 ];

@@ -1,7 +1,7 @@
 //! Upgrades that leave a controller without a controller manager, or run it in two (KEP-2436). No text of a flag or a file
 //! is shown, because it may be secret.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 
 use crate::{
     action::Action,
@@ -10,9 +10,13 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    leader_migration::{Pair, Row, Verdict, pair::Owner},
+    leader_migration::{Component, Pair, Phase, Row, Side, Verdict, pair::Owner},
     rule::{Check, ON_UPDATE, Rule, Scope},
-    topics::{Topic, controller_managers::side, extra_args::controller_manager},
+    topics::{
+        Topic,
+        controller_managers::{cloud, kube},
+        extra_args::controller_manager,
+    },
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -23,114 +27,216 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "leader-migration-handover-unsafe",
-    summary: "each controller should run in one controller manager during and after an upgrade",
+    summary: "each controller must run in one controller manager during and after an upgrade",
     why: "During an upgrade, old and new controller managers run at the same time. If no lock separates them, both change \
           the same objects; if neither names a controller, nothing runs it.",
     operations: ON_UPDATE,
-    // A warning: files may hold only a part of the control plane's manifests, and a controller can be switched off on purpose.
-    action: Action::Warn,
+    action: Action::Deny,
     scope: Scope::Transition,
-    overridable: false,
+    overridable: true,
     source: "KEP-2436, Rollout, Upgrade and Rollback Planning: controllers run in no component, or in several",
     check: Check::ControlPlane(handover_unsafe),
     cel: Cel::None(NoCel::Grammar),
 }];
 
+/// What `files` say about the cloud-controller-manager, before and after the update.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cloud {
+    /// No static Pod is one. A `DaemonSet` may run one.
+    Absent,
+    /// A static Pod that may be one cannot be read.
+    Unknown,
+    /// Static Pods, before or after the update, that were read completely.
+    Known,
+}
+
 fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(old) = change.old else { return };
     let (old, new) = (old.common_spec(), change.new.common_spec());
     // The Cluster decides whether there is a Pod network. Almost every Cluster has one.
-    let (Ok(now), Ok(then)) = (side(&old, true), side(&new, true)) else {
+    let (Ok(now), Ok(then)) = (kube(&old, true), kube(&new, true)) else {
         return;
+    };
+    let (known, clouds, file) = match (cloud(&old), cloud(&new)) {
+        (Ok(None), Ok(None)) => (Cloud::Absent, [None, None], None),
+        (Ok(old), Ok(new)) => {
+            let file = new.as_ref().map(|new| new.index);
+            (Cloud::Known, [old, new].map(|file| Some(file?.manager)), file)
+        }
+        _ => (Cloud::Unknown, [None, None], None),
+    };
+    let [cloud_now, cloud_then] = clouds;
+    let now = Side {
+        kube: now,
+        cloud: cloud_now,
+    };
+    let then = Side {
+        kube: then,
+        cloud: cloud_then,
     };
     if now == then {
         return;
     }
     let pair = Pair { now, then };
-    let rows = pair.rows();
-    let harmed: Vec<&Row> = rows.iter().filter(|row| is_new_harm(row)).collect();
-    if harmed.is_empty() {
-        return;
-    }
-    let knows_cloud = pair.now.cloud.is_some() || pair.then.cloud.is_some();
-    if knows_cloud {
-        faults.push(with_owners(&new, &pair, &harmed));
-    } else if pair.now.kube.configuration.is_some() {
-        faults.push(without_cloud_controller_manager(&new, &harmed));
+    let field = field(&new, &pair, file);
+    for rows in alike(pair.rows()) {
+        let Some((detail, action)) = harm(&rows, &pair, known) else {
+            continue;
+        };
+        let fault = Fault {
+            field: field.clone(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: detail.into(),
+            remedy: "write the new manifest to FILE, and list every controller with its problem and the fix: kubectl kcp \
+                     leader-migration check NAME -f FILE"
+                .into(),
+        };
+        faults.push_at_most(action, fault);
     }
 }
 
-/// Whether the update harms a controller. What already went wrong before the update, and a controller manager that exits at
-/// start, are for other rules.
-fn is_new_harm(row: &Row) -> bool {
-    use crate::leader_migration::Phase::Now;
+/// The rows in groups with the same owners and verdict.
+fn alike(rows: Vec<Row>) -> Vec<Vec<Row>> {
+    let mut groups: Vec<Vec<Row>> = Vec::new();
+    for row in rows {
+        let is_alike =
+            |other: &Row| (other.verdict, &other.now, &other.then) == (row.verdict, &row.now, &row.then);
+        match groups
+            .iter_mut()
+            .find(|group| group.first().is_some_and(is_alike))
+        {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
+}
+
+/// What the update changes: the static Pod of the cloud-controller-manager, the flags of kube-controller-manager, or only the
+/// version.
+fn field(new: &ControlPlaneSpec<'_>, pair: &Pair, file: Option<usize>) -> Cow<'static, str> {
+    let [now, then] = [&pair.now, &pair.then];
+    match file {
+        _ if now.kube.flags != then.kube.flags || now.kube.configuration != then.kube.configuration => {
+            new.kubeadm_path(controller_manager(new).path)
+        }
+        Some(index) if now.cloud != then.cloud => new.kubeadm_path(format_args!("files[{index}].content")),
+        None if now.cloud.is_some() => new.kubeadm_path("files"),
+        _ => new.path("version"),
+    }
+}
+
+/// What an update does to controllers with the same owners and verdict, and the severest action on it. What already went
+/// wrong before the update is for no rule, and a kube-controller-manager that exits at start is for other rules.
+fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
+    let row = rows.first()?;
+    let names: Vec<&str> = rows.iter().map(|row| row.controller.canonical).collect();
+    let names = names.join(", ");
+    // Without leader election, no lock separates anything, and that is what the user chose.
+    let certain = if pair.elects_leaders() {
+        Action::Deny
+    } else {
+        Action::Warn
+    };
+    let cloud_then = pair.then.cloud.as_ref();
     match row.verdict {
-        Verdict::Orphaned(phase) | Verdict::RunsTwice(phase) => phase != Now,
-        _ => false,
+        Verdict::RunsTwice(phase) if phase != Phase::Now => Some((twice(&names, row), certain)),
+        Verdict::Orphaned(phase) if phase != Phase::Now => match cloud_then {
+            Some(_) => Some((stopped(&names, row, phase), certain)),
+            None => Some((not_in_files(&names, known), Action::Warn)),
+        },
+        Verdict::CannotStart(Component::Cloud, phase) if phase != Phase::Now => {
+            let exit = cloud_then?.exits.first()?;
+            let detail = format!(
+                "after the rollout no controller manager would run {names}, because cloud-controller-manager exits at \
+                 start: {exit}"
+            );
+            Some((detail, certain))
+        }
+        Verdict::Unknown if pair.is_handover() => Some((
+            format!(
+                "{names} could run twice or not at all, because neither the flags of cloud-controller-manager nor its \
+                 cloud provider say whether it has {names}"
+            ),
+            Action::Warn,
+        )),
+        _ => None,
     }
 }
 
-fn with_owners(new: &ControlPlaneSpec<'_>, pair: &Pair, harmed: &[&Row]) -> Fault {
-    let mut detail = String::from("a controller would run twice or not at all: ");
-    for (index, row) in harmed.iter().enumerate() {
-        let what = match row.verdict {
-            Verdict::RunsTwice(_) => "runs twice",
-            _ => "does not run",
-        };
-        let separator = if index > 0 { "; " } else { "" };
-        let (now, then) = (owners(&row.now), owners(&row.then));
-        // Writing to a String cannot fail.
-        let _ = write!(
-            detail,
-            "{separator}{} {what}: now {now}, then {then}",
-            row.controller.canonical
-        );
-    }
-    Fault {
-        field: new.kubeadm_path(controller_manager(new).path),
-        reason: CauseReason::Forbidden,
-        value: None,
-        detail: detail.into(),
-        remedy: format!(
-            "check with: kubectl kcp leader-migration check NAME --to v1.{}.0",
-            pair.then.kube.minor
-        )
-        .into(),
+fn twice(names: &str, row: &Row) -> String {
+    match (row.now.as_slice(), row.then.as_slice()) {
+        ([_, ..], [then]) => format!(
+            "{names} would run twice during the rollout, on old Machines {}, and on new Machines {}; both would change the \
+             same objects",
+            places(&row.now),
+            place(then, row.now.first())
+        ),
+        _ => format!(
+            "{names} would run twice, {}; both would change the same objects",
+            places(&row.then)
+        ),
     }
 }
 
-fn without_cloud_controller_manager(new: &ControlPlaneSpec<'_>, harmed: &[&Row]) -> Fault {
-    let names: Vec<&str> = harmed.iter().map(|row| row.controller.canonical).collect();
-    Fault {
-        field: new.kubeadm_path(controller_manager(new).path),
-        reason: CauseReason::Forbidden,
-        value: None,
-        detail: format!(
-            "after this update kube-controller-manager does not run {}, and files has no cloud-controller-manager that does",
-            names.join(", ")
-        )
-        .into(),
-        remedy: "check with: kubectl kcp leader-migration check NAME".into(),
-    }
-}
-
-fn owners(owners: &[Owner]) -> String {
-    if owners.is_empty() {
-        return "none".to_owned();
-    }
-    let owners = owners.iter().map(|owner| {
-        let lock = if owner.is_migration_lock {
-            "migration"
+fn stopped(names: &str, row: &Row, phase: Phase) -> String {
+    let when = if phase == Phase::Rollout {
+        "during"
+    } else {
+        "after"
+    };
+    if row.then.is_empty() {
+        let now = if row.now.is_empty() {
+            "in none".to_owned()
         } else {
-            "main"
+            places(&row.now)
         };
-        format!("{} ({lock} lock)", owner.component)
+        format!("{when} the rollout no controller manager would run {names}, which now runs {now}")
+    } else {
+        format!(
+            "{names} would run {}, and {when} the rollout it would stop while the migration lock is held by a controller \
+             manager that does not run it",
+            places(&row.then)
+        )
+    }
+}
+
+fn not_in_files(names: &str, known: Cloud) -> String {
+    let why = match known {
+        Cloud::Unknown => "and admission cannot read the static Pod in files that may run it",
+        Cloud::Absent | Cloud::Known => "and files has no cloud-controller-manager that does",
+    };
+    format!("after this update kube-controller-manager does not run {names}, {why}")
+}
+
+/// The controller managers that run a controller, with their locks. The names of Leases are text of the user.
+fn places(owners: &[Owner]) -> String {
+    let places: Vec<String> = owners
+        .iter()
+        .enumerate()
+        .map(|(index, owner)| place(owner, owners.get(..index).and_then(<[_]>::first)))
+        .collect();
+    places.join(" and ")
+}
+
+fn place(owner: &Owner, other: Option<&Owner>) -> String {
+    let is_another = other.is_some_and(|other| {
+        other.is_migration_lock == owner.is_migration_lock
+            && other.lock != owner.lock
+            && (owner.is_migration_lock || other.component == owner.component)
     });
-    owners.collect::<Vec<_>>().join(" and ")
+    let lock = match (owner.is_migration_lock, is_another) {
+        (true, false) => "the migration lock",
+        (true, true) => "another migration lock",
+        (false, false) => "its main lock",
+        (false, true) => "another main lock",
+    };
+    format!("in {} under {lock}", owner.component)
 }
 
 const RULE: &str = "leader-migration-handover-unsafe";
-const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs";
+const FLAGS: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs";
 
 /// A control plane at 1.35 that migrates Node IPAM.
 const MIGRATING: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
@@ -142,6 +248,10 @@ const MIGRATING: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
 /// A control plane at 1.35 without leader migration.
 const PLAIN: &str = r#"{"spec":{"version":"v1.35.4"}}"#;
 
+/// A control plane at 1.35 whose cloud-controller-manager does not run Node IPAM.
+const WITH_CLOUD: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/manifests/ccm.yaml",
+    "content":"kind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.35.0\n    args: [--cloud-provider=openstack]\n"}]}}}"#;
+
 const CASES: &[Case] = &[
     Case::update(
         "accepts_node_ipam_with_the_same_lock_on_both_sides",
@@ -149,25 +259,107 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
             "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},
             "files":[{"path":"/etc/kubernetes/pki/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: node-ipam-controller, component: \"*\"}\n"},
-                {"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: example.com/cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, --enable-leader-migration, --leader-migration-config=/pki/leader.yaml]\n    volumeMounts: [{name: pki, mountPath: /pki}]\n  volumes: [{name: pki, hostPath: {path: /etc/kubernetes/pki}}]\n"}]}}}"#,
+                {"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\", --enable-leader-migration, --leader-migration-config=/pki/leader.yaml]\n    volumeMounts: [{name: pki, mountPath: /pki}]\n  volumes: [{name: pki, hostPath: {path: /etc/kubernetes/pki}}]\n"}]}}}"#,
         &[],
     )
     .only_in(V1BETA2),
     Case::update(
-        "warns_of_node_ipam_in_two_controller_managers",
+        "rejects_node_ipam_in_two_controller_managers",
         PLAIN,
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
             "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},
-            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: example.com/cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true]\n"}]}}}"#,
-        &[(RULE, FIELD)],
+            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\"]\n"}]}}}"#,
+        &[(RULE, FLAGS)],
     )
     .only_in(V1BETA2),
+    Case::update(
+        "rejects_node_ipam_in_a_second_controller_manager",
+        WITH_CLOUD,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/manifests/ccm.yaml",
+            "content":"kind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.35.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\"]\n"}]}}}"#,
+        &[(RULE, "spec.kubeadmConfigSpec.files[0].content")],
+    ),
+    Case::update(
+        "rejects_two_migration_locks",
+        MIGRATING,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},
+            "files":[{"path":"/etc/kubernetes/pki/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: other\ncontrollerLeaders:\n- {name: node-ipam-controller, component: \"*\"}\n"},
+                {"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\", --enable-leader-migration, --leader-migration-config=/pki/leader.yaml]\n    volumeMounts: [{name: pki, mountPath: /pki}]\n  volumes: [{name: pki, hostPath: {path: /etc/kubernetes/pki}}]\n"}]}}}"#,
+        &[(RULE, FLAGS)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_an_orphaned_controller",
+        MIGRATING,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},
+            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--cloud-provider=openstack]\n"}]}}}"#,
+        &[(RULE, FLAGS)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_a_new_owner_that_cannot_start",
+        MIGRATING,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},
+            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\", --feature-gates=ControllerManagerLeaderMigration=true]\n"}]}}}"#,
+        &[(RULE, FLAGS), (RULE, FLAGS)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "warns_of_node_ipam_in_two_controller_managers_without_leader_election",
+        PLAIN,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"leader-elect","value":"false"}]}},
+            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\"]\n"}]}}}"#,
+        &[(RULE, FLAGS)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_upgrade_without_leader_election",
+        r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"leader-elect","value":"false"}]}}}}}"#,
+        r#"{"spec":{"version":"v1.36.3"}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "warns_of_a_cloud_provider_that_may_have_node_ipam",
+        PLAIN,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true]\n"}]}}}"#,
+        &[(RULE, "spec.kubeadmConfigSpec.files[0].content")],
+    ),
     Case::update(
         "warns_of_the_end_of_node_ipam_without_cloud_controller_manager",
         MIGRATING,
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
             "extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}}}}}"#,
-        &[(RULE, FIELD)],
+        &[(RULE, FLAGS)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "warns_of_the_end_of_node_ipam_with_a_static_pod_from_a_secret",
+        MIGRATING,
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}},
+            "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","contentFrom":{"secret":{"name":"ccm","key":"ccm.yaml"}}}]}}}"#,
+        &[(RULE, FLAGS)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "warns_of_a_cloud_controller_manager_that_leaves_files",
+        WITH_CLOUD,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":null}}}"#,
+        &[(RULE, "spec.kubeadmConfigSpec.files")],
+    ),
+    Case::update(
+        "accepts_node_ipam_that_the_user_switches_off",
+        WITH_CLOUD,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}}}}}"#,
+        &[],
     )
     .only_in(V1BETA2),
     Case::update(

@@ -21,6 +21,7 @@ pub mod infrastructure;
 pub mod init_and_join;
 pub mod inventory;
 pub mod leader_migration;
+pub mod leader_migration_change;
 pub mod leader_migration_upgrade;
 pub mod machine_metadata;
 pub mod manifest_glob;
@@ -32,6 +33,7 @@ pub mod remediation;
 pub mod replicas;
 pub mod rollout;
 pub mod scale_with_upgrade;
+pub mod static_pods;
 pub mod taints;
 pub mod template;
 pub mod users;
@@ -69,6 +71,7 @@ pub static TOPICS: &[Topic] = &[
     extra_args::TOPIC,
     controller_manager::TOPIC,
     leader_migration::TOPIC,
+    leader_migration_change::TOPIC,
     leader_migration_upgrade::TOPIC,
     files::TOPIC,
     users::TOPIC,

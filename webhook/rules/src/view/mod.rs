@@ -79,6 +79,8 @@ pub struct View {
     /// The status of the customization to which the reviewed `ClusterDeployment` refers; `None` if the customization
     /// has no status or does not exist.
     pub customization_status: Part<Option<ClusterDeploymentCustomizationStatus>>,
+    /// The leader migrations that Machines of the control plane run, according to their `KubeadmConfig`s.
+    pub migrations: Part<Vec<Migration>>,
 }
 
 /// The parts that rules requested and that are unknown.
@@ -106,6 +108,8 @@ pub struct MissingParts {
     pub cluster_deployments: bool,
     /// [`View::customization_status`].
     pub customization_status: bool,
+    /// [`View::migrations`].
+    pub migrations: bool,
 }
 
 impl MissingParts {
@@ -128,8 +132,18 @@ impl View {
             customizations: self.customizations.is_missing(),
             cluster_deployments: self.cluster_deployments.is_missing(),
             customization_status: self.customization_status.is_missing(),
+            migrations: self.migrations.is_missing(),
         }
     }
+}
+
+/// A leader migration of controller managers (KEP-2436).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Migration {
+    /// The name of the Lease that is the migration lock.
+    pub leader_name: String,
+    /// The names of the controllers that migrate, each once and sorted. `None` if they depend on an unknown version.
+    pub controllers: Option<Vec<String>>,
 }
 
 /// A Machine of the control plane.

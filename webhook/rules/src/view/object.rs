@@ -3,9 +3,11 @@
 //! These types own their data, because objects come in long lists and outlive the JSON text. Fields that rules do not read are
 //! skipped.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use super::{Cluster, ClusterDeployment, Machine, Pool};
 use crate::api::hive::{
@@ -127,6 +129,27 @@ impl From<MachineObject> for Machine {
             has_node: machine.status.is_some_and(|status| status.node_ref.is_some()),
             name: machine.metadata.name,
         }
+    }
+}
+
+/// A `KubeadmConfig`, group `bootstrap.cluster.x-k8s.io`.
+pub type KubeadmConfigObject = Object<KubeadmConfigSpec>;
+
+/// The JSON text of the `spec` of a `KubeadmConfig`, which has the bootstrap data of a Machine.
+#[derive(Clone, Deserialize)]
+pub struct KubeadmConfigSpec(Box<RawValue>);
+
+/// Omits the text, because it may be secret.
+impl fmt::Debug for KubeadmConfigSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KubeadmConfigSpec")
+    }
+}
+
+impl KubeadmConfigObject {
+    /// The JSON text of the `spec`.
+    pub fn spec_text(&self) -> Option<&RawValue> {
+        Some(&self.spec.as_ref()?.0)
     }
 }
 

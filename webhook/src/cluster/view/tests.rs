@@ -54,7 +54,9 @@ fn answer(path: &str) -> (u16, Value) {
             200,
             json!({"versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}}),
         ),
-        "/apis/cluster.x-k8s.io" | "/apis/controlplane.cluster.x-k8s.io" => group("v1beta2"),
+        "/apis/cluster.x-k8s.io"
+        | "/apis/controlplane.cluster.x-k8s.io"
+        | "/apis/bootstrap.cluster.x-k8s.io" => group("v1beta2"),
         "/api/v1/namespaces/prod" => (
             200,
             object("prod", json!({"spec": {"finalizers": ["kubernetes"]}})),
@@ -75,6 +77,14 @@ fn answer(path: &str) -> (u16, Value) {
                 json!({"metadata": {"ownerReferences": [
                     {"kind": "KubeadmControlPlane", "name": "before", "controller": true}
                 ]}}),
+            ),
+        ]),
+        "/apis/bootstrap.cluster.x-k8s.io/v1beta2/namespaces/prod/kubeadmconfigs" => list(&[
+            object("plain", json!({"spec": {"joinConfiguration": {}}})),
+            object(
+                "migrating",
+                json!({"spec": {"clusterConfiguration": {"controllerManager": {"extraArgs": [
+                    {"name": "enable-leader-migration", "value": "true"}]}}}}),
             ),
         ]),
         path if path == format!("{CLUSTER_API}/machinepools") => (
@@ -134,6 +144,7 @@ const EVERYTHING: MissingParts = MissingParts {
     customizations: true,
     cluster_deployments: true,
     customization_status: true,
+    migrations: true,
 };
 
 async fn read(cluster: Option<&str>) -> View {
@@ -186,6 +197,11 @@ async fn reads_every_part_of_a_view() {
         deleting: false,
     };
     assert_eq!(view.cluster_deployments.get(), Some(&vec![deployment]));
+    let migration = view::Migration {
+        leader_name: "cloud-provider-extraction-migration".to_owned(),
+        controllers: None,
+    };
+    assert_eq!(view.migrations.get(), Some(&vec![migration]));
     assert!(!view.missing().any());
 }
 

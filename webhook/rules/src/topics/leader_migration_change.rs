@@ -1,0 +1,303 @@
+//! Changes of the migration lock while controller managers use it (KEP-2436). No text of a flag or a file is shown, because
+//! it may be secret.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::{
+    action::Action,
+    api::{ControlPlaneSpec, KubeadmControlPlane, decode},
+    case::{Case, V1BETA2},
+    cel::{Cel, NoCel},
+    change::Change,
+    fault::{CauseReason, Fault, Faults},
+    leader_migration::LeaderMigrationConfiguration,
+    rule::{Check, ON_UPDATE, Rule, Scope},
+    topics::{
+        Topic,
+        extra_args::controller_manager,
+        leader_migration::{CONTENT, NODE_IPAM, configuration_flag, effective, enabled},
+    },
+    view::{Migration, View},
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "leader-migration-change",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "leader-migration-changed",
+        summary: "the migration lock and its controllers must not change during a migration",
+        why: "During a rollout, old and new controller managers use different configurations. If they disagree on \
+              the lock, a controller can run twice, or not at all.",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: true,
+        source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
+        check: Check::ControlPlane(changed),
+        cel: Cel::None(NoCel::Grammar),
+    },
+    Rule {
+        id: "leader-migration-changed-during-rollout",
+        summary: "a new migration must use the lock of Machines that still migrate",
+        why: "Machines keep their configuration until they are replaced. If the Machines of an ended migration still run and \
+              disagree with the new ones on the lock, a controller can run twice, or not at all.",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
+        check: Check::ControlPlane(changed_during_rollout),
+        cel: Cel::None(NoCel::OtherObjects),
+    },
+];
+
+/// The lock, and the names of its controllers, each once and sorted.
+fn migration(configuration: &LeaderMigrationConfiguration) -> Migration {
+    let leaders = configuration.controller_leaders.iter();
+    let mut names: Vec<String> = leaders.map(|leader| leader.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    Migration {
+        leader_name: configuration.leader_name.clone(),
+        controllers: Some(names),
+    }
+}
+
+/// The leader migration that the `spec` of a Machine's `KubeadmConfig` enables, which has the fields of `kubeadmConfigSpec`.
+/// `None` if it enables none, or if the configuration is unknown. A `KubeadmConfig` has no Kubernetes version, so the
+/// controllers of the default configuration are unknown.
+pub fn of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
+    // A version whose controller managers ignore unknown fields, as those may run on this Machine.
+    const LENIENT: u64 = 31;
+    let object = format!(
+        r#"{{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlane","metadata":{{}},"spec":{{"kubeadmConfigSpec":{}}}}}"#,
+        spec.get()
+    );
+    let object: KubeadmControlPlane<'_> = decode(&object).ok()?;
+    let spec = object.common_spec();
+    let (configuration, _) = effective(&spec, LENIENT)?;
+    let mut migration = migration(&configuration);
+    migration.controllers = migration
+        .controllers
+        .filter(|_| configuration_flag(&spec).is_some());
+    Some(migration)
+}
+
+/// What two migrations disagree on.
+#[derive(Clone, Copy)]
+enum Difference {
+    LeaderName,
+    Controllers,
+}
+
+fn difference(before: &Migration, after: &Migration) -> Option<Difference> {
+    let have_other_controllers = before
+        .controllers
+        .as_ref()
+        .zip(after.controllers.as_ref())
+        .is_some_and(|(before, after)| before != after);
+    if before.leader_name != after.leader_name {
+        Some(Difference::LeaderName)
+    } else if have_other_controllers {
+        Some(Difference::Controllers)
+    } else {
+        None
+    }
+}
+
+/// The new migration, with the index of its file.
+fn new_migration(spec: &ControlPlaneSpec<'_>) -> Option<(Migration, Option<usize>)> {
+    let (configuration, file) = effective(spec, spec.minor()?)?;
+    Some((migration(&configuration), file))
+}
+
+fn field(new: &ControlPlaneSpec<'_>, file: Option<usize>) -> Cow<'static, str> {
+    match file {
+        Some(index) => new.kubeadm_path(format_args!("files[{index}].content")),
+        None => new.kubeadm_path(controller_manager(new).path),
+    }
+}
+
+fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let (old, new) = (old.common_spec(), change.new.common_spec());
+    let (Some((before, _)), Some((after, file))) = (new_migration(&old), new_migration(&new)) else {
+        return;
+    };
+    let what = match difference(&before, &after) {
+        Some(Difference::LeaderName) => {
+            "leaderName would change, and Machines with different names hold different locks"
+        }
+        Some(Difference::Controllers) => "the controllers of the migration lock would change",
+        None => return,
+    };
+    faults.push(Fault {
+        field: field(&new, file),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!("{what}, so that during the rollout a controller could run twice, or not at all").into(),
+        remedy: "remove enable-leader-migration and wait for the rollout, then enable it with the new configuration".into(),
+    });
+}
+
+/// A migration starts while Machines of an earlier one still run.
+fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let (old, new) = (old.common_spec(), change.new.common_spec());
+    // The other rule compares with a migration that the old object enables.
+    if enabled(&old).is_some() {
+        return;
+    }
+    let Some((after, file)) = new_migration(&new) else {
+        return;
+    };
+    let Some(running) = change.context.view.and_then(|view| view.migrations.get()) else {
+        return;
+    };
+    let what = match running.iter().find_map(|before| difference(before, &after)) {
+        Some(Difference::LeaderName) => "with another leaderName",
+        Some(Difference::Controllers) => "with other controllers in the migration lock",
+        None => return,
+    };
+    faults.push(Fault {
+        field: field(&new, file),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!(
+            "Machines of an earlier migration still run {what}, so during the rollout a controller could run twice, or not at \
+             all"
+        )
+        .into(),
+        remedy: "wait until the rollout has replaced these Machines, or use their leaderName and controllers".into(),
+    });
+}
+
+pub(super) const CHANGED: &str = "leader-migration-changed";
+const DURING_ROLLOUT: &str = "leader-migration-changed-during-rollout";
+
+/// A Machine that migrates with another lock.
+fn another_lock() -> View {
+    machines(&[("earlier", Some(&["node-ipam-controller"]))])
+}
+
+/// A Machine that migrates with the same lock and other controllers.
+fn other_controllers() -> View {
+    machines(&[("ipam-migration", Some(&["node-ipam-controller", "nodeipam"]))])
+}
+
+/// A Machine that migrates with the same lock and controllers.
+fn the_same() -> View {
+    machines(&[("ipam-migration", Some(&["node-ipam-controller"]))])
+}
+
+fn machines(migrations: &[(&str, Option<&[&str]>)]) -> View {
+    let migrations = migrations.iter().map(|(leader_name, controllers)| Migration {
+        leader_name: (*leader_name).to_owned(),
+        controllers: controllers.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+    });
+    View {
+        migrations: migrations.collect::<Vec<_>>().into(),
+        ..View::default()
+    }
+}
+
+/// A control plane at the version of [`NODE_IPAM`], without leader migration.
+const OFF: &str = r#"{"spec":{"version":"v1.35.4"}}"#;
+
+const CASES: &[Case] = &[
+    Case::update(
+        "rejects_another_leader_name_during_migration",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: other\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: \"*\"\n"}]}}}"#,
+        &[(CHANGED, CONTENT)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_another_component_during_migration",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: kube-controller-manager\n"}]}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_the_end_of_a_migration",
+        NODE_IPAM,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":null}}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update("rejects_a_new_migration_with_another_lock_than_machines", OFF, NODE_IPAM, &[(DURING_ROLLOUT, CONTENT)])
+        .only_in(V1BETA2)
+        .with_view(another_lock),
+    Case::update(
+        "rejects_a_new_migration_with_other_controllers_than_machines",
+        OFF,
+        NODE_IPAM,
+        &[(DURING_ROLLOUT, CONTENT)],
+    )
+    .only_in(V1BETA2)
+    .with_view(other_controllers),
+    Case::update("accepts_a_new_migration_with_the_lock_of_machines", OFF, NODE_IPAM, &[])
+        .only_in(V1BETA2)
+        .with_view(the_same),
+    Case::update("accepts_a_new_migration_of_machines_that_do_not_migrate", OFF, NODE_IPAM, &[])
+        .only_in(V1BETA2)
+        .with_view(|| machines(&[])),
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_migration_of_a_machine_is_in_its_kubeadm_config() {
+        const PATH: &str = "/etc/kubernetes/pki/leader.yaml";
+        const ENABLE: (&str, &str) = ("enable-leader-migration", "true");
+        const FILE: (&str, &str) = ("leader-migration-config", PATH);
+        let spec = |flags: &[(&str, &str)], content: &str| {
+            let flags: Vec<_> = flags
+                .iter()
+                .map(|(name, value)| json!({"name": name, "value": value}))
+                .collect();
+            json!({"clusterConfiguration": {"controllerManager": {"extraArgs": flags}},
+                "joinConfiguration": {"discovery": {"bootstrapToken": {"token": "t"}}},
+                "files": [{"path": PATH, "content": content}]})
+        };
+        let valid = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: m\n\
+            resourceLock: leases\ncontrollerLeaders: [{name: b, component: \"*\"}, {name: a, component: \"*\"}]";
+        let migration = |leader_name: &str, controllers: Option<&[&str]>| {
+            let controllers = controllers.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+            Some(Migration {
+                leader_name: leader_name.to_owned(),
+                controllers,
+            })
+        };
+        for (case, spec, expected) in [
+            (
+                "a file, also with a field that later versions refuse",
+                spec(&[ENABLE, FILE], valid),
+                migration("m", Some(&["a", "b"])),
+            ),
+            (
+                "the default",
+                spec(&[ENABLE], ""),
+                migration("cloud-provider-extraction-migration", None),
+            ),
+            ("not enabled", spec(&[FILE], valid), None),
+            ("an invalid file", spec(&[ENABLE, FILE], "{"), None),
+            ("a worker", json!({"joinConfiguration": {}}), None),
+            ("another type", json!({"clusterConfiguration": 1}), None),
+        ] {
+            let raw = serde_json::value::to_raw_value(&spec).unwrap();
+            assert_eq!(of_kubeadm_config(&raw), expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The static Pods that kubelets start from `files`, as far as their manifests can be read.
+//!
+//! A manifest is text of the user, so its size bounds the work: a review parses at most [`MAX_BYTES`] of static Pods in at most
+//! [`MAX_MANIFESTS`] files for each of the old and the new object, and each of them up to [`MAX_EVENTS`].
+
+use serde_json::Value;
+
+use super::{files::files, leader_migration::inline_content};
+use crate::{
+    api::{ControlPlaneSpec, machine_setup::File},
+    leader_migration::workload::NAME,
+};
+
+/// Where kubelets read static Pods on Machines of kubeadm.
+const FOLDER: &str = "/etc/kubernetes/manifests/";
+
+/// The most bytes of manifests that are parsed for one object.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// The most manifests that are parsed for one object. A control plane has one cloud-controller-manager.
+const MAX_MANIFESTS: usize = 4;
+
+/// The largest number of events in the YAML of a static Pod, and of those that its aliases repeat. A long Pod has some 500.
+const MAX_EVENTS: usize = 5_000;
+
+/// A static Pod.
+#[derive(Debug)]
+pub struct StaticPod {
+    /// The index in `files`.
+    pub index: usize,
+    /// The manifest.
+    pub manifest: Value,
+}
+
+/// The static Pods that mention a cloud-controller-manager. An index is that of the first such file.
+#[derive(Debug, Default)]
+pub struct StaticPods {
+    /// Those that can be read.
+    pub read: Vec<StaticPod>,
+    /// A file that mentions a cloud-controller-manager, but cannot be parsed or is too long.
+    pub unreadable: Option<usize>,
+    /// A file whose text is not in the object in plain text, so it may mention one.
+    pub hidden: Option<usize>,
+    /// How many bytes were parsed.
+    pub parsed_bytes: usize,
+}
+
+/// Finds the static Pods in `files` that mention a cloud-controller-manager.
+pub fn mentioning_cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> StaticPods {
+    let mut pods = StaticPods::default();
+    let mut parsed = 0;
+    for (index, file) in files(spec).filter(|(_, file)| is_static_pod(file)) {
+        if is_hidden(file) {
+            pods.hidden.get_or_insert(index);
+            continue;
+        }
+        let Some(text) = inline_content(file).filter(|text| text.contains(NAME)) else {
+            continue;
+        };
+        let is_within_limits = parsed < MAX_MANIFESTS && pods.parsed_bytes + text.len() <= MAX_BYTES;
+        if is_within_limits {
+            parsed += 1;
+            pods.parsed_bytes += text.len();
+        }
+        match is_within_limits.then(|| first_document(&text)).flatten() {
+            // The kubelet starts Pods only.
+            Some(manifest) if manifest.get("kind").and_then(Value::as_str) == Some("Pod") => {
+                pods.read.push(StaticPod { index, manifest });
+            }
+            Some(_) => {}
+            None => {
+                pods.unreadable.get_or_insert(index);
+            }
+        }
+    }
+    pods
+}
+
+/// Whether a kubelet reads the file: it is in the folder itself, and its name does not begin with a dot.
+fn is_static_pod(file: &File<'_>) -> bool {
+    let name = file.path.as_deref().and_then(|path| path.strip_prefix(FOLDER));
+    name.is_some_and(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.'))
+}
+
+fn is_hidden(file: &File<'_>) -> bool {
+    file.content_from.is_some()
+        || file
+            .encoding
+            .as_deref()
+            .is_some_and(|encoding| !encoding.is_empty())
+}
+
+/// The first YAML document, which is the only one that the kubelet reads.
+fn first_document(text: &str) -> Option<Value> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: 64, max_events: MAX_EVENTS },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_EVENTS },
+        with_snippet: false,
+    };
+    let mut bytes = text.as_bytes();
+    serde_saphyr::read_with_options(&mut bytes, options).next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::{KubeadmControlPlane, decode},
+        case::{Base, V1BETA2},
+    };
+
+    /// How many static Pods were read, the first one that was not, and how many bytes were parsed.
+    fn work(texts: &[String]) -> (usize, Option<usize>, usize) {
+        let mut object = Base::ControlPlane(V1BETA2).object();
+        let files: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(index, text)| json!({"path": format!("{FOLDER}{index}.yaml"), "content": text}))
+            .collect();
+        json_patch::merge(
+            &mut object,
+            &json!({"spec": {"kubeadmConfigSpec": {"files": files}}}),
+        );
+        let text = object.to_string();
+        let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
+        let pods = mentioning_cloud_controller_manager(&control_plane.common_spec());
+        (pods.read.len(), pods.unreadable, pods.parsed_bytes)
+    }
+
+    #[test]
+    fn the_work_for_one_object_is_bounded() {
+        let padded = |bytes: usize| {
+            let pod = format!("kind: Pod # {NAME}\n");
+            format!("{pod}{}", "#".repeat(bytes.saturating_sub(pod.len())))
+        };
+        let aliases = |count: usize| format!("kind: Pod # {NAME}\na: &a x\nb: [{}]", "*a,".repeat(count));
+        for (case, texts, expected) in [
+            ("one", vec![padded(1_000)], (1, None, 1_000)),
+            ("one of the largest size", vec![padded(65_536)], (1, None, 65_536)),
+            ("one that is too long", vec![padded(65_537)], (0, Some(0), 0)),
+            ("together too long", vec![padded(40_000); 6], (1, Some(1), 40_000)),
+            ("too many", vec![padded(100); 100], (4, Some(4), 400)),
+            ("few aliases", vec![aliases(50)], (1, None, aliases(50).len())),
+            (
+                "aliases",
+                vec![aliases(10_000)],
+                (0, Some(0), aliases(10_000).len()),
+            ),
+            ("too long aliases", vec![aliases(45_000); 6], (0, Some(0), 0)),
+            // Files of other programs are not parsed.
+            ("others", vec!["kind: Pod".to_owned(); 100], (0, None, 0)),
+        ] {
+            assert_eq!(work(&texts), expected, "{case}");
+        }
+    }
+}

@@ -153,7 +153,7 @@ fn parse_minor(text: &str) -> Result<u64, String> {
     };
     match parse_version(&full) {
         Ok(version) if version.major == 1 => Ok(version.minor),
-        _ => Err("expected a version of Kubernetes 1, such as v1.36.0".to_owned()),
+        _ => Err("expected a Kubernetes 1.x version, such as v1.36.0".to_owned()),
     }
 }
 

@@ -55,7 +55,7 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
         "{title}{configuration}---\n\
          # Save this as patch.yaml. Before the upgrade, install the configuration on the control plane:\n\
          #   kubectl patch kubeadmcontrolplane NAME --type merge --patch-file patch.yaml\n\
-         # In the write that sets the new version, remove both flags again, and disable the migrated controllers.\n{patch}"
+         # In the same update that changes spec.version, remove both flags, and disable the migrated controllers.\n{patch}"
     ))
 }
 

@@ -75,8 +75,8 @@ impl Exit {
     pub fn fix(&self) -> String {
         match self {
             Self::MigrationUnsupported => {
-                "remove --enable-leader-migration and --leader-migration-config of kube-controller-manager in the write that \
-                 sets the version"
+                "remove --enable-leader-migration and --leader-migration-config of kube-controller-manager in the \
+                same update that changes spec.version"
                     .to_owned()
             }
             Self::NoServiceAccountKey => "set --service-account-private-key-file".to_owned(),

@@ -149,7 +149,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     match change.new.minor() {
         Some(minor) if minor >= UNSUPPORTED_SINCE => faults.push(fault(
             format!("{exits}, so no controller manager of this control plane would run at 1.{minor}").into(),
-            "remove enable-leader-migration and leader-migration-config in the write that sets the version",
+            "remove enable-leader-migration and leader-migration-config in the same update that changes spec.version",
         )),
         Some(_) => {}
         None => faults.push_at_most(

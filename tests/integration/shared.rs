@@ -4,7 +4,6 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    clippy::unwrap_used,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
@@ -64,7 +63,9 @@ pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&Manageme
         let lived = management
             .with_controllers(namespace, async || test(management).await)
             .await;
-        lived.unwrap();
+        if let Err(error) = lived {
+            panic!("{error:#}");
+        }
     });
 }
 

@@ -472,6 +472,7 @@ mod tests {
     use serde_json::json;
 
     use super::{LeaseStore as _, Store};
+    use crate::lease::usage::Clusters;
 
     /// A status write that is refused this many times, and how often it was sent.
     async fn sent(code: u16, turned_away: u32) -> (Result<Written, Error>, u32) {
@@ -496,5 +497,24 @@ mod tests {
             matches!(sent(503, 1).await, (Ok(Written::Unknown(_)), 1)),
             "it may be stored"
         );
+    }
+
+    #[tokio::test]
+    async fn the_clusters_are_unknown_if_a_page_of_their_list_is_forbidden() {
+        for forbidden in [1, 2] {
+            let page = Arc::new(AtomicU32::new(0));
+            let connection = Connection::canned(move |_, _| {
+                if page.fetch_add(1, Ordering::Relaxed) + 1 == forbidden {
+                    failure(403, "Forbidden", "clusterdeployments is forbidden")
+                } else {
+                    (200, json!({"metadata": {"continue": "next"}, "items": []}))
+                }
+            });
+            let clusters = Store::new(&connection, "m").clusters().await;
+            assert!(
+                matches!(clusters, Ok(Clusters::Unknown(Error::Forbidden { .. }))),
+                "{clusters:?}"
+            );
+        }
     }
 }

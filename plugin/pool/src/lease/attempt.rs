@@ -323,17 +323,15 @@ async fn try_each(
     request: AttemptRequest<'_>,
     unfit: &mut PatchProblems,
 ) -> Result<TryOutcome, LeaseError> {
-    for (index, listed) in free.iter().enumerate() {
+    for listed in free {
         let name = listed.name();
-        let current = if index == 0 {
-            Some((*listed).clone())
-        } else {
-            // After a conflict the list is outdated, and a read is cheaper than another conflict.
-            store.get(name).await?
-        };
-        let Some(current) = current.filter(|current| is_unchanged(current, listed)) else {
+        // Among hundreds of lessees the list is outdated once it is parsed, and a read is cheaper than a conflict.
+        let Some(current) = store.get(name).await? else {
             continue;
         };
+        if !is_unchanged(&current, listed) {
+            continue;
+        }
         let patched = match apply_patches(store, &current, request).await? {
             Ok(patched) => patched,
             Err(why) => {

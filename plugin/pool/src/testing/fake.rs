@@ -124,6 +124,15 @@ impl Fake {
         self.store(name, patch)
     }
 
+    /// Another client writes this status just before the request after the next `before` requests.
+    pub fn put_late(&self, name: &str, status: &Value, before: usize) {
+        self.late.borrow_mut().push(Late {
+            name: name.to_owned(),
+            patch: json!({"status": status}),
+            before,
+        });
+    }
+
     /// The record of an entry's lease.
     pub fn record(&self, name: &str) -> LeaseRecord {
         match self.entry(name).reservation() {

@@ -285,6 +285,17 @@ fn a_write_with_a_fault_leases_one_entry() {
     );
 }
 
+#[test]
+fn an_entry_that_another_client_leases_after_the_list_is_skipped_without_a_write() {
+    let names = ["a", "b"];
+    let (first, _) = taken(&Fake::free(&names));
+    let fake = Fake::free(&names);
+    fake.put_late(&first, &reserved("them"), 1);
+    let (second, _) = taken(&fake);
+    assert_ne!(second, first);
+    assert_eq!(*fake.writes.borrow(), [second]);
+}
+
 /// A release that was decided before a lease was confirmed cannot be stored after it.
 #[test]
 fn what_was_decided_on_the_old_version_comes_too_late() {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     Condition, KubeadmConfigSpec, Machine, Reference, Remediation, condition,
     decode::null_as_default,
-    metadata::{self, Object as _},
+    metadata::{self, Object},
     names::{annotation, label},
 };
 
@@ -198,6 +198,12 @@ impl KubeadmControlPlaneStatus {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "KubeadmControlPlane")]
 pub struct ControlPlaneWithoutConfig(pub KubeadmControlPlane);
+
+impl Object for ControlPlaneWithoutConfig {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+}
 
 impl From<KubeadmControlPlane> for ControlPlaneWithoutConfig {
     fn from(mut control_plane: KubeadmControlPlane) -> Self {

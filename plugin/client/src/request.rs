@@ -48,6 +48,54 @@ impl Write<'_> {
 
 type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
 
+/// A list that is read page by page. The API server sorts the objects by namespace, then by name.
+pub struct Pages<'c> {
+    connection: &'c Connection,
+    action: Action,
+    requests: Request,
+    request: PageRequest,
+    parameters: ListParams,
+    is_complete: bool,
+}
+
+impl Pages<'_> {
+    pub const fn action(&self) -> &Action {
+        &self.action
+    }
+
+    /// Reads the next page; none after the last one.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`], or an object has a field of the wrong type.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Error> {
+        if self.is_complete {
+            return Ok(None);
+        }
+        let text = self
+            .connection
+            .read(&self.action, || async {
+                let request = (self.request)(&self.requests, &self.parameters);
+                let request = request.map_err(kube::Error::BuildRequest)?;
+                self.connection.client.request_text(request).await
+            })
+            .await?;
+        let List { items, metadata } =
+            decode_list(&text).map_err(|source| Error::malformed(self.action.clone(), source))?;
+        let next = metadata.continue_.filter(|next| !next.is_empty());
+        self.is_complete = next.is_none();
+        self.parameters.continue_token = next;
+        Ok(Some(items))
+    }
+
+    async fn all<T: DeserializeOwned>(&mut self) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        while let Some(page) = self.next().await? {
+            items.extend(page);
+        }
+        Ok(items)
+    }
+}
+
 impl Connection {
     /// Reads one object's JSON.
     ///
@@ -122,7 +170,7 @@ impl Connection {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<T>, Error> {
-        self.pages(resource, namespace, selector, Request::list).await
+        self.pages(resource, namespace, selector).all().await
     }
 
     /// Like [`Connection::list`], but reads only metadata.
@@ -135,39 +183,29 @@ impl Connection {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<T>, Error> {
-        self.pages(resource, namespace, selector, Request::list_metadata)
-            .await
+        let mut pages = self.pages(resource, namespace, selector);
+        pages.request = Request::list_metadata;
+        pages.all().await
     }
 
-    async fn pages<T: DeserializeOwned>(
+    /// The same list, to be read page by page.
+    pub fn pages(
         &self,
         resource: &ApiResource,
         namespace: Option<&str>,
         selector: Option<&str>,
-        page: PageRequest,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Pages<'_> {
         let mut action = Action::new("list", resource);
         action.namespace = namespace.map(str::to_owned);
-        let requests = Request::new(DynamicObject::url_path(resource, namespace));
         let mut parameters = ListParams::default().limit(PAGE);
         parameters.label_selector = selector.map(str::to_owned);
-        let mut items = Vec::new();
-        loop {
-            let text = self
-                .read(&action, || async {
-                    let request = page(&requests, &parameters).map_err(kube::Error::BuildRequest)?;
-                    self.client.request_text(request).await
-                })
-                .await?;
-            let List {
-                items: more,
-                metadata,
-            } = decode_list(&text).map_err(|source| Error::malformed(action.clone(), source))?;
-            items.extend(more);
-            match metadata.continue_.filter(|next| !next.is_empty()) {
-                Some(next) => parameters.continue_token = Some(next),
-                None => return Ok(items),
-            }
+        Pages {
+            connection: self,
+            action,
+            requests: Request::new(DynamicObject::url_path(resource, namespace)),
+            request: Request::list,
+            parameters,
+            is_complete: false,
         }
     }
 

@@ -30,7 +30,7 @@ pub mod example;
 
 use std::time::{Duration, Instant};
 
-pub use list::{list, namespace_exists};
+pub use list::{for_each, list, namespace_exists};
 pub use management::{control_plane_of, management};
 pub use observe::{observe, unread};
 pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};

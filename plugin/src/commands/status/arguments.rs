@@ -61,6 +61,11 @@ impl StatusArguments {
         let is_contradiction = self.watch && !self.output.is_text();
         is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
     }
+
+    /// Whether the command prints one table row for each control plane of all namespaces, and needs nothing else.
+    pub fn needs_only_rows(&self) -> bool {
+        self.all_namespaces && !self.deep && !self.watch && self.output.is_text()
+    }
 }
 
 #[cfg(test)]

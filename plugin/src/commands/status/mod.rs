@@ -13,12 +13,17 @@ mod arguments;
 
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 pub use arguments::StatusArguments;
 pub use kcp_control_plane::inspection::inspect;
 
-use crate::{output::print, session::Session, terminal::Size, verdict::Verdict};
-use poll::poll;
+use crate::{
+    output::print,
+    session::Session,
+    terminal::{Size, Terminal},
+    verdict::Verdict,
+};
+use poll::{poll, poll_rows};
 use report::{StatusReport, Subject};
 
 /// Runs `status`.
@@ -41,6 +46,17 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
             watch::screen(subject, connection.now(), size, layout)
         };
         return Box::pin(crate::watch::watch(&session.terminal, poll_again, screen)).await;
+    }
+    if arguments.needs_only_rows() {
+        let rows = poll_rows(&connection, arguments.selector.as_deref(), end).await?;
+        let verdict = Verdict::worst(rows.iter().map(|row| Verdict::from(row.health)));
+        let layout = arguments.output.layout(Terminal::size().map(|size| size.width));
+        let screen = screen::list(rows, None, connection.now(), layout);
+        session
+            .terminal
+            .print(&screen.text())
+            .context("cannot write to stdout")?;
+        return Ok(verdict);
     }
     let subject = poll(&connection, &arguments, end, &session.terminal).await?;
     let report = StatusReport {

@@ -9,6 +9,7 @@ use kcp_api::Object as _;
 use crate::commands::status::{
     arguments::StatusArguments,
     report::{Inspected, Subject},
+    screen::ListRow,
 };
 use crate::{arguments::ControlPlaneName, terminal::Terminal};
 use kcp_client::reads::{self, Excluded, NO_NAME_ARGUMENT};
@@ -102,6 +103,27 @@ pub(super) async fn poll(
             .map(|observed| inspect_snapshot(observed, connection.now()))
             .collect(),
     })
+}
+
+/// Reads the control planes of all namespaces until `end`, and checks them by their conditions. Of each, only the row of
+/// a list stays in memory.
+///
+/// # Errors
+/// The control planes cannot be listed.
+pub(super) async fn poll_rows(
+    connection: &Connection,
+    selector: Option<&str>,
+    end: Instant,
+) -> Result<Vec<ListRow>, Error> {
+    let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
+    let mut rows = Vec::new();
+    let limit = reads::list_limit(remaining(end));
+    reads::for_each(&reader, None, selector, limit, |listed| {
+        let Inspected { observed, inspection } = inspect_snapshot(by_conditions(listed), connection.now());
+        rows.push(ListRow::new(&observed, &inspection));
+    })
+    .await?;
+    Ok(rows)
 }
 
 fn remaining(end: Instant) -> Duration {

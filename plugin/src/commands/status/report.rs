@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::commands::status::{
     document::{ControlPlaneStatus, ControlPlaneStatusList},
-    screen::{Layout, Screen, list, one},
+    screen::{Layout, ListRow, Screen, list, one},
 };
 use crate::{document::resource_name, output::Report, verdict::Verdict};
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
@@ -41,7 +41,12 @@ impl Subject {
     pub fn screen(&self, now: Timestamp, layout: Layout) -> Screen {
         match self {
             Self::One(inspected) => one(&inspected.observed, &inspected.inspection, now, layout),
-            Self::Several { namespace, .. } => list(self.pairs(), namespace.as_deref(), now, layout),
+            Self::Several { namespace, .. } => {
+                let rows = self
+                    .pairs()
+                    .map(|(observed, inspection)| ListRow::new(observed, inspection));
+                list(rows, namespace.as_deref(), now, layout)
+            }
         }
     }
 

@@ -1,6 +1,10 @@
 //! A few control planes, and a server that answers each path as told.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use kcp_api::{Object as _, machine::Bootstrap};
 use serde_json::{Value, json};
@@ -66,6 +70,93 @@ fn listed_at(kind: &str) -> Value {
         ]),
         _ => panic!("{kind} is not asked for"),
     }
+}
+
+/// Reads the control planes of all namespaces from a server that answers each page of a list with `page`, which gets the
+/// kind and the number of the page.
+fn read_pages(
+    page: impl Fn(&str, usize) -> (u16, Value) + Send + Sync + 'static,
+) -> Result<Vec<Snapshot>, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let read: Mutex<BTreeMap<String, usize>> = Mutex::default();
+        let connection = Connection::canned(move |_, path| {
+            if path == "/apis" {
+                return (200, groups());
+            }
+            let kind = path.rsplit_once('/').map_or("", |(_, kind)| kind);
+            let mut read = read.lock().expect("no thread panics");
+            let number = read.entry(kind.to_owned()).or_default();
+            *number += 1;
+            page(kind, *number)
+        });
+        let reader = Reader::discover(&connection).await?;
+        list(&reader, None, None, ReadLimit::per_read(Duration::from_secs(10))).await
+    })
+}
+
+/// One object per page, sorted by namespace.
+fn page_of_one(kind: &str, number: usize) -> (u16, Value) {
+    let mut objects = listed_at(kind);
+    let objects = objects.as_array_mut().expect("a list");
+    objects.sort_by_key(|object| object["metadata"]["namespace"].to_string());
+    let next = if number < objects.len() { "next" } else { "" };
+    let items = [objects[number - 1].take()];
+    (200, json!({"metadata": {"continue": next}, "items": items}))
+}
+
+#[test]
+fn pages_of_one_object_give_the_same_control_planes_as_one_page() {
+    assert_eq!(
+        read_pages(page_of_one).expect("they are read"),
+        read(None, "nothing").expect("they are read")
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_read_makes_its_kind_unknown_from_its_namespace_on() {
+    let listed = read_pages(|kind, number| match (kind, number) {
+        // The Machine of namespace b.
+        ("machines", 4) => failure(403, "Forbidden", "no"),
+        _ => page_of_one(kind, number),
+    });
+    let unread: Vec<(String, usize)> = listed
+        .expect("the rest is read")
+        .iter()
+        .map(|observed| (observed.control_plane.name().to_owned(), observed.unread.len()))
+        .collect();
+    assert_eq!(
+        unread,
+        [
+            ("kcp1".to_owned(), 1),
+            ("kcp2".to_owned(), 1),
+            ("kcp".to_owned(), 1)
+        ],
+        "more Machines of namespace a could be on that page"
+    );
+    let error = read_pages(|kind, number| match (kind, number) {
+        ("kubeadmcontrolplanes", 3) => failure(403, "Forbidden", "no"),
+        _ => page_of_one(kind, number),
+    });
+    assert!(matches!(error, Err(Error::Forbidden { .. })), "{error:?}");
+}
+
+#[test]
+fn pages_that_are_not_sorted_by_namespace_are_an_error() {
+    let listed = read_pages(|kind, number| {
+        let reversed = match (kind, number) {
+            ("machines", 1) => 4,
+            ("machines", 4) => 1,
+            _ => number,
+        };
+        let (code, mut page) = page_of_one(kind, reversed);
+        page["metadata"]["continue"] = page_of_one(kind, number).1["metadata"]["continue"].take();
+        (code, page)
+    });
+    assert_eq!(
+        listed.expect_err("Machines may be missing").to_string(),
+        "cannot list machines in all namespaces: the API server did not sort the pages of the list by namespace"
+    );
 }
 
 /// Reads from a server that forbids one kind.

@@ -11,7 +11,9 @@ use crate::terminal::{
     table::{Cell, Column, Table},
 };
 use kcp_control_plane::{
-    inspection::Inspection,
+    checks::finding::CheckOutcome,
+    inspection::{Health, Inspection},
+    quorum::Votes,
     snapshot::{Reading, Snapshot},
 };
 
@@ -29,18 +31,101 @@ const COLUMNS: &[Column] = &[
     Column::new("FINDINGS"),
 ];
 
+/// What a list prints of a control plane.
+#[derive(Clone, Debug)]
+pub struct ListRow {
+    namespace: String,
+    name: String,
+    /// None if the Cluster has the control plane's name, so that the column can be omitted.
+    cluster: Option<String>,
+    version: Option<String>,
+    replicas: i64,
+    ready: i64,
+    up_to_date: i64,
+    desired: i64,
+    /// Of etcd's members; none if etcd was not queried.
+    votes: Option<Votes>,
+    is_by_conditions: bool,
+    created: Option<Timestamp>,
+    pub health: Health,
+    /// The ids of the checks that have findings, most severe first.
+    checks: Vec<&'static str>,
+    most_severe: Option<CheckOutcome>,
+}
+
+impl ListRow {
+    pub fn new(observed: &Snapshot, inspection: &Inspection) -> Self {
+        let control_plane = &observed.control_plane;
+        let cluster = control_plane.cluster().unwrap_or("-");
+        let findings = inspection.findings();
+        let mut checks: Vec<&'static str> = Vec::new();
+        for (checked, _) in &findings {
+            if !checks.contains(&checked.id) {
+                checks.push(checked.id);
+            }
+        }
+        Self {
+            namespace: control_plane.namespace().to_owned(),
+            name: control_plane.name().to_owned(),
+            cluster: (cluster != control_plane.name()).then(|| cluster.to_owned()),
+            version: control_plane.spec.version.clone(),
+            replicas: control_plane.status.replicas,
+            ready: control_plane.status.ready_replicas,
+            up_to_date: control_plane.status.up_to_date_replicas,
+            desired: control_plane.desired_replicas(),
+            votes: inspection.votes.filter(|_| observed.etcd.read().is_some()),
+            is_by_conditions: matches!(observed.etcd, Reading::Excluded { .. }),
+            created: control_plane.creation_timestamp(),
+            health: inspection.health,
+            checks,
+            most_severe: findings.first().map(|(_, finding)| finding.outcome),
+        }
+    }
+
+    fn cells(&self, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
+        let desired = self.desired;
+        let votes = self.votes.map(|votes| {
+            let healthy = votes.voters.saturating_sub(votes.unhealthy);
+            format!("{healthy}/{}", votes.voters)
+        });
+        let health = self.health.as_str();
+        let verdict = if self.is_by_conditions {
+            format!("{health} (by conditions)")
+        } else {
+            health.to_owned()
+        };
+        let findings = self.checks.join(", ");
+        vec![
+            Cell::from(if is_of_all { self.namespace.as_str() } else { "" }),
+            Cell::from(self.name.as_str()),
+            Cell::from(self.cluster.as_deref().unwrap_or_default()),
+            Cell::from(self.version.as_deref().unwrap_or("-")),
+            Cell::from(self.replicas.to_string()),
+            Cell::from(format!("{}/{desired}", self.ready)),
+            Cell::from(format!("{}/{desired}", self.up_to_date)),
+            Cell::from(votes.unwrap_or_default()),
+            Cell::from(age(self.created, now)),
+            Cell::styled(verdict, health_style(self.health)),
+            match self.most_severe {
+                Some(outcome) => Cell::styled(findings, outcome_style(outcome)).rest_of_line(),
+                None => Cell::from(""),
+            },
+        ]
+    }
+}
+
 /// The screen for several control planes. `namespace` is none for all namespaces.
-pub fn list<'i>(
-    inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>,
+pub fn list(
+    rows: impl IntoIterator<Item = ListRow>,
     namespace: Option<&str>,
     now: Timestamp,
     layout: Layout,
 ) -> Screen {
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     let mut is_empty = true;
-    for (observed, inspection) in inspected {
+    for row in rows {
         is_empty = false;
-        table.row(row(observed, inspection, namespace.is_none(), now));
+        table.row(row.cells(namespace.is_none(), now));
     }
     let text = match namespace {
         _ if !is_empty => table.render(layout),
@@ -50,63 +135,4 @@ pub fn list<'i>(
     Screen {
         parts: vec![(Part::List, text)],
     }
-}
-
-fn row(observed: &Snapshot, inspection: &Inspection, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
-    let control_plane = &observed.control_plane;
-    let desired = control_plane.desired_replicas();
-    let namespace = if is_of_all { control_plane.namespace() } else { "" };
-    let cluster = control_plane.cluster().unwrap_or("-");
-    // Leave the cell empty if the Cluster has the control plane's name, so that the column can be omitted.
-    let cluster = if cluster == control_plane.name() {
-        ""
-    } else {
-        cluster
-    };
-    let etcd = match (&observed.etcd, inspection.votes) {
-        (Reading::Read(_), Some(votes)) => {
-            format!(
-                "{}/{}",
-                votes.voters.saturating_sub(votes.unhealthy),
-                votes.voters
-            )
-        }
-        _ => String::new(),
-    };
-    vec![
-        Cell::from(namespace),
-        Cell::from(&control_plane.name()),
-        Cell::from(cluster),
-        Cell::from(control_plane.spec.version.as_deref().unwrap_or("-")),
-        Cell::from(control_plane.status.replicas.to_string()),
-        Cell::from(format!("{}/{desired}", control_plane.status.ready_replicas)),
-        Cell::from(format!("{}/{desired}", control_plane.status.up_to_date_replicas)),
-        Cell::from(etcd),
-        Cell::from(age(control_plane.creation_timestamp(), now)),
-        Cell::styled(verdict(observed, inspection), health_style(inspection.health)),
-        findings(inspection),
-    ]
-}
-
-fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
-    let health = inspection.health.as_str();
-    match observed.etcd {
-        Reading::Excluded { .. } => format!("{health} (by conditions)"),
-        Reading::Read(_) | Reading::NotYet | Reading::OutOfReach(_) | Reading::Failed(_) => health.to_owned(),
-    }
-}
-
-/// The checks that have findings, most severe first.
-fn findings(inspection: &Inspection) -> Cell {
-    let all = inspection.findings();
-    let Some((_, heaviest)) = all.first() else {
-        return Cell::from("");
-    };
-    let mut ids: Vec<&str> = Vec::new();
-    for (checked, _) in &all {
-        if !ids.contains(&checked.id) {
-            ids.push(checked.id);
-        }
-    }
-    Cell::styled(ids.join(", "), outcome_style(heaviest.outcome)).rest_of_line()
 }

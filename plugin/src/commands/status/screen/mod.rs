@@ -19,7 +19,7 @@ mod summary;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-pub use list::list;
+pub use list::{ListRow, list};
 
 pub use crate::terminal::table::Layout;
 

@@ -2,12 +2,11 @@ use std::collections::BTreeSet;
 
 use kcp_api::metadata::Time;
 use kcp_control_plane::{
-    inspection::Inspection,
-    snapshot::{Snapshot, etcd::Alarms},
+    snapshot::etcd::Alarms,
     testing::objects::{minutes_ago, now},
 };
 
-use crate::commands::status::screen::{Layout, Screen, changes::changes, list, one};
+use crate::commands::status::screen::{Layout, ListRow, Screen, changes::changes, list, one};
 use crate::{
     commands::status::screen::example::{self, Example},
     terminal::{plain, width::width},
@@ -113,7 +112,7 @@ fn no_control_character_gets_through() {
         screen(&example, Some(80), false).text(),
         screen(&example, None, true).text(),
         list(
-            [(&example.observed, &example.inspection)],
+            [ListRow::new(&example.observed, &example.inspection)],
             None,
             now(),
             Layout::default(),
@@ -145,9 +144,9 @@ fn a_low_terminal_does_without_parts() {
     insta::assert_snapshot!("member_dead_12_lines", plain(&screen.fit(12)));
 }
 
-fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Snapshot, &Inspection)> {
+fn rows(examples: &[Example]) -> impl Iterator<Item = ListRow> {
     let examples = examples.iter();
-    examples.map(|example| (&example.observed, &example.inspection))
+    examples.map(|example| ListRow::new(&example.observed, &example.inspection))
 }
 
 #[test]
@@ -171,11 +170,11 @@ fn several_control_planes() {
             width: Some(columns),
             ..Layout::default()
         };
-        let text = list(pairs(&examples), None, now(), layout).text();
+        let text = list(rows(&examples), None, now(), layout).text();
         assert!(plain(&text).lines().all(|line| width(line) <= columns), "{text}");
         insta::assert_snapshot!(format!("list_{columns}"), plain(&text));
     }
-    let text = list(pairs(&examples), Some("d"), now(), Layout::default()).text();
+    let text = list(rows(&examples), Some("d"), now(), Layout::default()).text();
     insta::assert_snapshot!("list_of_a_namespace", plain(&text));
     let layout = Layout {
         width: Some(80),
@@ -184,7 +183,7 @@ fn several_control_planes() {
     };
     insta::assert_snapshot!(
         "list_wide",
-        plain(&list(pairs(&examples), None, now(), layout).text())
+        plain(&list(rows(&examples), None, now(), layout).text())
     );
 }
 

@@ -306,7 +306,7 @@ fn a_list_reads_all_pages() {
     with_management_cluster(async |management| {
         // There are 520 Machines, and a page has 500.
         let fleet = Fleet {
-            control_planes: 260,
+            control_planes: 0..260,
             machines_of_each: 2,
         };
         let plurals = [
@@ -322,9 +322,9 @@ fn a_list_reads_all_pages() {
         fleet.create(api.client(), "default").await.unwrap();
         let connection = connect(api.kubeconfig()).await.unwrap();
         let listed = listed(&connection, None).await.unwrap();
-        assert_eq!(listed.len(), fleet.control_planes);
+        assert_eq!(listed.len(), fleet.control_planes.len());
         for (number, management) in listed.iter().enumerate() {
-            let name = format!("edge-{number:04}");
+            let name = format!("edge-{number:05}");
             let machines = management.machines.iter();
             let machines: Vec<_> = machines.map(|machine| machine.name().to_owned()).collect();
             assert_eq!(management.control_plane.name(), name);

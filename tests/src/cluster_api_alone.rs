@@ -96,7 +96,7 @@ async fn install_definitions(api: &ApiServer, assets: &Assets, managers: &Manage
     manifests::definitions_served(client).await
 }
 
-async fn create_namespace(client: &Client, name: &str) -> Result<()> {
+pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
         ..ObjectMeta::default()

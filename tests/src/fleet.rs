@@ -1,5 +1,6 @@
 //! Many control planes with the status that Cluster API's controllers would write, but without the controllers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -49,21 +50,21 @@ const CONTROL_PLANE_CONDITIONS: [(&str, bool); 12] = [
     ("Paused", false),
 ];
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Fleet {
-    /// Control planes, each with a Cluster and a `MachineHealthCheck`.
-    pub control_planes: usize,
+    /// The numbers of the control planes, each with a Cluster and a `MachineHealthCheck`.
+    pub control_planes: Range<usize>,
     /// Machines per control plane.
     pub machines_of_each: usize,
 }
 
 impl Fleet {
     /// Writes all objects to one namespace, which must exist.
-    pub async fn create(self, client: &Client, namespace: &str) -> Result<()> {
+    pub async fn create(&self, client: &Client, namespace: &str) -> Result<()> {
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut creating = JoinSet::new();
-        for number in 0..self.control_planes {
-            for (object, status) in self.one(&format!("edge-{number:04}")) {
+        for number in self.control_planes.clone() {
+            for (object, status) in self.one(&format!("edge-{number:05}")) {
                 let (client, places) = (client.clone(), places.clone());
                 let namespace = namespace.to_owned();
                 creating.spawn(async move {
@@ -79,7 +80,7 @@ impl Fleet {
     }
 
     /// The objects of one control plane, each with its status.
-    fn one(self, name: &str) -> Vec<(Value, Value)> {
+    fn one(&self, name: &str) -> Vec<(Value, Value)> {
         let mut objects = vec![
             cluster(name),
             control_plane(name, self.machines_of_each),

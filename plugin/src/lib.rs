@@ -24,7 +24,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::FromArgMatches as _;
+use clap::{FromArgMatches as _, error::ContextKind};
 
 pub mod arguments;
 pub mod change;
@@ -59,11 +59,7 @@ use verdict::Verdict;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = command::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
-    let parsed = command
-        .clone()
-        .try_get_matches_from(&arguments)
-        .and_then(|matches| Arguments::from_arg_matches(&matches));
-    let Arguments { global, command } = match parsed {
+    let Arguments { global, command } = match parse(&command, &arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
             // clap returns help and version as errors with exit code 0. Ignore a closed pipe.
@@ -71,7 +67,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let verdict = match error.exit_code() {
                 0 => Verdict::Met,
                 // `pool exec` uses 125, because the command that it runs may use 2.
-                _ if is_exec(command, &arguments) => Verdict::Command(pool::NO_LEASE),
+                _ if has_subcommands(command, &arguments, &["pool", "exec"]) => {
+                    Verdict::Command(pool::NO_LEASE)
+                }
                 _ => Verdict::Undecided,
             };
             return verdict.into();
@@ -94,15 +92,35 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     verdict.into()
 }
 
-/// Whether arguments with a usage error contain `pool exec`, with any flags between the words.
-fn is_exec(command: clap::Command, arguments: &[OsString]) -> bool {
+/// Parses the arguments.
+///
+/// # Errors
+/// The arguments are invalid, or ask for the help or the version.
+fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, clap::Error> {
+    let parsed = command
+        .clone()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    parsed.map_err(|mut error| {
+        // Each verb of `machine` changes a Machine: a verb that only looks similar must not be suggested.
+        if has_subcommands(command.clone(), arguments, &["machine"]) {
+            error.remove(ContextKind::SuggestedSubcommand);
+        }
+        error
+    })
+}
+
+/// Whether arguments with a usage error contain these subcommands, one below the other, with any flags between the words.
+fn has_subcommands(command: clap::Command, arguments: &[OsString], names: &[&str]) -> bool {
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
-    let subcommand = |matches: &clap::ArgMatches, name: &str| match matches.subcommand() {
-        Some((found, matches)) if found == name => Some(matches.clone()),
+    let subcommand = |matches: clap::ArgMatches, name: &&str| match matches.subcommand() {
+        Some((found, matches)) if found == *name => Some(matches.clone()),
         _ => None,
     };
-    let pool = matches.ok().and_then(|matches| subcommand(&matches, "pool"));
-    pool.is_some_and(|pool| subcommand(&pool, "exec").is_some())
+    let below = matches
+        .ok()
+        .and_then(|matches| names.iter().try_fold(matches, subcommand));
+    below.is_some()
 }
 
 /// Runs a command until it ends or is interrupted.
@@ -193,7 +211,30 @@ mod tests {
         ] {
             let words = ["kubectl-kcp"].into_iter().chain(arguments.split(' '));
             let words: Vec<OsString> = words.map(OsString::from).collect();
-            assert_eq!(is_exec(command::command(), &words), expected, "{arguments}");
+            let is_exec = has_subcommands(command::command(), &words, &["pool", "exec"]);
+            assert_eq!(is_exec, expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_similar_verb_is_suggested_unless_it_changes_a_machine() {
+        for (arguments, suggestion) in [
+            ("machine remediat m1", None),
+            ("machine remove m1", None),
+            ("machine -n x replac m1", None),
+            ("machine delet m1", None),
+            ("statsu", Some("'status'")),
+            ("pool leas p", Some("'lease'")),
+        ] {
+            let words = ["kubectl-kcp"].into_iter().chain(arguments.split(' '));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let error = parse(&command::command(), &words)
+                .expect_err(arguments)
+                .to_string();
+            match suggestion {
+                None => assert!(!error.contains("similar"), "{error}"),
+                Some(verb) => assert!(error.contains("similar") && error.contains(verb), "{error}"),
+            }
         }
     }
 

@@ -125,7 +125,7 @@ fn is_whole(management: &Snapshot) -> Result<()> {
     assert_eq!(cluster.name(), NAME);
     assert_eq!(cluster.control_plane(), Some(NAME));
     assert_eq!(cluster.spec.control_plane_endpoint, None);
-    assert_eq!(management.unowned, Vec::<String>::new());
+    assert_eq!(management.unowned().count(), 0);
     assert_eq!(
         management.health_checks,
         Reading::Read(vec![HealthCheck {

@@ -10,12 +10,15 @@ use serde::{
 };
 
 use crate::{
-    Reference,
+    Condition, Reference,
+    condition::{self, V1Beta2Status},
     decode::null_as_default,
     kind::KUBEADM_CONTROL_PLANE,
     metadata::{self, Object as _},
     names::annotation,
 };
+
+const REMOTE_CONNECTION_PROBE: &str = "RemoteConnectionProbe";
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
@@ -55,6 +58,9 @@ pub struct ClusterStatus {
     pub failure_domains: Vec<FailureDomain>,
     /// `status.initialization.infrastructureProvisioned`
     pub infrastructure_provisioned: bool,
+    /// The condition `RemoteConnectionProbe`: whether Cluster API's controllers reach the workload cluster's API server. The
+    /// other conditions are dropped, because a list of all Clusters would keep them in memory.
+    pub remote_connection: Option<Condition>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -132,6 +138,8 @@ struct WireStatus {
     failure_domains: Option<FailureDomains>,
     initialization: Option<WireInitialization>,
     infrastructure_ready: Option<bool>,
+    conditions: Option<Vec<Condition>>,
+    v1beta2: Option<V1Beta2Status>,
 }
 
 #[derive(Deserialize)]
@@ -191,6 +199,9 @@ impl From<Wire> for Cluster {
             status: ClusterStatus {
                 failure_domains,
                 infrastructure_provisioned: provisioned.or(wire.status.infrastructure_ready).unwrap_or(false),
+                remote_connection: condition::from_status(wire.status.conditions, wire.status.v1beta2)
+                    .into_iter()
+                    .find(|condition| condition.type_ == REMOTE_CONNECTION_PROBE),
             },
         }
     }
@@ -201,7 +212,7 @@ mod tests {
     use kcp_rules::view;
     use serde_json::{Value, json};
 
-    use super::{Cluster, Endpoint};
+    use super::{Cluster, Condition, Endpoint};
     use crate::{decode, metadata::Object as _};
 
     fn cluster(object: &Value) -> Cluster {
@@ -217,19 +228,22 @@ mod tests {
                 "paused": true, "controlPlaneEndpoint": {"host": "h", "port": 6443}, "controlPlaneRef": reference,
                 "topology": {"version": "v1.35.0", "class": "x", "classRef": {"name": "x"}}}}))
         };
+        let probe = json!([{"type": "Ready", "status": "True"}, {"type": "RemoteConnectionProbe", "status": "False"}]);
         let v1beta2 = object(
             json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "c1-cp"}),
-            json!({"initialization": {"infrastructureProvisioned": true}, "failureDomains": [
+            json!({"initialization": {"infrastructureProvisioned": true}, "conditions": probe, "failureDomains": [
                 {"name": "c", "controlPlane": true}, {"name": "a", "controlPlane": true}, {"name": "b"}]}),
         );
         let v1beta1 = object(
             json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "KubeadmControlPlane", "name": "c1-cp"}),
-            json!({"infrastructureReady": true, "failureDomains": {
+            json!({"infrastructureReady": true, "v1beta2": {"conditions": probe}, "failureDomains": {
                 "a": {"controlPlane": true}, "b": {"controlPlane": false}, "c": {"controlPlane": true, "attributes": {}}}}),
         );
         assert_eq!(v1beta2, v1beta1);
 
         assert_eq!((v1beta2.name(), v1beta2.control_plane()), ("c1", Some("c1-cp")));
+        let probe = v1beta2.status.remote_connection.as_ref();
+        assert!(probe.is_some_and(Condition::is_false));
         assert!(v1beta2.spec.paused && v1beta2.status.infrastructure_provisioned && v1beta2.has_endpoint());
         assert_eq!(
             v1beta2.control_plane_failure_domains().collect::<Vec<_>>(),

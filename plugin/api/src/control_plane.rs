@@ -144,17 +144,18 @@ impl KubeadmControlPlane {
         Some(Remediation::from_annotation(value))
     }
 
-    /// Whether this control plane owns the Machine, or the Machine belongs to the same Cluster and no control plane
-    /// owns it.
+    /// Whether this control plane owns the Machine, or adopts it, because the Machine belongs to the same Cluster and has no
+    /// controller.
     pub fn has(&self, machine: &Machine) -> bool {
+        let is_adopted = || {
+            machine.controller().is_none()
+                && machine.spec.cluster_name.is_some()
+                && machine.spec.cluster_name.as_deref() == self.cluster()
+        };
         machine.namespace() == self.namespace()
-            && match machine.control_plane() {
-                Some(owner) => owner == self.name(),
-                None => {
-                    machine.spec.cluster_name.is_some()
-                        && machine.spec.cluster_name.as_deref() == self.cluster()
-                }
-            }
+            && machine
+                .control_plane()
+                .map_or_else(is_adopted, |owner| owner == self.name())
     }
 }
 

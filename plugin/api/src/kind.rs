@@ -72,6 +72,12 @@ pub const MACHINE_DEPLOYMENT: Kind = cluster_api("MachineDeployment", "machinede
 pub const MACHINE_HEALTH_CHECK: Kind = cluster_api("MachineHealthCheck", "machinehealthchecks");
 pub const MACHINE_POOL: Kind = cluster_api("MachinePool", "machinepools");
 
+pub const EXTENSION_CONFIG: Kind = Kind {
+    group: group::RUNTIME,
+    versions: &["v1beta2", "v1alpha1"],
+    ..cluster_api("ExtensionConfig", "extensionconfigs")
+};
+
 pub const KUBEADM_CONFIG: Kind = Kind {
     group: group::BOOTSTRAP,
     product: "Cluster API's kubeadm bootstrap provider",

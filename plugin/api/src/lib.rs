@@ -4,7 +4,7 @@
 //! types for the JSON of each API version. v1beta1 and v1beta2 decode into the same struct, which follows v1beta2.
 //!
 //! - Cluster API: [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
-//!   [`machine_deployment`]
+//!   [`machine_deployment`], [`extension_config`]
 //! - Hive: [`hive`]
 //! - Kubernetes: [`secret`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
@@ -21,6 +21,7 @@ pub mod cluster;
 pub mod condition;
 pub mod control_plane;
 pub mod decode;
+pub mod extension_config;
 pub mod hive;
 pub mod kind;
 pub mod kubeadm_config;
@@ -37,6 +38,7 @@ pub use cluster::Cluster;
 pub use condition::{Condition, ConditionStatus};
 pub use control_plane::{KubeadmControlPlane, KubeadmControlPlaneSpec};
 pub use decode::{DecodeError, List, decode, decode_list};
+pub use extension_config::ExtensionConfig;
 pub use hive::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use kind::Kind;
 pub use kubeadm_config::{KubeadmConfig, KubeadmConfigSpec};

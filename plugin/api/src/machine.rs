@@ -61,6 +61,8 @@ pub struct MachineSpec {
     /// `spec.bootstrap.configRef`
     pub bootstrap_config_ref: Option<Reference>,
     pub infrastructure_ref: Option<Reference>,
+    /// `spec.providerID`: the same as that of the Machine's Node; none until the infrastructure is provisioned.
+    pub provider_id: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -177,6 +179,8 @@ struct WireSpec {
     failure_domain: Option<String>,
     bootstrap: Option<WireBootstrap>,
     infrastructure_ref: Option<Reference>,
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -212,6 +216,7 @@ impl From<Wire> for Machine {
                 failure_domain: spec.failure_domain.filter(|domain| !domain.is_empty()),
                 bootstrap_config_ref: spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref),
                 infrastructure_ref: spec.infrastructure_ref,
+                provider_id: spec.provider_id.filter(|id| !id.is_empty()),
             },
             status: MachineStatus {
                 node_name: status.node_ref.map(|node| node.name),
@@ -301,6 +306,7 @@ mod tests {
                 name: "m1-infra".to_owned(),
             })
         );
+        assert_eq!(v1beta2.spec.provider_id.as_deref(), Some("p://m1"));
         let config = v1beta2.spec.bootstrap_config_ref.as_ref();
         assert_eq!(config.map(|config| config.name.as_str()), Some("m1-config"));
     }

@@ -5,6 +5,7 @@ pub mod group {
     pub const CLUSTER: &str = "cluster.x-k8s.io";
     pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
     pub const HIVE: &str = "hive.openshift.io";
+    pub const RUNTIME: &str = "runtime.cluster.x-k8s.io";
 }
 
 pub mod label {

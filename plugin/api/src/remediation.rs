@@ -20,12 +20,16 @@ pub struct Remediation {
 }
 
 impl Remediation {
-    /// Decodes the annotation. If its value cannot be decoded, the remediation has no details.
+    /// Decodes the annotation. If its value cannot be decoded, the remediation has no details. Like Cluster API, accepts
+    /// `null`.
     pub(crate) fn from_annotation(value: &str) -> Self {
-        serde_json::from_str(value).unwrap_or_else(|_| Self {
-            is_malformed: true,
-            ..Self::default()
-        })
+        serde_json::from_str(value).map_or_else(
+            |_| Self {
+                is_malformed: true,
+                ..Self::default()
+            },
+            Option::unwrap_or_default,
+        )
     }
 }
 
@@ -41,6 +45,10 @@ mod tests {
             retry_count,
             is_malformed: false,
         };
+        let malformed = || Remediation {
+            is_malformed: true,
+            ..Remediation::default()
+        };
         for (value, expected) in [
             (
                 r#"{"machine":"m1","timestamp":"2026-08-21T09:00:00Z","retryCount":2}"#,
@@ -48,13 +56,11 @@ mod tests {
             ),
             (r#"{"machine":"m1"}"#, remediation("m1", None, 0)),
             ("{}", remediation("", None, 0)),
-            (
-                "garbage",
-                Remediation {
-                    is_malformed: true,
-                    ..Remediation::default()
-                },
-            ),
+            ("null", remediation("", None, 0)),
+            ("garbage", malformed()),
+            ("", malformed()),
+            (r#"{"timestamp":""}"#, malformed()),
+            (r#"{"retryCount":"2"}"#, malformed()),
         ] {
             assert_eq!(Remediation::from_annotation(value), expected, "{value}");
         }

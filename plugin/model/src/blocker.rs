@@ -24,6 +24,11 @@ pub enum Blocker {
         /// The other owner, such as `KubeadmControlPlane c2-cp`.
         owner: String,
     },
+    /// The controller must adopt a Machine without a controller, and cannot.
+    CannotAdopt {
+        machine: String,
+        why: String,
+    },
     InfrastructureNotReady,
     NoEndpoint,
     /// The Secret with the workload cluster's kubeconfig does not exist.
@@ -33,6 +38,15 @@ pub enum Blocker {
         kind: String,
         group: String,
         template: String,
+    },
+    /// The controller reports that it cannot connect to the workload cluster's API server.
+    WorkloadUnreachable {
+        /// The message of the condition that reports it.
+        message: String,
+    },
+    /// The controller cannot update the `ConfigMap` `kubeadm-config` of the workload cluster, and Machines cannot join with it.
+    NoKubeadmConfig {
+        why: &'static str,
     },
     TopologyVersion {
         /// The version of the Cluster's topology, or of the current step of its upgrade.
@@ -97,6 +111,8 @@ pub enum Blocker {
     },
     TriedTooOften {
         retries: i64,
+        /// When `minHealthyPeriodSeconds` has passed, after which earlier attempts no longer count.
+        until: Timestamp,
     },
     AnotherComingUp {
         machine: String,
@@ -160,12 +176,14 @@ impl Blocker {
             Self::Paused
                 | Self::ClusterPaused
                 | Self::MixedOwnership { .. }
+                | Self::CannotAdopt { .. }
                 | Self::InfrastructureNotReady
                 | Self::NoEndpoint
                 | Self::NoKubeconfig
         )
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each blocker")]
     pub fn message(&self) -> String {
         let with = |what: String, message: &Option<String>| match message.as_deref().unwrap_or_default() {
             "" => what,
@@ -179,6 +197,18 @@ impl Blocker {
             Self::MixedOwnership { machine, owner } => format!(
                 "{owner} controls Machine {machine} of the Cluster: the controller does nothing until all control plane \
                  Machines of the Cluster belong to this control plane"
+            ),
+            Self::CannotAdopt { machine, why } => format!(
+                "the controller cannot adopt Machine {machine}, and does nothing until all control plane Machines of the Cluster \
+                 belong to this control plane: {why}"
+            ),
+            Self::WorkloadUnreachable { message } => format!(
+                "the controller cannot connect to the workload cluster, and therefore creates, deletes and replaces no Machine: \
+                 {message}"
+            ),
+            Self::NoKubeadmConfig { why } => format!(
+                "ConfigMap kube-system/kubeadm-config of the workload cluster {why}: the controller starts no rollout, and no \
+                 Machine can join"
             ),
             Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
             Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
@@ -224,21 +254,23 @@ impl Blocker {
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
             Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
             Self::MalformedRemediation { machine: None } => format!(
-                "annotation {} of the control plane is not valid JSON: the controller stops with an error at each attempt",
+                "annotation {} of the control plane cannot be decoded: the controller stops with an error before it remediates, \
+                 rolls out or scales",
                 annotation::REMEDIATION_IN_PROGRESS
             ),
             Self::MalformedRemediation {
                 machine: Some(machine),
             } => format!(
-                "annotation {} of Machine {machine} is not valid JSON: the controller stops with an error at each attempt",
+                "annotation {} of Machine {machine}, which awaits remediation, cannot be decoded: the controller stops with an \
+                 error before it remediates, rolls out or scales",
                 annotation::REMEDIATION_FOR
             ),
             Self::TriedRecently { until } => {
                 format!("the controller waits until {until} before it remediates again")
             }
-            Self::TriedTooOften { retries } => {
-                format!("the maximum number of remediations is reached: {retries}")
-            }
+            Self::TriedTooOften { retries, until } => format!(
+                "the maximum number of remediations is reached: {retries}; they no longer count from {until}"
+            ),
             Self::AnotherComingUp { machine } => format!("Machine {machine} is starting"),
             Self::AnotherBeingDeleted { machine } => format!("Machine {machine} is being deleted"),
             Self::LastMachine => "the control plane has no other Machine".to_owned(),
@@ -273,6 +305,19 @@ impl Blocker {
             Self::MixedOwnership { machine, .. } => Some(format!(
                 "correct the labels or the owner of the Machine: kubectl get machine {machine} -n {namespace} -o yaml"
             )),
+            Self::CannotAdopt { machine, .. } => Some(format!(
+                "correct its spec.bootstrap.configRef, its version or its labels; then set any annotation on the control plane, \
+                 because the controller does not watch Machines without an owner: kubectl edit machine {machine} -n {namespace}"
+            )),
+            Self::WorkloadUnreachable { .. } => Some(format!(
+                "check the endpoint of the workload cluster and the kubeconfig in its Secret: kubectl kcp status {name} -n \
+                 {namespace}"
+            )),
+            Self::NoKubeadmConfig { .. } => Some(
+                "restore the ConfigMap from a backup, or upload the configuration on a control plane node: kubeadm init phase \
+                 upload-config kubeadm --config FILE"
+                    .to_owned(),
+            ),
             Self::NoTemplate {
                 kind,
                 group,
@@ -312,7 +357,9 @@ impl Blocker {
         match self {
             Self::Paused | Self::ClusterPaused => "paused",
             Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-not-ready",
-            Self::MixedOwnership { .. } => "machines-not-owned",
+            Self::MixedOwnership { .. } | Self::CannotAdopt { .. } => "machines-not-owned",
+            Self::WorkloadUnreachable { .. } => "workload-disconnected",
+            Self::NoKubeadmConfig { .. } => "kubeadm-config-unusable",
             Self::NoKubeconfig => "secrets-missing",
             Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
@@ -347,6 +394,7 @@ impl Blocker {
         match self {
             Self::BeingDeleted { machine, .. }
             | Self::MixedOwnership { machine, .. }
+            | Self::CannotAdopt { machine, .. }
             | Self::NoNode { machine, .. }
             | Self::Condition { machine, .. }
             | Self::UpdatingInPlace { machine }

@@ -165,7 +165,7 @@ mod tests {
             static_pods: Reading::NotYet,
             kube_proxy: Reading::NotYet,
             core_dns: Reading::NotYet,
-            kubeadm_version: Reading::NotYet,
+            kubeadm_config: Reading::NotYet,
             leases: Reading::NotYet,
             connection_risks: Vec::new(),
         })

@@ -1,20 +1,18 @@
-//! kubectl-style tables without borders. If a table is too wide, first its gaps shrink, then columns are omitted, and
-//! then names are shortened.
+//! kubectl-style tables without borders. If a table is too wide, first its gaps shrink, then columns are omitted, and then each
+//! row continues on further lines. Cells are never cut or broken inside a word, so that users can paste names.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::fmt::Write as _;
 
 use owo_colors::{OwoColorize as _, Style};
 
 use crate::terminal::{
     escape,
     style::HEADING,
-    width::{cut, shorten, width, wrap, wrap_hint},
+    width::{width, wrap, wrap_hint},
 };
 
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
-/// Minimum width of a shortened name, in cells.
-const MIN_NAME_WIDTH: usize = 9;
 /// Indentation of continuation lines, in cells.
 const CONTINUATION_INDENT: usize = 2;
 /// Minimum width of a cell that wraps, in cells.
@@ -79,7 +77,6 @@ pub struct Column {
     title: &'static str,
     /// The order in which columns are omitted, highest first; none for a column that is always shown.
     expendable: Option<u8>,
-    is_name: bool,
     is_wide: bool,
     stays_blank: bool,
 }
@@ -90,7 +87,6 @@ impl Column {
         Self {
             title,
             expendable: None,
-            is_name: false,
             is_wide: false,
             stays_blank: false,
         }
@@ -99,12 +95,6 @@ impl Column {
     /// Lets the column be omitted if the table is too wide. The column with the highest order is omitted first.
     pub const fn expendable(mut self, order: u8) -> Self {
         self.expendable = Some(order);
-        self
-    }
-
-    /// Allows to shorten the column's cells if the table is too wide.
-    pub const fn name(mut self) -> Self {
-        self.is_name = true;
         self
     }
 
@@ -127,8 +117,6 @@ enum Extent {
     Column,
     /// The cell extends to the end of the line and wraps.
     Rest,
-    /// The cell extends to the end of the line and is cut there.
-    RestOfLine,
 }
 
 impl Cell {
@@ -143,12 +131,6 @@ impl Cell {
     /// Makes this the last cell of its row, which extends to the end of the line and wraps.
     pub fn rest(mut self) -> Self {
         self.extent = Extent::Rest;
-        self
-    }
-
-    /// Makes this the last cell of its row, which extends to the end of the line and is cut there.
-    pub fn rest_of_line(mut self) -> Self {
-        self.extent = Extent::RestOfLine;
         self
     }
 }
@@ -171,7 +153,8 @@ struct Shown {
     index: usize,
     width: usize,
     expendable: Option<u8>,
-    is_name: bool,
+    /// Whether the column starts a further line of each row.
+    starts_line: bool,
 }
 
 impl Table {
@@ -202,7 +185,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as text, one line for each row.
+    /// The table as text.
     pub fn render(&self, layout: Layout) -> String {
         let limit = layout.limit();
         let mut shown = self.shown(layout);
@@ -213,8 +196,7 @@ impl Table {
         let mut text = String::new();
         let header = (!layout.no_headers).then_some(&header);
         for row in header.into_iter().chain(&self.rows) {
-            let line = line(row, &shown, gap, room);
-            for line in line {
+            for line in lines(row, &shown, gap, room) {
                 if !line.is_empty() {
                     text.push_str(&" ".repeat(self.indent));
                     text.push_str(&line);
@@ -237,19 +219,25 @@ impl Table {
             let is_last = index + 1 == self.columns.len();
             let widths = cells.by_ref().map(|cell| match cell.extent {
                 Extent::Column => width(&cell.text),
-                Extent::Rest | Extent::RestOfLine if is_last => width(&cell.text).min(MIN_WRAPPED_WIDTH),
-                Extent::Rest | Extent::RestOfLine => 0,
+                Extent::Rest if is_last => min_wrapped_width(&cell.text),
+                Extent::Rest => 0,
             });
             let widest = widths.max();
             (!is_blank).then(|| Shown {
                 index,
                 width: title(column).max(widest.unwrap_or(0)),
                 expendable: column.expendable,
-                is_name: column.is_name,
+                starts_line: false,
             })
         });
         shown.collect()
     }
+}
+
+/// The minimum width of a cell that wraps between its words.
+fn min_wrapped_width(text: &str) -> usize {
+    let widest = text.split(' ').map(width).max().unwrap_or(0);
+    width(text).min(MIN_WRAPPED_WIDTH.max(widest + CONTINUATION_INDENT))
 }
 
 fn total(shown: &[Shown], gap: usize) -> usize {
@@ -263,22 +251,31 @@ fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
         return GAP;
     }
     while total(shown, NARROW_GAP) > room {
-        let expendable = shown.iter().filter_map(|column| column.expendable).max();
-        if expendable.is_some() {
-            shown.retain(|column| column.expendable != expendable);
-            continue;
-        }
-        let names = shown.iter_mut().filter(|column| column.is_name);
-        let widest = names.max_by_key(|column| column.width);
-        match widest.filter(|column| column.width > MIN_NAME_WIDTH) {
-            Some(column) => column.width -= 1,
-            None => break,
-        }
+        let Some(expendable) = shown.iter().filter_map(|column| column.expendable).max() else {
+            start_lines(shown, room);
+            break;
+        };
+        shown.retain(|column| column.expendable != Some(expendable));
     }
     NARROW_GAP
 }
 
-fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<String> {
+/// Lets a column start a further line if it does not fit on the line.
+fn start_lines(shown: &mut [Shown], room: usize) {
+    let mut end = 0;
+    for (index, column) in shown.iter_mut().enumerate() {
+        let gap = if index == 0 { 0 } else { NARROW_GAP };
+        column.starts_line = index > 0 && end + gap + column.width > room;
+        end = if column.starts_line {
+            CONTINUATION_INDENT + column.width
+        } else {
+            end + gap + column.width
+        };
+    }
+}
+
+fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut line = String::new();
     let mut below = Vec::new();
     // The padding after a cell is written together with the next cell, so that no line ends in spaces.
@@ -288,24 +285,26 @@ fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<S
         let Some(cell) = row.get(column.index) else {
             break;
         };
+        if column.starts_line {
+            lines.push(std::mem::take(&mut line));
+            pending = CONTINUATION_INDENT;
+            start = CONTINUATION_INDENT;
+        }
         let rest = room.map(|room| room.saturating_sub(start).max(MIN_WRAPPED_WIDTH));
-        let mut text: Cow<'_, str> = Cow::Borrowed(&cell.text);
-        match (cell.extent, rest) {
-            (Extent::Column, _) if column.is_name => text = shorten(&cell.text, column.width),
-            (Extent::RestOfLine, Some(rest)) => text = cut(&cell.text, rest),
-            (Extent::Rest, Some(rest)) if width(&cell.text) > rest => {
-                let mut lines = wrap(&cell.text, rest.saturating_sub(CONTINUATION_INDENT)).into_iter();
-                text = Cow::Owned(lines.next().unwrap_or_default());
-                let indented = |line: String| {
-                    format!(
-                        "{}{}",
-                        " ".repeat(start + CONTINUATION_INDENT),
-                        line.style(cell.style)
-                    )
-                };
-                below.extend(lines.map(indented));
-            }
-            _ => {}
+        let mut text = cell.text.clone();
+        if cell.extent == Extent::Rest
+            && let Some(rest) = rest.filter(|rest| width(&cell.text) > *rest)
+        {
+            let mut wrapped = wrap(&cell.text, rest.saturating_sub(CONTINUATION_INDENT)).into_iter();
+            text = wrapped.next().unwrap_or_default();
+            let indented = |line: String| {
+                format!(
+                    "{}{}",
+                    " ".repeat(start + CONTINUATION_INDENT),
+                    line.style(cell.style)
+                )
+            };
+            below.extend(wrapped.map(indented));
         }
         if !text.is_empty() {
             line.push_str(&" ".repeat(pending));
@@ -313,13 +312,19 @@ fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<S
             // Writing to a String cannot fail.
             let _ = write!(line, "{}", text.style(cell.style));
         }
-        if cell.extent != Extent::Column {
+        if cell.extent == Extent::Rest {
             break;
         }
         pending += column.width.saturating_sub(width(&text)) + gap;
         start += column.width + gap;
     }
-    [line].into_iter().chain(below).collect()
+    lines.push(line);
+    // A row of several lines needs no blank one.
+    if lines.iter().any(|line| !line.is_empty()) {
+        lines.retain(|line| !line.is_empty());
+    }
+    lines.extend(below);
+    lines
 }
 
 #[cfg(test)]
@@ -365,7 +370,7 @@ c             True
 
     fn machines() -> Table {
         let mut table = Table::with_columns([
-            Column::new("MACHINE").name(),
+            Column::new("MACHINE"),
             Column::new("READY"),
             Column::new("DOMAIN"),
             Column::new("AGE").expendable(1),
@@ -404,10 +409,13 @@ edge-b                    not since the node
             (
                 Some(24),
                 "\
-MACHINE            READY
-edge-con…ne-x7k2p  yes
-edge-b             not since the node
-                     went away
+MACHINE
+  READY
+edge-control-plane-x7k2p
+  yes
+edge-b
+  not since the node
+    went away
 ",
             ),
         ] {
@@ -441,13 +449,45 @@ edge-b                     not since the node went away
     }
 
     #[test]
-    fn the_rest_of_a_line_may_be_cut() {
-        let mut table = Table::with_columns([Column::new("NAME"), Column::new("WHAT")]);
-        let what = "etcd has no quorum, and more besides";
-        table.row([Cell::from("a"), Cell::from(what).rest_of_line()]);
-        assert_eq!(
-            plain(&table.render(within(Some(30)))),
-            "NAME   WHAT\na      etcd has no quorum, an…\n"
-        );
+    fn names_are_never_cut() {
+        const MACHINE: &str = "production-eu-central-control-plane-x7k2p";
+        const NODE: &str = "ip-10-0-12-4.eu-central-1.compute.internal";
+        let mut table = Table::with_columns([
+            Column::new("MACHINE"),
+            Column::new("NODE"),
+            Column::new("VERSION"),
+            Column::new("READY"),
+            Column::new("FINDINGS"),
+        ]);
+        table.row([
+            Cell::from(MACHINE),
+            Cell::from(NODE),
+            Cell::from("v1.34.2"),
+            Cell::from("yes"),
+            Cell::from("etcd-voters-unhealthy, etcd-members-unresponsive").rest(),
+        ]);
+        table.row([Cell::from("new"), Cell::from(""), Cell::from("v1.34.2")]);
+        let expected = "\
+MACHINE
+  NODE                                        VERSION  READY
+  FINDINGS
+production-eu-central-control-plane-x7k2p
+  ip-10-0-12-4.eu-central-1.compute.internal  v1.34.2  yes
+  etcd-voters-unhealthy, etcd-members-unresponsive
+new
+                                              v1.34.2
+";
+        assert_eq!(plain(&table.render(within(Some(80)))), expected);
+        for limit in 1..120 {
+            let text = plain(&table.render(within(Some(limit))));
+            for name in [
+                MACHINE,
+                NODE,
+                "etcd-voters-unhealthy",
+                "etcd-members-unresponsive",
+            ] {
+                assert!(text.contains(name), "{limit}: {text}");
+            }
+        }
     }
 }

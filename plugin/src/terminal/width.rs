@@ -1,4 +1,4 @@
-//! Measures, shortens and wraps text for a terminal. Expects escaped text.
+//! Measures, wraps and cuts text for a terminal. Expects escaped text.
 
 use std::borrow::Cow;
 
@@ -11,34 +11,9 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens a name by removing its middle, because generated names differ at the end and host names at the
-/// start.
-pub fn shorten(name: &str, limit: usize) -> Cow<'_, str> {
-    if width(name) <= limit {
-        return Cow::Borrowed(name);
-    }
-    let room = limit.saturating_sub(1);
-    let host = name.split_once('.').map_or(0, |(host, _)| width(host));
-    let tail = room - (room - room / 2).max(host).min(room);
-    let head = take(name.chars(), room - tail);
-    let mut end: Vec<char> = take(name.chars().rev(), tail).chars().collect();
-    end.reverse();
-    Cow::Owned(head.chars().chain([ELLIPSIS]).chain(end).collect())
-}
-
-fn take(characters: impl Iterator<Item = char>, limit: usize) -> String {
-    let mut used = 0;
-    characters
-        .take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used <= limit
-        })
-        .collect()
-}
-
-/// Wraps text at spaces. Words that are wider than a line are broken.
+/// Wraps text at spaces. A word that is wider than a line stays whole, so that users can paste names.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
-    wrap_words(text.split(' '), limit, true)
+    wrap_words(text.split(' '), limit)
 }
 
 /// Wraps a hint like [`wrap`], but never breaks a command, so that users can paste it.
@@ -48,10 +23,10 @@ pub fn wrap_hint(text: &str, limit: usize) -> Vec<String> {
         None => (text, ""),
     };
     let words = words.split(' ').chain([command]).filter(|word| !word.is_empty());
-    wrap_words(words, limit, false)
+    wrap_words(words, limit)
 }
 
-fn wrap_words<'t>(words: impl Iterator<Item = &'t str>, limit: usize, breaks_words: bool) -> Vec<String> {
+fn wrap_words<'t>(words: impl Iterator<Item = &'t str>, limit: usize) -> Vec<String> {
     let limit = limit.max(1);
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -62,16 +37,7 @@ fn wrap_words<'t>(words: impl Iterator<Item = &'t str>, limit: usize, breaks_wor
         if !line.is_empty() {
             line.push(' ');
         }
-        let mut rest = word;
-        while breaks_words && width(rest) > limit {
-            let part = take(rest.chars(), limit);
-            let Some(after) = rest.get(part.len()..).filter(|_| !part.is_empty()) else {
-                break;
-            };
-            rest = after;
-            lines.push(part);
-        }
-        line.push_str(rest);
+        line.push_str(word);
     }
     lines.push(line);
     lines
@@ -105,25 +71,7 @@ pub fn cut(line: &str, limit: usize) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, shorten, wrap, wrap_hint};
-
-    #[test]
-    fn a_name_keeps_its_ends() {
-        for (name, limit, shown) in [
-            ("edge-x7k2p", 10, "edge-x7k2p"),
-            ("edge-control-plane-x7k2p", 15, "edge-co…e-x7k2p"),
-            ("edge-control-plane-x7k2p", 1, "…"),
-            (
-                "ip-10-0-12-4.eu-central-1.compute.internal",
-                15,
-                "ip-10-0-12-4…al",
-            ),
-            ("ip-10-0-12-4.eu-central-1.compute.internal", 9, "ip-10-0-…"),
-            ("日本日本日本", 8, "日本…本"),
-        ] {
-            assert_eq!(shorten(name, limit), shown);
-        }
-    }
+    use super::{cut, wrap, wrap_hint};
 
     #[test]
     fn text_is_broken_at_blanks() {
@@ -132,7 +80,7 @@ mod tests {
             ("one two three", 20, vec!["one two three"]),
             ("one two three", 7, vec!["one two", "three"]),
             ("one two three", 6, vec!["one", "two", "three"]),
-            ("one incomprehensible", 8, vec!["one", "incompre", "hensible"]),
+            ("one incomprehensible", 8, vec!["one", "incomprehensible"]),
             ("日本", 1, vec!["日本"]),
         ] {
             assert_eq!(wrap(text, limit), lines, "{text} {limit}");

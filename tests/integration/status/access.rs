@@ -4,6 +4,7 @@ use anyhow::Result;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
 
+use super::agreement::agree;
 use super::{NAME, NAMESPACE, PAUSED, comes_to};
 
 /// The placeholder of the stand-in server's URL, which is known once the server runs.
@@ -60,6 +61,7 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
             .map(|finding| finding.replace(STAND_IN, &server));
         let findings: Vec<String> = findings.chain([PAUSED.to_owned()]).collect();
         comes_to(management, &fault.to_string(), exit_code, verdict, &findings).await?;
+        agree(management).await?;
     }
     Ok(())
 }

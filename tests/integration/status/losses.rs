@@ -1,12 +1,12 @@
 //! Members are killed while the controllers run: one of three, then two.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
-use serde_json::Value;
 
+use super::agreement::agree;
 use super::output::{StatusResult, status};
 use super::{NAME, NAMESPACE, comes_to};
 
@@ -113,57 +113,6 @@ async fn list_asks_etcd(management: &ManagementCluster) -> Result<()> {
     let row = line(&everywhere.stdout).unwrap_or_default();
     ensure!(row.contains("(by conditions)"), "{everywhere}");
     Ok(())
-}
-
-/// `status`, the list and `plan` count the same votes, and agree whether etcd has lost quorum.
-pub(super) async fn agree(management: &ManagementCluster) -> Result<()> {
-    wait::until("status, list and plan agree", || async {
-        let result = StatusResult::take(management, &[]).await?;
-        let votes =
-            ["voters", "unhealthy", "starting"].map(|key| result.at(&format!("/votes/{key}")).clone());
-        let list = document(management, &["status", "-n", NAMESPACE, "-o", "json"]).await?;
-        let listed = list.pointer("/items/0").cloned().unwrap_or_default();
-        let of = |value: &Value, path: &str| {
-            ["voters", "unhealthy", "starting"].map(|key| {
-                value
-                    .pointer(&format!("{path}/{key}"))
-                    .cloned()
-                    .unwrap_or_default()
-            })
-        };
-        ensure!(of(&listed, "/votes") == votes, "{listed:#} instead of {votes:?}");
-        ensure!(
-            listed.get("verdict").and_then(Value::as_str) == Some(result.verdict()),
-            "{listed:#}"
-        );
-        let plan = document(
-            management,
-            &["plan", NAME, "-n", NAMESPACE, "--restart", "-o", "json"],
-        )
-        .await?;
-        let is_lost = plan.pointer("/noPlan/reason") == Some(&Value::from("quorumLost"));
-        let quorum = result
-            .findings()
-            .iter()
-            .any(|finding| finding.starts_with("fail etcd-no-quorum "));
-        ensure!(is_lost == quorum, "{plan:#}");
-        if is_lost {
-            // Without a response from any member, status has no votes of its own.
-            ensure!(
-                votes[0].is_null() || of(&plan, "/noPlan/votes") == votes,
-                "{plan:#}"
-            );
-        } else if let Some(before) = plan.pointer("/steps/0/etcd/before") {
-            ensure!(of(before, "") == votes, "{plan:#} instead of {votes:?}");
-        }
-        Ok(())
-    })
-    .await
-}
-
-async fn document(management: &ManagementCluster, arguments: &[&str]) -> Result<Value> {
-    let ended = management.kubectl().run(["kcp"].iter().chain(arguments)).await?;
-    serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())
 }
 
 /// The findings for a Machine whose member is killed.

@@ -9,7 +9,8 @@ use kcp_tests::wait;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::losses::{agree, killed};
+use super::agreement::agree;
+use super::losses::killed;
 use super::output::StatusResult;
 use super::{NAME, NAMESPACE, OLD, PAUSED, comes_to};
 

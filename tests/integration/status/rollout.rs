@@ -1,4 +1,5 @@
-//! A rollout causes no finding of a fault, even while its first new member stays a learner for some time.
+//! A rollout, a scale up and a scale down cause no false alarm in `status`, the list and `plan`, which agree with each other, even
+//! while the rollout's first new member stays a learner for some time.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use kcp_tests::wait;
 use serde_json::json;
 
 use super::NEW;
+use super::agreement::Others;
 use super::output::StatusResult;
 
 /// The interval between two results.
@@ -19,8 +21,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Before the controller has observed the change, its effect is unknown.
 const UNSEEN: &str = "unknown status-outdated KubeadmControlPlane/edge";
 
-/// The checks that report the replacement of Machines as information.
-const PASSING: [&str; 15] = [
+/// The check that is unknown until then.
+const OUTDATED: &str = "status-outdated";
+
+/// The checks that report the creation and the replacement of Machines as information.
+const PASSING: [&str; 16] = [
     "api-servers-mismatch",
     "api-servers-not-ready",
     "controller-managers-not-ready",
@@ -35,6 +40,7 @@ const PASSING: [&str; 15] = [
     "machine-deletions-slow",
     "machines-without-node",
     "machines-outdated",
+    "replicas-differ",
     "schedulers-not-ready",
 ];
 
@@ -52,8 +58,7 @@ pub(super) async fn is_no_fault(
     let mut results = Results::default();
     let mut is_held = true;
     loop {
-        let result = StatusResult::take(management, &["--timeout", "30s"]).await?;
-        results.judge(&result);
+        let result = results.take(management).await?;
         if is_held && learner(&result, &cluster.machines().await?).is_some_and(|name| !old.contains(&name)) {
             workload.inflict(Fault::Promote, any).await?;
             is_held = false;
@@ -71,8 +76,33 @@ pub(super) async fn is_no_fault(
     ensure!(!is_held, "no result saw the learner: {results:#?}");
     ensure!(results.alarms.is_empty(), "false alarms: {results:#?}");
     // At least one result for each of the six steps.
-    ensure!(results.in_progress >= 6, "{results:#?}");
+    ensure!(results.in_progress >= 6 && results.compared > 0, "{results:#?}");
     Ok(())
+}
+
+/// Runs the commands repeatedly until the control plane has this number of Machines. Returns how many results were compared.
+pub(super) async fn scaling_is_no_fault(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    replicas: usize,
+) -> Result<u32> {
+    cluster.patch(&json!({"spec": {"replicas": replicas}})).await?;
+    let end = Instant::now() + wait::LIMIT;
+    let mut results = Results::default();
+    loop {
+        let result = results.take(management).await?;
+        let ended = wait::until_within("the scaling has ended", INTERVAL, || cluster.is_settled(replicas));
+        if ended.await.is_ok() {
+            break;
+        }
+        ensure!(
+            Instant::now() < end,
+            "the scaling has not ended: {:#?}",
+            result.findings()
+        );
+    }
+    ensure!(results.alarms.is_empty(), "false alarms: {results:#?}");
+    Ok(results.compared)
 }
 
 /// The Machine whose member is reported as a learner.
@@ -90,10 +120,34 @@ struct Results {
     all: u32,
     /// Results during the rollout.
     in_progress: u32,
+    /// Results that were compared with the list and the plan, because nothing changed before the next result.
+    compared: u32,
     alarms: Vec<String>,
 }
 
 impl Results {
+    /// Runs all three commands, and `status` again.
+    async fn take(&mut self, management: &ManagementCluster) -> Result<StatusResult> {
+        let before = StatusResult::take(management, &["--timeout", "30s"]).await?;
+        self.judge(&before);
+        let others = Others::take(management, &[]).await?;
+        self.alarms.extend(
+            others
+                .alarms()
+                .into_iter()
+                .filter(|alarm| !alarm.contains(OUTDATED)),
+        );
+        let after = StatusResult::take(management, &["--timeout", "30s"]).await?;
+        self.judge(&after);
+        if before.findings() == after.findings() && before.at("/votes") == after.at("/votes") {
+            self.compared += 1;
+            if let Err(error) = others.agree_with(&after) {
+                self.alarms.push(format!("{error:#}"));
+            }
+        }
+        Ok(after)
+    }
+
     fn judge(&mut self, result: &StatusResult) {
         self.all += 1;
         let findings = result.findings();

@@ -17,7 +17,7 @@ use kcp_client::{Connection, ConnectionFlags};
 use kcp_control_plane::snapshot::{
     EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Workload,
     etcd::{Alarms, QueriedMember},
-    workload::{Component, Node, StaticPod},
+    workload::{Component, KubeadmConfigMap, Node, StaticPod},
 };
 use kcp_tests::addresses::free_port;
 use kcp_tests::cluster::Cluster;
@@ -172,13 +172,15 @@ impl Observer {
             has_control_plane_taint: true,
             is_unreachable: false,
             created: None,
+            provider_id: None,
         };
-        // The API server sets the creation time.
+        // The API server sets the creation time, and the machine the providerID.
         let nodes: Option<Vec<Node>> = read.nodes.read().map(|nodes| {
             let nodes = nodes.iter().cloned();
             nodes
                 .map(|node| Node {
                     created: None,
+                    provider_id: None,
                     ..node
                 })
                 .collect()
@@ -207,7 +209,10 @@ impl Observer {
         ensure!(read.core_dns == Reading::Read(None), "{read:?}");
         ensure!(read.leases == Reading::Read(Vec::new()), "{read:?}");
         ensure!(
-            read.kubeadm_version == Reading::Read(Some(VERSION.to_owned())),
+            read.kubeadm_config
+                == Reading::Read(KubeadmConfigMap::Usable {
+                    version: Some(VERSION.to_owned())
+                }),
             "{read:?}"
         );
         ensure!(read.server.starts_with("https://127.0.0.1:"), "{read:?}");

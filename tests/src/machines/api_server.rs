@@ -19,6 +19,18 @@ impl WorkloadCluster {
         self.folder.join("kubeconfig")
     }
 
+    /// Stops the API server: it accepts connections and never responds.
+    pub async fn freeze_api_server(&self) -> Result<()> {
+        self.services()?.api_server.lock().await.freeze().await;
+        Ok(())
+    }
+
+    /// Lets a frozen API server continue.
+    pub async fn thaw_api_server(&self) -> Result<()> {
+        self.services()?.api_server.lock().await.thaw().await;
+        Ok(())
+    }
+
     pub(super) async fn start_api_server(&self) -> Result<(Process, Client)> {
         let certificates = self.certificates()?;
         let serving = certificates.authority.issue(

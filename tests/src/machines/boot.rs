@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
+use tokio::sync::Mutex;
 
 use super::bootstrap_data::{Action, BootstrapData};
 use super::node::{self, ControlPlaneNode, NodeDescription};
@@ -71,7 +72,7 @@ impl WorkloadCluster {
         );
         let services = Services {
             client,
-            _api_server: api_server,
+            api_server: Mutex::new(api_server),
             _kwok: kwok?,
         };
         self.services

@@ -53,7 +53,7 @@ pub(super) struct Certificates {
 /// The processes that all machines of the cluster share; see `api_server` and `kwok`.
 pub(super) struct Services {
     pub(super) client: Client,
-    pub(super) _api_server: Process,
+    pub(super) api_server: Mutex<Process>,
     pub(super) _kwok: Process,
 }
 
@@ -78,11 +78,12 @@ impl WorkloadCluster {
 
     /// A client with all permissions in the workload cluster.
     pub fn client(&self) -> Result<&Client> {
-        Ok(&self
-            .services
-            .get()
-            .context("the workload cluster has no machine yet")?
-            .client)
+        Ok(&self.services()?.client)
+    }
+
+    pub(super) fn services(&self) -> Result<&Services> {
+        let services = self.services.get();
+        services.context("the workload cluster has no machine yet")
     }
 
     pub(super) fn certificates(&self) -> Result<&Certificates> {

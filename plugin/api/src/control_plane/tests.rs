@@ -220,6 +220,20 @@ fn a_machine_is_its_owners_and_else_its_clusters() {
         ("owned", "d", owned_by("c1-cp"), "c1", true),
         ("another's", "d", owned_by("other"), "c1", false),
         ("not adopted yet", "d", json!([]), "c1", true),
+        (
+            "of a control plane of another kind",
+            "d",
+            json!([{"kind": "OtherControlPlane", "name": "c1-cp", "controller": true}]),
+            "c1",
+            false,
+        ),
+        (
+            "owned by its Cluster only",
+            "d",
+            json!([{"kind": "Cluster", "name": "c1"}]),
+            "c1",
+            true,
+        ),
         ("of another Cluster", "d", json!([]), "c2", false),
         ("in another namespace", "e", owned_by("c1-cp"), "c1", false),
     ] {

@@ -79,9 +79,12 @@ fn object(path: &str) -> Option<Value> {
             json!({"items": [check("h1", "c1"), check("h2", "c2")]})
         }
         "kubeadmconfigs" | "dockermachines" => json!({"items": []}),
-        "secrets/c1-kubeconfig" | "secrets/c1-etcd" => {
-            json!({"kind": "PartialObjectMetadata", "metadata": {"name": "any"}})
+        "secrets/c1-kubeconfig" => {
+            let owners =
+                json!([{"apiVersion": "v1", "kind": "KubeadmControlPlane", "name": "c1-cp", "uid": "u"}]);
+            json!({"kind": "PartialObjectMetadata", "metadata": {"name": "any", "ownerReferences": owners}})
         }
+        "secrets/c1-etcd" => json!({"kind": "PartialObjectMetadata", "metadata": {"name": "any"}}),
         _ => return None,
     })
 }

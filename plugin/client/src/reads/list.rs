@@ -270,6 +270,11 @@ impl RelatedObjects {
                 if let Some(of_cluster) = machines.get_mut(&name) {
                     let own = of_cluster.extract_if(.., |machine| itself.has(machine));
                     snapshot.machines = own.collect();
+                    snapshot.others.clone_from(of_cluster);
+                    // Another control plane of the Cluster has these Machines among its others.
+                    if !of_cluster.is_empty() {
+                        of_cluster.extend_from_slice(&snapshot.machines);
+                    }
                     snapshot.machines.sort_by(|a, b| a.name().cmp(b.name()));
                 }
             }

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use kcp_api::{
-    Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, Object as _,
+    Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, Object as _, PartialObjectMetadata,
     kind::{KUBEADM_CONTROL_PLANE, MACHINE_HEALTH_CHECK, SECRET},
 };
-use serde::de::IgnoredAny;
 
 use crate::{
     Action, Error, ReadLimit,
@@ -130,8 +129,6 @@ pub fn add_cluster_facts(mut snapshot: Snapshot, health_checks: Reading<&[Machin
             .filter(|check| Some(check.spec.cluster_name.as_str()) == cluster_name);
         about_it.map(|check| HealthCheck::new(check, machines)).collect()
     });
-    let unowned = machines.iter().filter(|machine| machine.controller().is_none());
-    snapshot.unowned = unowned.map(|machine| machine.name().to_owned()).collect();
     snapshot.deletions = machines.iter().filter_map(Deletion::from_machine).collect();
     snapshot.secrets = Reading::Excluded {
         flag: super::NO_NAME_ARGUMENT,
@@ -151,6 +148,8 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
 #[derive(Default)]
 struct Secrets {
     existing: BTreeSet<String>,
+    /// Those of the existing Secrets that have no owner.
+    unowned: BTreeSet<String>,
     absent: BTreeSet<String>,
     unread: Vec<Failure>,
 }
@@ -163,6 +162,7 @@ impl Secrets {
             self.absent.contains(kubeconfig).then_some(false)
         };
         let is_unread = self.existing.is_empty() && self.absent.is_empty();
+        snapshot.unowned_secrets = self.unowned;
         let mut unread = self.unread.into_iter();
         snapshot.secrets = match unread.next() {
             Some(first) if is_unread => Reading::Failed(first),
@@ -178,14 +178,17 @@ impl Secrets {
 /// Checks which of a Cluster's Secrets exist. Reads only metadata.
 async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
     let names = SECRET_SUFFIXES.map(|suffix| format!("{cluster}-{suffix}"));
-    let read = join_all(names.iter().map(|name| secret_exists(reads, name))).await;
+    let read = join_all(names.iter().map(|name| secret_metadata(reads, name))).await;
     let mut secrets = Secrets::default();
-    for (name, secret_exists) in names.into_iter().zip(read) {
-        match secret_exists {
-            Ok(true) => {
+    for (name, metadata) in names.into_iter().zip(read) {
+        match metadata {
+            Ok(Some(metadata)) => {
+                if metadata.owner_references().is_empty() {
+                    secrets.unowned.insert(name.clone());
+                }
                 secrets.existing.insert(name);
             }
-            Ok(false) => {
+            Ok(None) => {
                 secrets.absent.insert(name);
             }
             Err(error) => {
@@ -197,16 +200,17 @@ async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
     secrets
 }
 
-async fn secret_exists(reads: &Reads<'_>, secret: &str) -> Result<bool, Error> {
+/// The metadata of a Secret; none if it does not exist.
+async fn secret_metadata(reads: &Reads<'_>, secret: &str) -> Result<Option<PartialObjectMetadata>, Error> {
     let resource = SECRET.at("v1");
     let action = Action::new("get", &resource)
         .in_namespace(reads.namespace)
         .named(secret);
     let connection = reads.reader.connection;
-    let read = connection.get_metadata::<IgnoredAny>(&resource, reads.namespace, secret);
+    let read = connection.get_metadata(&resource, reads.namespace, secret);
     match connection.run_with_limit(reads.limit, &action, read).await {
-        Ok(_) => Ok(true),
-        Err(Error::NotFound { .. }) => Ok(false),
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

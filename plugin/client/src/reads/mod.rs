@@ -12,6 +12,7 @@ pub mod certificates;
 pub mod change;
 pub mod controller_lease;
 pub mod etcd;
+pub mod extensions;
 pub mod failure;
 pub mod list;
 pub mod machine;

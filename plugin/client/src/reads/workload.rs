@@ -21,7 +21,7 @@ use crate::{
 };
 use kcp_control_plane::snapshot::{
     EndpointCertificate, Failure, Reading, Workload,
-    workload::{Addon, Component, ControllerLease, Node, StaticPod},
+    workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
 };
 
 /// The namespace of everything that kubeadm installs.
@@ -98,7 +98,7 @@ impl WorkloadCluster {
             });
             nodes
         };
-        let (endpoint_certificate, nodes, static_pods, kube_proxy, core_dns, kubeadm_version, leases) = tokio::join!(
+        let (endpoint_certificate, nodes, static_pods, kube_proxy, core_dns, kubeadm_config, leases) = tokio::join!(
             Box::pin(self.endpoint_certificate()),
             Box::pin(nodes),
             Box::pin(self.static_pods()),
@@ -112,7 +112,7 @@ impl WorkloadCluster {
             && static_pods.is_err()
             && kube_proxy.is_err()
             && core_dns.is_err()
-            && kubeadm_version.is_err()
+            && kubeadm_config.is_err()
             && leases.is_err()
         {
             return (
@@ -126,7 +126,7 @@ impl WorkloadCluster {
             static_pods: self.part("Pod", static_pods),
             kube_proxy: self.part("DaemonSet/kube-proxy", kube_proxy),
             core_dns: self.part("Deployment/coredns", core_dns),
-            kubeadm_version: self.kubeadm_version(kubeadm_version),
+            kubeadm_config: self.kubeadm_config(kubeadm_config),
             leases: self.part("Lease", leases),
             connection_risks: self.server.risks.clone(),
         };
@@ -201,21 +201,9 @@ impl WorkloadCluster {
         }
     }
 
-    fn kubeadm_version(&self, config: Result<Option<ConfigMap>, Error>) -> Reading<Option<String>> {
-        const OBJECT: &str = "ConfigMap/kubeadm-config";
-        match config {
-            Ok(None) => Reading::Read(None),
-            Ok(Some(config)) => match objects::kubernetes_version(&config) {
-                Ok(version) => Reading::Read(version),
-                Err(message) => Reading::Failed(Failure {
-                    object: OBJECT.to_owned(),
-                    message,
-                    hint: None,
-                    forbidden: None,
-                }),
-            },
-            Err(error) => Reading::Failed(self.failures.describe(OBJECT, &error)),
-        }
+    fn kubeadm_config(&self, config: Result<Option<ConfigMap>, Error>) -> Reading<KubeadmConfigMap> {
+        self.part("ConfigMap/kubeadm-config", config)
+            .map(|config| objects::kubeadm_config(config.as_ref()))
     }
 
     fn part<T>(&self, object: &str, read: Result<T, Error>) -> Reading<T> {
@@ -263,8 +251,8 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::{
-        ApiServer, Component, EndpointCertificate, Failure, FailureContext, Node, Nodes, Objects, Reading,
-        Secrets, StaticPod, Workload, WorkloadCluster,
+        ApiServer, Component, EndpointCertificate, Failure, FailureContext, KubeadmConfigMap, Node, Nodes,
+        Objects, Reading, Secrets, StaticPod, Workload, WorkloadCluster,
     };
     use crate::{Connection, canned::failure, workload::ServingCertificate};
 
@@ -349,8 +337,10 @@ mod tests {
         );
         assert_eq!(workload.core_dns, Reading::Read(None));
         assert_eq!(
-            workload.kubeadm_version,
-            Reading::Read(Some("v1.34.2".to_owned()))
+            workload.kubeadm_config,
+            Reading::Read(KubeadmConfigMap::Usable {
+                version: Some("v1.34.2".to_owned())
+            })
         );
         let failures = [
             workload.kube_proxy.failure(),

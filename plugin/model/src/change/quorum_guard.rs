@@ -200,7 +200,7 @@ fn state(observed: &Snapshot) -> State {
 /// Machine first, and then removes the member.
 fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     let has_no_node = |other: &&Replica| other.node.is_none();
-    if replica.node.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
+    if replica.member.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
         let members = state.members.iter_mut();
         members.for_each(|members| {
             members.retain(|member| member.machine.is_some() || !member.is_starting());

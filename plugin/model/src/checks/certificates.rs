@@ -22,6 +22,11 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new("secrets-missing", "all Secrets of the cluster exist", secrets),
     Check::new(
+        "secrets-not-owned",
+        "the control plane owns the Secrets with the cluster's CAs and keys",
+        secret_owners,
+    ),
+    Check::new(
         "machine-certificates-expiring",
         "no Machine's certificates expire soon",
         machine_certificates,
@@ -113,6 +118,32 @@ pub fn etcd_certificates(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
+/// Cluster API makes the control plane the owner of every Secret of the type `cluster.x-k8s.io/secret`. A Secret that a person
+/// provided has another type, and keeps its owners (`ensureCertificatesOwnerRef`).
+pub fn secret_owners(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    require(&observed.secrets, "Secrets")?;
+    let control_plane = &observed.control_plane;
+    let cluster = control_plane.cluster().unwrap_or_default();
+    let purposes = ["ca", "etcd", "proxy", "sa"];
+    // A person provides the CA of an external etcd.
+    let purposes = purposes
+        .into_iter()
+        .filter(|purpose| *purpose != "etcd" || !observed.has_external_etcd());
+    let findings = purposes
+        .map(|purpose| format!("{cluster}-{purpose}"))
+        .filter(|name| observed.unowned_secrets.contains(name))
+        .map(|name| {
+            let message = "has no ownerReference: Cluster API adds one if the Secret has the type cluster.x-k8s.io/secret; \
+                           otherwise the Secret is not deleted with its Cluster";
+            Finding::info(format!("Secret/{name}"), message).hint(format!(
+                "see who provided the Secret: kubectl kcp certificates {} -n {}",
+                control_plane.name(),
+                control_plane.namespace()
+            ))
+        });
+    Ok(findings.collect())
+}
+
 pub fn secrets(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let present: &BTreeSet<String> = require(&observed.secrets, "Secrets")?;
     let control_plane = &observed.control_plane;
@@ -187,6 +218,13 @@ pub(super) mod test_cases {
             use_external_etcd(&mut o.control_plane().spec);
             o.etcd_members = EtcdMembers::External;
             o.survey().stacked = false;
+        }),
+        ("secrets-not-owned", "provided_by_a_person", |o| {
+            o.unowned_secrets = secrets(&["ca", "kubeconfig"]);
+        }),
+        ("secrets-not-owned", "ca_of_an_etcd_elsewhere", |o| {
+            crate::checks::tests::elsewhere(o);
+            o.unowned_secrets = secrets(&["etcd"]);
         }),
         ("machine-certificates-expiring", "soon_and_expired", |o| {
             o.machine(1).status.certificates_expiry_date = Some(in_days(29));

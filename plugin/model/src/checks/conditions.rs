@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Object as _};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
+    blocker::{Blocker, CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         components::machines_without_etcd,
@@ -13,6 +13,7 @@ use crate::{
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
         machine_grace::{are_machines_changing, is_fresh},
     },
+    plan::blockers::{malformed_record, reconciliation_blockers, unreachable_workload},
     snapshot::Snapshot,
     staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age, format_age},
 };
@@ -47,6 +48,12 @@ pub const CHECKS: &[Check] = &[
         components_healthy,
     )
     .as_summary(),
+    Check::new(
+        "workload-disconnected",
+        "the controller can connect to the workload cluster",
+        connected,
+    )
+    .blocking(),
 ];
 
 fn unmet<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
@@ -101,14 +108,17 @@ pub fn current(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .spec_changed()
         .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
-        "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}{}",
+        "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}",
         control_plane.generation(),
         control_plane.status.observed_generation.unwrap_or_default(),
-        controller_state(observed, now)
     );
-    Ok(vec![
-        Finding::unknown(observed.object(), message).hint(CONTROLLER_HINT),
-    ])
+    let object = observed.object();
+    Ok(vec![match failure_of_controller(observed) {
+        Some(blocker) => Finding::unknown(object, format!("{message}; {}", blocker.message()))
+            .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
+        None => Finding::unknown(object, format!("{message}{}", controller_state(observed, now)))
+            .hint(CONTROLLER_HINT),
+    }])
 }
 
 pub fn available(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -156,6 +166,25 @@ pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)
 }
 
+pub fn connected(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let control_plane = &observed.control_plane;
+    let finding = unreachable_workload(observed).map(|blocker| {
+        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+        Finding::fail(observed.object(), blocker.message()).optional_hint(hint)
+    });
+    Ok(finding.into_iter().collect())
+}
+
+/// Why the controller does not process the spec, if it runs; none if no reason is known.
+fn failure_of_controller(observed: &Snapshot) -> Option<Blocker> {
+    let spec = &observed.control_plane.spec;
+    let stops = reconciliation_blockers(observed, spec).into_iter();
+    stops
+        .chain(unreachable_workload(observed))
+        .chain(malformed_record(observed, spec))
+        .next()
+}
+
 /// Findings for a condition that summarizes the Machines. Cluster API sets it to False for a Machine that has not joined, a
 /// learner, or a member whose Machine was just deleted. It is therefore a problem only if it lasts.
 fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> CheckResult {
@@ -178,12 +207,13 @@ pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
         metadata::Time,
+        names::annotation,
     };
 
     use crate::{
         checks::tests::{Case, says, starts},
         snapshot::{ControllerLease, EtcdMembers, Reading},
-        testing::objects::{minutes_ago, use_external_etcd},
+        testing::objects::{annotate, condition, minutes_ago, use_external_etcd},
     };
 
     /// The Lease of a controller, renewed so many minutes ago.
@@ -221,6 +251,21 @@ pub(super) mod test_cases {
         ("status-outdated", "without_a_lease", |o| {
             o.control_plane().metadata.generation = Some(8);
             o.controller_lease = Reading::Read(None);
+        }),
+        ("status-outdated", "of_a_controller_that_fails", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            let metadata = &mut o.control_plane().metadata;
+            annotate(metadata, annotation::REMEDIATION_IN_PROGRESS, "{");
+        }),
+        ("workload-disconnected", "probe_fails", |o| {
+            let message = "Remote connection probe failed, probe last succeeded at 2026-08-21T11:50:00Z";
+            o.cluster_mut().status.remote_connection =
+                Some(condition("RemoteConnectionProbe", False, message));
+        }),
+        ("workload-disconnected", "not_initialized_yet", |o| {
+            o.control_plane().status.initialized = false;
+            o.cluster_mut().status.remote_connection =
+                Some(condition("RemoteConnectionProbe", False, "not established yet"));
         }),
         ("status-outdated", "of_no_holder", |o| {
             o.control_plane().metadata.generation = Some(8);

@@ -114,6 +114,16 @@ fn member_without_machine(
         );
         return Finding::fail(object, message).hint("do not remove the member: see check machines-not-owned");
     }
+    let of_node = |machine: &&Machine| observed.node_of(machine) == Some(&member.name);
+    if let Some(of) = observed.machines.iter().chain(&observed.others).find(of_node) {
+        let message = format!(
+            "{message}; its node has the providerID of Machine {}, which does not reference the node",
+            of.name()
+        );
+        return Finding::fail(object, message)
+            .and(machine_object(of.name()))
+            .hint(format!("do not remove the member; {}", describe_hint(of)));
+    }
     let Some(first) = machines_without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());
     };
@@ -259,6 +269,14 @@ pub(super) mod test_cases {
             "member_that_may_be_of_a_machine_without_node",
             |o| {
                 names_no_node(o);
+            },
+        ),
+        (
+            "etcd-members-mismatch",
+            "member_of_a_machine_without_node_by_provider_id",
+            |o| {
+                names_no_node(o);
+                o.nodes()[2].provider_id = Some("p://m3".to_owned());
             },
         ),
         ("etcd-members-mismatch", "machine_without_member", |o| {

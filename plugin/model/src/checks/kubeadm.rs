@@ -11,7 +11,8 @@ use crate::{
         machine_grace::{are_machines_changing, machine_of_node},
         rollout::has_pending_change,
     },
-    snapshot::Snapshot,
+    plan::blockers::unusable_kubeadm_config,
+    snapshot::{Snapshot, workload::KubeadmConfigMap},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -25,6 +26,11 @@ pub const CHECKS: &[Check] = &[
         "kubeadm-config contains the desired version",
         version,
     ),
+    Check::new(
+        "kubeadm-config-unusable",
+        "the controller can update kubeadm-config, and Machines can join with it",
+        usable,
+    ),
 ];
 
 /// The version without build metadata: `v1.34.1` for `v1.34.1+vendor.1`.
@@ -37,7 +43,11 @@ fn release(version: &str) -> &str {
 /// `UpdateClusterConfiguration`).
 pub fn version(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
-    let Some(configured) = require(&workload.kubeadm_version, "kubeadm-config")? else {
+    let config = require(&workload.kubeadm_config, "kubeadm-config")?;
+    let KubeadmConfigMap::Usable {
+        version: Some(configured),
+    } = config
+    else {
         return Err(NoResult::skipped(
             "the workload cluster's kubeadm-config contains no version",
         ));
@@ -58,6 +68,20 @@ pub fn version(observed: &Snapshot, now: Timestamp) -> CheckResult {
         control_plane.name(),
         control_plane.namespace()
     ))])
+}
+
+pub fn usable(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let control_plane = &observed.control_plane;
+    let workload = require(&observed.workload, WORKLOAD)?;
+    require(&workload.kubeadm_config, "kubeadm-config")?;
+    if !control_plane.status.initialized {
+        return Err(NoResult::skipped("the control plane is not initialized yet"));
+    }
+    let finding = unusable_kubeadm_config(observed).map(|blocker| {
+        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+        Finding::fail("ConfigMap/kubeadm-config", blocker.message()).optional_hint(hint)
+    });
+    Ok(finding.into_iter().collect())
 }
 
 pub fn labels_and_taints(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -106,9 +130,18 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, leave_out},
-        snapshot::{Reading, workload::Node},
+        snapshot::{
+            Reading,
+            workload::{KubeadmConfigMap, Node},
+        },
         testing::objects::{condition, set},
     };
+
+    fn of(version: &str) -> Reading<KubeadmConfigMap> {
+        Reading::Read(KubeadmConfigMap::Usable {
+            version: Some(version.to_owned()),
+        })
+    }
 
     pub(crate) const CASES: &[Case] = &[
         ("node-labels-or-taints-missing", "neither", |o| {
@@ -138,21 +171,30 @@ pub(super) mod test_cases {
             set(&mut o.machine(2).status.conditions, failed);
         }),
         ("kubeadm-config-outdated", "another", |o| {
-            o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+            o.workload().kubeadm_config = of("v1.33.6");
         }),
         (
             "kubeadm-config-outdated",
             "before_the_first_machine_of_a_rollout",
             |o| {
-                o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+                o.workload().kubeadm_config = of("v1.33.6");
                 o.machine(1).spec.version = Some("v1.33.6".to_owned());
             },
         ),
         ("kubeadm-config-outdated", "a_vendor_s_build", |o| {
-            o.workload().kubeadm_version = Reading::Read(Some("v1.34.1+vendor.1".to_owned()));
+            o.workload().kubeadm_config = of("v1.34.1+vendor.1");
         }),
         ("kubeadm-config-outdated", "not_named", |o| {
-            o.workload().kubeadm_version = Reading::Read(None);
+            o.workload().kubeadm_config = Reading::Read(KubeadmConfigMap::Usable { version: None });
+        }),
+        ("kubeadm-config-unusable", "absent", |o| {
+            o.workload().kubeadm_config = Reading::Read(KubeadmConfigMap::Absent);
+        }),
+        ("kubeadm-config-unusable", "no_key", |o| {
+            o.workload().kubeadm_config = Reading::Read(KubeadmConfigMap::WithoutKey);
+        }),
+        ("kubeadm-config-unusable", "not_yaml", |o| {
+            o.workload().kubeadm_config = Reading::Read(KubeadmConfigMap::Undecodable);
         }),
     ];
 }

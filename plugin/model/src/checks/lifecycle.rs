@@ -10,6 +10,7 @@ use crate::{
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         rollout::has_pending_change,
     },
+    plan::owners::cannot_adopt,
     snapshot::{Reading, Snapshot, management::owner},
     staleness::format_age,
 };
@@ -181,17 +182,19 @@ pub fn topology(observed: &Snapshot, _: Timestamp) -> CheckResult {
 
 pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    let findings = observed.unowned.iter().map(|name| {
-        Finding::warn(
-            machine_object(name),
-            format!(
-                "control plane Machine of the Cluster, but {} does not own it",
-                control_plane.name()
-            ),
-        )
-        .hint(format!(
-            "the controller adopts the Machine unless the Machine is paused; see: kubectl get machine {name} -n {} -o yaml",
-            control_plane.namespace()
+    let findings = observed.unowned().map(|machine| {
+        let (name, namespace) = (machine.name(), control_plane.namespace());
+        if let Some(blocker) = cannot_adopt(observed, machine) {
+            let hint = blocker.hint(namespace, control_plane.name());
+            return Finding::fail(machine_object(name), blocker.message()).optional_hint(hint);
+        }
+        let message = format!(
+            "control plane Machine of the Cluster, but {} does not own it",
+            control_plane.name()
+        );
+        Finding::warn(machine_object(name), message).hint(format!(
+            "the controller adopts the Machine and the Secrets of its KubeadmConfig; if it does not, see its owners: kubectl \
+             get machine {name} -n {namespace} -o yaml"
         ))
     });
     let others = observed.others.iter().map(|other| {
@@ -217,6 +220,11 @@ pub(super) mod test_cases {
         checks::tests::{Case, says},
         testing::objects::{minutes_ago, pause},
     };
+
+    /// The third Machine has no owner and no bootstrap configuration.
+    fn abandon(observed: &mut crate::snapshot::Snapshot) {
+        observed.machine(3).metadata.owner_references = None;
+    }
 
     pub(crate) const CASES: &[Case] = &[
         ("infrastructure-template-missing", "deleted", |o| {
@@ -288,7 +296,13 @@ pub(super) mod test_cases {
             o.set_topology("v1.35.0");
         }),
         ("machines-not-owned", "to_be_adopted", |o| {
-            o.unowned = vec!["old-1".to_owned()];
+            abandon(o);
+            o.machine(3).spec.bootstrap_config_ref = Some(kcp_api::Reference {
+                kind: "KubeadmConfig".to_owned(),
+                name: "m3".to_owned(),
+                ..kcp_api::Reference::default()
+            });
         }),
+        ("machines-not-owned", "cannot_be_adopted", abandon),
     ];
 }

@@ -13,6 +13,7 @@ use crate::{
         rollout::up_to_date,
     },
     plan::{
+        blockers::malformed_record,
         remediation::{self, RemediationContext},
         state::{Replica, State},
     },
@@ -107,7 +108,14 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
         );
         findings.push(Finding::info(object(), message));
     }
-    if let Some(next) = next_remediation(observed, now) {
+    let next = next_remediation(observed, now);
+    if next.is_none()
+        && let Some(blocker) = malformed_record(observed, &control_plane.spec)
+    {
+        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+        findings.push(Finding::fail(object(), blocker.message()).optional_hint(hint));
+    }
+    if let Some(next) = next {
         let retries = observed
             .machines
             .iter()
@@ -205,7 +213,7 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, starts},
         snapshot::{Reading, Snapshot},
-        testing::objects::{condition, minutes_ago, now, record, set},
+        testing::objects::{annotate, condition, minutes_ago, now, record, set},
     };
 
     fn unhealthy(observed: &mut Snapshot, number: usize) {
@@ -246,6 +254,22 @@ pub(super) mod test_cases {
             let metadata = &mut o.machine(2).metadata;
             record(metadata, annotation::REMEDIATION_FOR, &remediation);
         }),
+        ("remediation-blocked", "record_that_cannot_be_decoded", |o| {
+            let metadata = &mut o.control_plane().metadata;
+            annotate(metadata, annotation::REMEDIATION_IN_PROGRESS, "not JSON");
+        }),
+        (
+            "remediation-blocked",
+            "record_of_a_machine_that_cannot_be_decoded",
+            |o| {
+                unhealthy(o, 2);
+                annotate(
+                    &mut o.machine(2).metadata,
+                    annotation::REMEDIATION_FOR,
+                    "not JSON",
+                );
+            },
+        ),
         ("remediation-blocked", "kept_by_quorum", |o| {
             unhealthy(o, 2);
             o.kill(3);

@@ -53,7 +53,7 @@ fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
             workload.static_pods.failure(),
             workload.kube_proxy.failure(),
             workload.core_dns.failure(),
-            workload.kubeadm_version.failure(),
+            workload.kubeadm_config.failure(),
             workload.leases.failure(),
         ]
     });

@@ -20,7 +20,7 @@ use crate::{
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
     },
     testing::{
-        objects::{annotate, now, pause, record, use_external_etcd},
+        objects::{self, annotate, now, pause, record, use_external_etcd},
         snapshot::{failure, forbidden, observed},
     },
 };
@@ -123,6 +123,7 @@ fn machines() -> impl Strategy<Value = Vec<Machine>> {
                 namespace: Some("d".to_owned()),
                 creation_timestamp: created.map(Time),
                 deletion_timestamp: deleting_since.map(Time),
+                owner_references: objects::machine("any").metadata.owner_references,
                 ..ObjectMeta::default()
             };
             let mut machine = Machine {
@@ -257,6 +258,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         any::<bool>(),
     );
     let node = node.prop_map(|(name, created, ready, marked, is_unreachable)| Node {
+        provider_id: None,
         created,
         kubelet_version: name.clone(),
         name,
@@ -304,7 +306,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         static_pods,
         kube_proxy,
         core_dns,
-        kubeadm_version: Reading::NotYet,
+        kubeadm_config: Reading::NotYet,
         leases,
         connection_risks: Vec::new(),
     })
@@ -335,7 +337,6 @@ fn anything() -> impl Strategy<Value = Snapshot> {
         machines(),
         reading(vec(health_check, 0..3)),
         vec(failures(), 0..2),
-        vec(names(), 0..2),
     );
     let certificate = times().prop_map(|expires| EndpointCertificate {
         server: String::new(),
@@ -343,12 +344,11 @@ fn anything() -> impl Strategy<Value = Snapshot> {
     });
     let beyond = (reading(workloads()), reading(certificate), reading(surveys()));
     (management, beyond).prop_map(
-        |((object, machines, health_checks, unread, unowned), (workload, endpoint_certificate, etcd))| {
+        |((object, machines, health_checks, unread), (workload, endpoint_certificate, etcd))| {
             let (conditions, flags, replicas, days, created) = object;
             let mut observed = observed();
             observed.health_checks = health_checks;
             observed.unread = unread;
-            observed.unowned = unowned;
             let [external, paused, initialized, ready, reads_members] = flags;
             observed.machines = machines;
             observed.control_plane.spec.certificates_expiry_days = days;

@@ -3,17 +3,23 @@
 //! The conditions are those of `reconcile` and `preflightChecks` in Cluster API. The controller reports only the first
 //! blocker; this module returns all of them.
 
+use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
 
 use crate::{
     blocker::Blocker,
     plan::{
+        owners,
+        remediation::{RemediationContext, next_remediation},
         simulate::Step,
-        state::component_conditions,
+        state::{State, component_conditions},
         step::{Action, Purpose},
     },
-    snapshot::{EtcdMembers, Snapshot, management::owner},
+    snapshot::{EtcdMembers, Snapshot},
 };
+
+/// The reason of a condition while the controller cannot connect to the workload cluster.
+const CONNECTION_DOWN: &str = "ConnectionDown";
 
 /// The blockers of the first step; empty if the plan has no steps.
 pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
@@ -31,6 +37,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     }
     let joins =
         first.is_some_and(|step| step.action == Action::Create && step.purpose != Purpose::Initialize);
+    blockers.extend(unreachable_workload(observed));
+    if first.is_some_and(|step| step.purpose != Purpose::Initialize) {
+        blockers.extend(malformed_record(observed, desired));
+    }
+    if joins || first.is_some_and(|step| step.purpose == Purpose::Rollout) {
+        blockers.extend(unusable_kubeadm_config(observed));
+    }
     if joins && !observed.control_plane.is("CertificatesAvailable") {
         blockers.push(Blocker::CertificatesNotAvailable);
     }
@@ -46,6 +59,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
         let names = step.names.iter();
         names
             .flat_map(|name| machine_blockers(observed, step.purpose, name))
+            .chain(step.until.map(|until| Blocker::TriedRecently { until }))
             .collect::<Vec<_>>()
     }));
     blockers
@@ -72,20 +86,50 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     ]
     .into_iter()
     .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
-    .chain(mixed_ownership(observed))
+    .chain(owners::blockers(observed))
     .collect()
 }
 
-/// The controller checks the owners only once the control plane is initialized.
-fn mixed_ownership(observed: &Snapshot) -> impl Iterator<Item = Blocker> {
-    let others = observed
-        .others
-        .iter()
-        .filter(|_| observed.control_plane.status.initialized);
-    others.map(|machine| Blocker::MixedOwnership {
-        machine: machine.name().to_owned(),
-        owner: owner(machine),
+/// The blocker if the controller reports that it cannot connect to the workload cluster. It then fails before every other step
+/// (`reconcileControlPlaneAndMachinesConditions`).
+pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
+    // Before the control plane is initialized, there is nothing to connect to.
+    if !observed.control_plane.status.initialized {
+        return None;
+    }
+    let probe = observed.cluster.read();
+    let probe = probe.and_then(|cluster| cluster.status.remote_connection.as_ref());
+    let probe = probe.filter(|condition| condition.is_false());
+    let of_control_plane = || {
+        let condition = observed
+            .control_plane
+            .condition("ControlPlaneComponentsHealthy")?;
+        (condition.reason == CONNECTION_DOWN).then_some(condition)
+    };
+    let condition = probe.or_else(of_control_plane)?;
+    Some(Blocker::WorkloadUnreachable {
+        message: condition.one_line(),
     })
+}
+
+/// The blocker if the controller cannot update `kubeadm-config` (`UpdateClusterConfiguration`).
+pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Blocker> {
+    let workload = observed.workload.read()?;
+    let why = workload.kubeadm_config.read()?.problem()?;
+    Some(Blocker::NoKubeadmConfig { why })
+}
+
+/// The blocker if the controller cannot decode a record of a remediation. Unlike other blockers of a remediation, it also stops
+/// rollouts and scaling (`reconcileUnhealthyMachines`).
+pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<Blocker> {
+    let state = State::new(observed, &[]);
+    if state.malformed_remediation {
+        return Some(Blocker::MalformedRemediation { machine: None });
+    }
+    // The controller decodes the record of the next Machine before it compares times.
+    let terms = RemediationContext::new(observed, desired, Timestamp::MIN);
+    let blocked_by = next_remediation(&state, terms)?.blocked_by;
+    blocked_by.filter(|blocker| matches!(blocker, Blocker::MalformedRemediation { .. }))
 }
 
 fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
@@ -97,7 +141,7 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
         }],
         Purpose::FinishUpdate => vec![Blocker::UpdatingInPlace { machine: machine() }],
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
-        Purpose::ComeUp | Purpose::Recover => {
+        Purpose::ComeUp | Purpose::Recover | Purpose::RetryPeriod => {
             let of_name = |other: &&Machine| other.name() == name;
             let etcd = observed.members();
             let stacked = etcd != EtcdMembers::External;
@@ -157,7 +201,7 @@ fn alarm_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
 #[cfg(test)]
 mod tests {
     use kcp_api::{
-        ConditionStatus::{False, Unknown},
+        ConditionStatus::{self, False, True, Unknown},
         KubeadmControlPlaneSpec,
         metadata::Time,
         names::annotation,
@@ -167,7 +211,7 @@ mod tests {
     use crate::{
         blocker::Blocker,
         plan::{Desired, plan},
-        snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot},
+        snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot, workload::KubeadmConfigMap},
         testing::{
             objects::{annotate, condition, minutes_ago, pause, set},
             plan::{observed, spec, template, with_replicas, with_version},
@@ -259,6 +303,121 @@ mod tests {
         ]
         .into();
         assert_eq!(of(&observed, of_other(3)), []);
+    }
+
+    /// A change, and the blockers if the number of Machines grows, shrinks, or the version changes.
+    type Stop = (&'static str, fn(&mut Snapshot), [bool; 3]);
+
+    fn assert_stops(blocker: &Blocker, cases: &[Stop]) {
+        for (name, change, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            let specs = [
+                with_replicas(spec(), 5),
+                with_replicas(spec(), 1),
+                with_version(spec(), "v1.34.2"),
+            ];
+            let is_stopped = specs.map(|spec| of(&observed, spec).contains(blocker));
+            assert_eq!(is_stopped, *expected, "{name}");
+            // Without a step, nothing is blocked.
+            assert_eq!(of(&observed, spec()), [], "{name}");
+        }
+    }
+
+    fn record_in_progress(observed: &mut Snapshot, value: &str) {
+        let metadata = &mut observed.control_plane.metadata;
+        annotate(metadata, annotation::REMEDIATION_IN_PROGRESS, value);
+    }
+
+    #[test]
+    fn a_record_of_a_remediation_that_cannot_be_decoded_stops_rollouts_and_scaling() {
+        assert_stops(
+            &Blocker::MalformedRemediation { machine: None },
+            &[
+                ("none", |_| {}, [false; 3]),
+                ("garbage", |o| record_in_progress(o, "{"), [true; 3]),
+                ("without_a_field", |o| record_in_progress(o, "{}"), [false; 3]),
+            ],
+        );
+        // The controller decodes the record of a Machine only if it remediates that Machine next.
+        let mut observed = observed();
+        annotate(
+            &mut observed.machines[1].metadata,
+            annotation::REMEDIATION_FOR,
+            "{",
+        );
+        let of_machine = [Blocker::MalformedRemediation {
+            machine: Some("m2".to_owned()),
+        }];
+        assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), []);
+        let conditions = &mut observed.machines[1].status.conditions;
+        set(conditions, condition("HealthCheckSucceeded", False, "sick"));
+        set(conditions, condition("OwnerRemediated", False, "waiting"));
+        assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), of_machine);
+        assert_eq!(of(&observed, with_replicas(spec(), 1)), of_machine);
+    }
+
+    #[test]
+    fn without_a_connection_to_the_workload_cluster_the_controller_changes_no_machine() {
+        const MESSAGE: &str = "probe last succeeded at 2026-08-21T11:00:00Z";
+        fn probe(o: &mut Snapshot, status: ConditionStatus) {
+            o.cluster_mut().status.remote_connection =
+                Some(condition("RemoteConnectionProbe", status, MESSAGE));
+        }
+        assert_stops(
+            &Blocker::WorkloadUnreachable {
+                message: MESSAGE.to_owned(),
+            },
+            &[
+                ("not_reported", |_| {}, [false; 3]),
+                ("connected", |o| probe(o, True), [false; 3]),
+                ("not_connected", |o| probe(o, False), [true; 3]),
+                (
+                    "before_the_first_machine",
+                    |o| {
+                        o.control_plane.status.initialized = false;
+                        probe(o, False);
+                    },
+                    [false; 3],
+                ),
+                (
+                    "by_the_control_plane",
+                    |o| {
+                        let mut down = condition("ControlPlaneComponentsHealthy", Unknown, MESSAGE);
+                        down.reason = "ConnectionDown".to_owned();
+                        set(&mut o.control_plane.status.conditions, down);
+                    },
+                    [true; 3],
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_unusable_kubeadm_config_stops_rollouts_and_machines_that_join() {
+        fn has(o: &mut Snapshot, config: KubeadmConfigMap) {
+            o.workload = crate::testing::snapshot::observed().workload;
+            o.workload().kubeadm_config = Reading::Read(config);
+        }
+        for (config, why) in [
+            (KubeadmConfigMap::Absent, "does not exist"),
+            (KubeadmConfigMap::WithoutKey, "has no key ClusterConfiguration"),
+            (
+                KubeadmConfigMap::Undecodable,
+                "has a key ClusterConfiguration that cannot be decoded",
+            ),
+        ] {
+            let mut observed = observed();
+            has(&mut observed, config);
+            let blockers = [Blocker::NoKubeadmConfig { why }];
+            assert_eq!(of(&observed, with_replicas(spec(), 5)), blockers);
+            assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), blockers);
+            // A Machine is deleted without it.
+            assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
+        }
+        let mut observed = observed();
+        has(&mut observed, KubeadmConfigMap::Usable { version: None });
+        assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), []);
     }
 
     #[test]

@@ -34,6 +34,35 @@ pub fn names(step: &Step) -> String {
     join_member_names(step.names.iter().map(String::as_str), last)
 }
 
+/// What the controller does in a step.
+pub const fn action(step: &Step) -> &'static str {
+    match step.action {
+        Action::Create => "create",
+        Action::Delete if step.may_update_in_place => "update in place or replace",
+        Action::Delete => "delete",
+        Action::Wait => "wait",
+    }
+}
+
+/// A note about the steps that may update a Machine in place; none if the plan has no such step.
+pub fn in_place_note(plan: &Plan) -> Option<String> {
+    let mut steps = (1..).zip(plan.steps());
+    let (number, _) = steps.find(|(_, step)| step.may_update_in_place)?;
+    let handlers = join_names(&plan.in_place_handlers, "and");
+    Some(if plan.in_place_handlers.len() > 1 {
+        format!(
+            "extensions {handlers} are registered for in-place updates: if the controller's feature gate InPlaceUpdates is on, \
+             it fails at step {number}, because it accepts only one"
+        )
+    } else {
+        format!(
+            "extension {handlers} is registered for in-place updates: if the controller's feature gate InPlaceUpdates is on, and \
+             the extension can apply the change, the controller updates the Machine instead of deleting it and creating another \
+             one; the steps after step {number} assume that it does not"
+        )
+    })
+}
+
 /// The failure domains of a step; empty if it has none.
 pub fn failure_domains(step: &Step) -> String {
     let names: Vec<&str> = step
@@ -53,13 +82,13 @@ pub fn why(step: &Step) -> String {
         Choice::ByEarlier => Some("depends on an earlier random choice"),
         Choice::AtRandom => Some("chosen at random"),
     };
-    let parts = [
-        Some(purpose(step.purpose)),
-        step.group.map(group),
-        domain_reason(step.why),
-        choice,
-    ];
-    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    let parts = [step.group.map(group), domain_reason(step.why), choice];
+    let purpose = match step.until {
+        Some(until) => format!("until {until}: {}", purpose(step.purpose)),
+        None => purpose(step.purpose).to_owned(),
+    };
+    let parts = parts.into_iter().flatten().map(str::to_owned);
+    let parts: Vec<String> = std::iter::once(purpose).chain(parts).collect();
     parts.join("; ")
 }
 
@@ -74,6 +103,9 @@ const fn purpose(purpose: Purpose) -> &'static str {
         Purpose::Recover => "until the Machine is healthy",
         Purpose::FinishDeletion => "until the Machine is deleted",
         Purpose::FinishUpdate => "until the in-place update completes",
+        Purpose::RetryPeriod => {
+            "the controller remediates the Machine again at the first reconciliation after this time"
+        }
         Purpose::RemoveMember => "until the controller removes this etcd member",
     }
 }

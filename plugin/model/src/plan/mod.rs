@@ -5,8 +5,8 @@
 //! - [`options`], [`effect`]: the desired change, and the effect of each changed field
 //! - [`rollout_reason`], [`kubeadm_config`]: which Machines are outdated
 //! - [`state`], [`step`], [`simulate`]: a simulation of the controller; [`selection`] and [`remediation`] choose Machines
-//! - [`blockers`], [`messages`]: the blockers of the first step, and the plan as text; [`fragile`]: when etcd tolerates no
-//!   member failure
+//! - [`blockers`], [`owners`], [`messages`]: the blockers of the first step, and the plan as text; [`fragile`]: when etcd
+//!   tolerates no member failure
 
 pub mod blockers;
 pub mod effect;
@@ -14,6 +14,7 @@ pub mod fragile;
 pub mod kubeadm_config;
 pub mod messages;
 pub mod options;
+pub mod owners;
 pub mod remediation;
 pub mod rollout_reason;
 pub mod selection;
@@ -77,6 +78,8 @@ pub struct Plan {
     /// etcd's votes after the first Machine is created or deleted. Set only if etcd could then lose quorum and the
     /// controller would not wait.
     pub at_risk: Option<Votes>,
+    /// The extensions that may update Machines in place.
+    pub in_place_handlers: Vec<String>,
     /// Whether each Machine is assumed to have an etcd member, because the members could not be read.
     pub members_unread: bool,
     pub steps: Result<Vec<Step>, NoPlan>,
@@ -132,6 +135,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         remediation,
         blockers,
         at_risk,
+        in_place_handlers: observed.in_place_handlers.read().cloned().unwrap_or_default(),
         members_unread: observed.members() == EtcdMembers::Unread,
         steps,
     }
@@ -167,14 +171,14 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::metadata::Time;
+    use kcp_api::{machine::Infrastructure, metadata::Time, names::annotation};
 
     use super::{Desired, KubeadmControlPlaneSpec, NoPlan, Plan, StepRange, plan};
     use crate::{
         plan::step::Action,
-        snapshot::Snapshot,
+        snapshot::{Reading, Snapshot},
         testing::{
-            objects::{minutes_ago, now},
+            objects::{annotate, minutes_ago, now},
             plan::{machine, observed, restarted, spec, with_replicas, with_version},
         },
     };
@@ -229,6 +233,68 @@ mod tests {
         );
         assert_eq!(to_come.rollout_to_come, Some(minutes_ago(-60)));
         assert_eq!(of(&observed(), restarted(spec(), now())).rollout_to_come, None);
+    }
+
+    #[test]
+    fn steps_that_an_extension_may_update_in_place_are_marked() {
+        type Case = (
+            &'static str,
+            fn(&mut Snapshot),
+            KubeadmControlPlaneSpec,
+            [bool; 3],
+        );
+        let version = || with_version(spec(), "v1.34.2");
+        let one_at_a_time = |spec| KubeadmControlPlaneSpec { max_surge: 0, ..spec };
+        let register =
+            |o: &mut Snapshot| o.in_place_handlers = Reading::Read(vec!["can-update.e".to_owned()]);
+        let cases: Vec<Case> = vec![
+            ("registered", |_| {}, one_at_a_time(version()), [true; 3]),
+            // With a surge, enough Machines are up to date before the last step.
+            ("surge", |_| {}, version(), [true, true, false]),
+            (
+                "not_registered",
+                |o| o.in_place_handlers = Reading::Read(vec![]),
+                one_at_a_time(version()),
+                [false; 3],
+            ),
+            (
+                "not_known",
+                |o| o.in_place_handlers = Reading::NotYet,
+                one_at_a_time(version()),
+                [false; 3],
+            ),
+            (
+                "restart",
+                |_| {},
+                one_at_a_time(restarted(spec(), now())),
+                [false; 3],
+            ),
+            (
+                "marked",
+                |o| annotate(&mut o.machines[0].metadata, annotation::DELETE_MACHINE, ""),
+                one_at_a_time(version()),
+                [false, true, true],
+            ),
+            (
+                "without_its_infrastructure",
+                |o| {
+                    for machine in &mut o.machines {
+                        machine.infrastructure = Infrastructure::Missing;
+                    }
+                },
+                one_at_a_time(version()),
+                [false; 3],
+            ),
+        ];
+        for (name, change, desired, expected) in cases {
+            let mut observed = observed();
+            register(&mut observed);
+            change(&mut observed);
+            let plan = of(&observed, desired);
+            let deletions = plan.steps().iter().filter(|step| step.action == Action::Delete);
+            let marked: Vec<bool> = deletions.map(|step| step.may_update_in_place).collect();
+            assert_eq!(marked, expected, "{name}");
+        }
     }
 
     #[test]

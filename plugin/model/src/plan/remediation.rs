@@ -48,6 +48,10 @@ impl<'t> RemediationContext<'t> {
 
 /// The next remediation; none if no Machine waits for one.
 pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
+    let terms = RemediationContext {
+        now: state.clock.map_or(terms.now, |clock| clock.max(terms.now)),
+        ..terms
+    };
     let waiting = state
         .replicas
         .iter()
@@ -117,16 +121,24 @@ fn retry_blocker(
     }
     let since = last.timestamp?;
     let ends = |period: SignedDuration| since.checked_add(period).unwrap_or(Timestamp::MAX);
-    if ends(limits.min_healthy_period) <= now {
+    // From then on, earlier attempts no longer count.
+    let forgotten = ends(limits.min_healthy_period);
+    if forgotten <= now {
         return None;
     }
-    let until = ends(limits.retry_period);
-    if until > now {
+    let is_exhausted = limits.max_retry.is_some_and(|most| last.retry_count >= most);
+    let retry = ends(limits.retry_period);
+    if retry > now {
+        let until = if is_exhausted {
+            forgotten
+        } else {
+            retry.min(forgotten)
+        };
         return Some(Blocker::TriedRecently { until });
     }
-    let too_often = limits.max_retry.is_some_and(|most| last.retry_count >= most);
-    too_often.then_some(Blocker::TriedTooOften {
+    is_exhausted.then_some(Blocker::TriedTooOften {
         retries: last.retry_count,
+        until: forgotten,
     })
 }
 
@@ -156,8 +168,8 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);
     }
-    // If the Machine has no node, the controller does not find its member and does not check the quorum.
-    let removed = first.node.as_deref().map(Change::Removed)?;
+    // If no node belongs to the Machine, the controller does not find its member and does not check the quorum.
+    let removed = first.member.as_deref().map(Change::Removed)?;
     state.quorum_blocker(removed)
 }
 
@@ -337,11 +349,20 @@ mod tests {
         let recently = Blocker::TriedRecently {
             until: minutes_ago(-5),
         };
+        let exhausted = |retries, until| Some(Blocker::TriedTooOften { retries, until });
         for (minutes, retries, blocked_by) in [
             (Some(5), 0, Some(recently)),
+            // The retry would be one too many.
+            (
+                Some(5),
+                2,
+                Some(Blocker::TriedRecently {
+                    until: minutes_ago(-55),
+                }),
+            ),
             (Some(10), 1, None),
-            (Some(11), 2, Some(Blocker::TriedTooOften { retries: 2 })),
-            (Some(59), 3, Some(Blocker::TriedTooOften { retries: 3 })),
+            (Some(11), 2, exhausted(2, minutes_ago(-49))),
+            (Some(59), 3, exhausted(3, minutes_ago(-1))),
             (Some(60), 3, None),
             (None, 3, None),
         ] {

@@ -234,6 +234,11 @@ fn infrastructure(
 }
 
 impl Reason {
+    /// Whether the Machine must be replaced because of its age or its certificates, although it may match the spec.
+    pub const fn is_of_time(&self) -> bool {
+        matches!(self, Self::Certificates { .. } | Self::RolloutAfter { .. })
+    }
+
     pub fn message(&self) -> String {
         match self {
             Self::Certificates { expire } => format!("certificates expire at {expire}"),

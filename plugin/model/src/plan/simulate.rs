@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
@@ -28,7 +29,11 @@ pub struct Step {
     pub failure_domains: Vec<Option<String>>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,
-    /// Whether earlier random choices can lead to a different step.
+    /// The time until which the step waits, if it waits for a time.
+    pub until: Option<Timestamp>,
+    /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it deletes it.
+    pub may_update_in_place: bool,
+    /// Whether earlier random choices, or updates in place, can lead to a different step.
     pub may_differ: bool,
     /// The number of Machines after the step.
     pub replicas: usize,
@@ -105,12 +110,13 @@ fn simulate_until(
     // The controller waits for, deletes and replaces each Machine at most once.
     let members = start.members.as_ref().map_or(0, Vec::len);
     let limit = 4 * (start.replicas.len() + members + context.spec.size()) + 4;
-    let mut steps = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
         let Some((ways, may_differ)) = possible_steps(&states, context)? else {
             return Ok(steps);
         };
+        let may_differ = may_differ || steps.iter().any(|step| step.may_update_in_place);
         let step = merge_steps(&ways, may_differ);
         let is_last = is_last(&step);
         steps.push(step);
@@ -200,6 +206,8 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
             .max()
             .unwrap_or(FailureDomainReason::Given),
         group: first.and_then(|first| first.group),
+        may_update_in_place: transitions().any(|transition| transition.may_update_in_place),
+        until: transitions().filter_map(|transition| transition.until).max(),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
         votes: votes.min_by_key(|votes| votes.tolerance_during_step()),
@@ -241,6 +249,7 @@ fn apply_wait(state: &mut State, step: &Step) {
                 }
             }
             Purpose::FinishUpdate
+            | Purpose::RetryPeriod
             | Purpose::Initialize
             | Purpose::ScaleUp
             | Purpose::ScaleDown
@@ -252,7 +261,8 @@ fn apply_wait(state: &mut State, step: &Step) {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::KubeadmControlPlaneSpec;
+    use jiff::SignedDuration;
+    use kcp_api::{KubeadmControlPlaneSpec, Remediation, control_plane::RemediationLimits};
 
     use super::{Action, Choice, Context, NoPlan, Step, first_step_risk, simulate};
     use crate::{
@@ -262,7 +272,7 @@ mod tests {
         },
         quorum::Votes,
         testing::{
-            objects::now,
+            objects::{minutes_ago, now},
             plan::{declared, spec, state, with_replicas},
         },
     };
@@ -482,6 +492,134 @@ mod tests {
             // Beside another that is unhealthy and awaits nothing.
             ("m1@ae m2@bre m3@c m4@a m5@b", 5, 1, &["-m2 0-0", "+b|c 0-1"]),
         ]);
+    }
+
+    /// `m3` awaits remediation; its record has this age in minutes and this number of retries.
+    fn retried(machines: &str, minutes: i64, retry_count: i64) -> State {
+        let mut state = state(machines);
+        let record = Remediation {
+            machine: "m0".to_owned(),
+            timestamp: Some(minutes_ago(minutes)),
+            retry_count,
+            is_malformed: false,
+        };
+        let mut replicas = state.replicas.iter_mut();
+        let third = replicas.find(|replica| replica.name == "m3");
+        third.expect("m3").remediation_for = Some(record);
+        state
+    }
+
+    #[test]
+    fn a_remediation_follows_when_its_period_has_passed() {
+        let limits = RemediationLimits {
+            max_retry: Some(2),
+            retry_period: SignedDuration::from_mins(20),
+            ..RemediationLimits::default()
+        };
+        let waits = |minutes: i64, after: &[&str]| {
+            let until = minutes_ago(-minutes).to_string();
+            let steps = std::iter::once(until).chain(after.iter().map(|step| (*step).to_owned()));
+            steps.collect::<Vec<_>>()
+        };
+        let replaced = ["-m3 0-0", "+c 0-1"];
+        for (machines, minutes, retries, replicas, expected) in [
+            // The retry period ends in 15 minutes.
+            ("m1@a m2@b m3@cre", 5, 0, 3, waits(15, &replaced)),
+            // With too many retries, the minimum healthy period ends in 55 and in 30 minutes.
+            ("m1@a m2@b m3@cre", 5, 2, 3, waits(55, &replaced)),
+            ("m1@a m2@b m3@cre", 30, 2, 3, waits(30, &replaced)),
+            // Both have passed.
+            ("m1@a m2@b m3@cre", 60, 2, 3, replaced.map(str::to_owned).to_vec()),
+            // The preflight checks of a scale up need a healthy m3, so the controller creates no Machine before.
+            (
+                "m1@a m2@b m3@cre",
+                5,
+                0,
+                5,
+                waits(15, &["-m3 0-0", "+c 0-1", "+a|b|c 0-1", "+a|b|c 1-2"]),
+            ),
+            // A Machine that joins comes first, and so does the deletion of m3 itself.
+            (
+                "m1@a m2@b m3@cre m4@cp",
+                5,
+                0,
+                4,
+                ["?m4 0-0"]
+                    .into_iter()
+                    .map(str::to_owned)
+                    .chain(waits(15, &["-m3 1-1", "+a|b|c 0-1"]))
+                    .collect(),
+            ),
+            (
+                "m1@a m2@b m3@crde",
+                5,
+                0,
+                1,
+                vec!["-m3 0-0".to_owned(), "-m1|m2 0-0".to_owned()],
+            ),
+        ] {
+            let mut spec = spec_of(replicas, 1);
+            spec.remediation = limits.clone();
+            let steps = plan(retried(machines, minutes, retries), &spec).expect("there is a plan");
+            let steps: Vec<String> = steps
+                .iter()
+                .map(|step| step.until.map_or_else(|| shown(step), |until| until.to_string()))
+                .collect();
+            assert_eq!(steps, expected, "{machines} to {replicas}");
+        }
+    }
+
+    #[test]
+    fn an_extension_may_update_outdated_machines_in_place() {
+        for (machines, max_surge, expected) in [
+            (
+                "m1!i m2!i m3!i",
+                1,
+                &[
+                    "+ sure",
+                    "-m1 in place",
+                    "+ differs",
+                    "-m2 in place differs",
+                    "+ differs",
+                    "-m3 differs",
+                ][..],
+            ),
+            (
+                "m1!i m2!i m3!i",
+                0,
+                &[
+                    "-m1 in place",
+                    "+ differs",
+                    "-m2 in place differs",
+                    "+ differs",
+                    "-m3 in place differs",
+                    "+ differs",
+                ],
+            ),
+            // The second is not eligible.
+            ("m1 m2! m3", 0, &["-m2", "+ sure"]),
+        ] {
+            let steps = plan(state(machines), &spec_of(3, max_surge)).expect("there is a plan");
+            let shown = steps.iter().map(|step| {
+                let what = match step.action {
+                    Action::Create => "+".to_owned(),
+                    _ => format!("-{}", step.names.join("|")),
+                };
+                let in_place = step.may_update_in_place.then_some("in place");
+                let differs = match (step.may_differ, step.action) {
+                    (true, _) => Some("differs"),
+                    (false, Action::Create) => Some("sure"),
+                    (false, _) => None,
+                };
+                let words = [Some(what.as_str()), in_place, differs];
+                words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(
+                shown.collect::<Vec<_>>(),
+                expected,
+                "{machines}, surge {max_surge}"
+            );
+        }
     }
 
     #[test]

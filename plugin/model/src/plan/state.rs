@@ -3,11 +3,14 @@
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _, Remediation};
+use kcp_api::{
+    Machine, Object as _, Remediation,
+    machine::{Bootstrap, Infrastructure},
+};
 
 use crate::{
     blocker::Blocker,
-    plan::rollout_reason::Verdict,
+    plan::rollout_reason::{Reason, Verdict},
     quorum::{Change, Member, Votes},
     snapshot::{EtcdMembers, Snapshot},
 };
@@ -35,9 +38,13 @@ pub struct Replica {
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
+    /// The name of the etcd member: that of the node, even while the Machine does not reference the node.
+    pub member: Option<String>,
     pub is_outdated: bool,
     pub deletion: Deletion,
     pub is_updating: bool,
+    /// Whether a rollout may update the Machine in place instead of deleting it.
+    pub may_update_in_place: bool,
     /// Whether the etcd member does not respond, has no leader or has an alarm. The controller queries only one member and
     /// assumes that the others are healthy while their pods are healthy.
     pub has_unhealthy_member: bool,
@@ -84,6 +91,8 @@ pub struct State {
     pub remediation_in_progress: bool,
     /// Whether the annotation that records the remediation in progress cannot be decoded.
     pub malformed_remediation: bool,
+    /// The time until which an earlier step waits; none if no step waits for a time.
+    pub clock: Option<Timestamp>,
     /// The number of Machines created by earlier steps.
     pub created_count: usize,
 }
@@ -143,7 +152,10 @@ impl Replica {
     }
 
     pub fn recover(&mut self) {
-        self.node.get_or_insert_with(|| self.name.clone());
+        let node = self.node.take().or_else(|| self.member.take());
+        let node = node.unwrap_or_else(|| self.name.clone());
+        self.member = Some(node.clone());
+        self.node = Some(node);
         self.faults.clear();
         self.has_unhealthy_member = false;
         self.health = HealthCheck::Passed;
@@ -167,6 +179,26 @@ fn health(machine: &Machine) -> HealthCheck {
     }
 }
 
+/// Whether a rollout may update an outdated Machine in place: an extension is registered, and the Machine is eligible
+/// (`EligibleForInPlaceUpdate` and `canUpdateMachine` of Cluster API). Whether the controller's feature gate `InPlaceUpdates` is
+/// on, and what the extension answers, is unknown.
+fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
+    let handlers = observed.in_place_handlers.read();
+    let is_registered = handlers.is_some_and(|handlers| !handlers.is_empty());
+    let mut machines = observed.machines.iter();
+    let machine = machines.find(|machine| machine.name() == verdict.machine);
+    let is_eligible = |machine: &Machine| {
+        !machine.is_deleted_first()
+            && !machine.is_marked_unhealthy()
+            && matches!(machine.infrastructure, Infrastructure::ClonedFrom(_))
+            && matches!(machine.bootstrap, Bootstrap::Config(_))
+    };
+    is_registered
+        && verdict.is_outdated()
+        && machine.is_some_and(is_eligible)
+        && !verdict.reasons.iter().any(Reason::is_of_time)
+}
+
 /// The condition types in [`COMPONENT_CONDITIONS`]. Types that concern etcd are included only if etcd is stacked.
 pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
     let conditions = COMPONENT_CONDITIONS.iter();
@@ -180,6 +212,11 @@ impl State {
         let is_outdated = |name: &str| {
             let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
             outdated.any(|verdict| verdict.machine == name)
+        };
+        let may_update_in_place = |name: &str| {
+            verdicts
+                .iter()
+                .any(|verdict| verdict.machine == name && may_update(observed, verdict))
         };
         let etcd = observed.members();
         let stacked = etcd != EtcdMembers::External;
@@ -196,9 +233,11 @@ impl State {
                 created: machine.creation_timestamp(),
                 failure_domain: machine.spec.failure_domain.clone(),
                 node: machine.status.node_name.clone(),
+                member: observed.node_of(machine).map(str::to_owned),
                 is_outdated: is_outdated(machine.name()),
                 deletion: deletion(machine),
                 is_updating: machine.is_updating_in_place(),
+                may_update_in_place: may_update_in_place(machine.name()),
                 has_unhealthy_member: has_unhealthy_member(machine),
                 health: health(machine),
                 remediation_for: machine.remediation_for().clone(),
@@ -233,6 +272,7 @@ impl State {
             replicas,
             remediation_in_progress,
             malformed_remediation,
+            clock: None,
             created_count: 0,
         }
     }
@@ -275,7 +315,7 @@ impl State {
     pub fn removal<'s>(&'s self, replica: &'s Replica) -> Change<'s> {
         let is_member = |node: &&String| self.members.iter().flatten().any(|member| member.name == **node);
         replica
-            .node
+            .member
             .as_ref()
             .filter(is_member)
             .map_or(Change::Unchanged, |node| Change::Removed(node))
@@ -316,6 +356,7 @@ impl State {
         }
         self.replicas.push(Replica {
             node: Some(name.clone()),
+            member: Some(name.clone()),
             name,
             is_new: true,
             created: None,
@@ -323,6 +364,7 @@ impl State {
             is_outdated: false,
             deletion: Deletion::Unmarked,
             is_updating: false,
+            may_update_in_place: false,
             has_unhealthy_member: false,
             health: HealthCheck::Passed,
             remediation_for: None,
@@ -366,6 +408,7 @@ impl State {
             Some(own) if own.name.is_empty() => *own = recovered,
             Some(own) => {
                 replica.node = Some(own.name.clone());
+                replica.member.clone_from(&replica.node);
                 let name = std::mem::take(&mut own.name);
                 *own = Member { name, ..recovered };
             }
@@ -408,15 +451,72 @@ fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
             members
                 .iter()
                 .map(|member| {
-                    let of_member = |replica: &&Replica| replica.node.as_ref() == Some(&member.name);
+                    let of_member = |replica: &&Replica| replica.member.as_ref() == Some(&member.name);
                     let replica = replicas.iter().find(of_member);
+                    // The controller reads the condition of a Machine only if the Machine references its node.
+                    let is_reported_unhealthy =
+                        |replica: &Replica| replica.node.is_some() && replica.has_fault(ETCD_MEMBER_HEALTHY);
                     Member {
-                        is_reported_unhealthy: replica
-                            .is_some_and(|replica| replica.has_fault(ETCD_MEMBER_HEALTHY)),
+                        is_reported_unhealthy: replica.is_some_and(is_reported_unhealthy),
                         ..member.voter(replica.map(|replica| replica.name.as_str()))
                     }
                 })
                 .collect(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::State;
+    use crate::{
+        quorum::{Change, Votes},
+        snapshot::Snapshot,
+        testing::snapshot::observed,
+    };
+
+    /// The third Machine does not reference its node, which has this provider id.
+    fn unreferenced(provider_id: &str) -> Snapshot {
+        let mut observed = observed();
+        observed.machine(3).status.node_name = None;
+        observed.survey().queried[2].machine = None;
+        observed.nodes()[2].provider_id = Some(provider_id.to_owned());
+        observed
+    }
+
+    #[test]
+    fn the_member_of_a_machine_without_node_is_found_by_provider_id() {
+        let removal = |observed: &Snapshot| {
+            let state = State::new(observed, &[]);
+            let replica = state.replica("m3").expect("m3").clone();
+            let removed = matches!(state.removal(&replica), Change::Removed("node-m3"));
+            (
+                removed,
+                state.votes(state.removal(&replica)).map(|votes| votes.voters),
+            )
+        };
+        assert_eq!(removal(&unreferenced("p://m3")), (true, Some(2)));
+        assert_eq!(removal(&unreferenced("p://other")), (false, Some(3)));
+        // Cluster API does not choose between two nodes.
+        let mut twice = unreferenced("p://m3");
+        twice.nodes()[3].provider_id = Some("p://m3".to_owned());
+        assert_eq!(removal(&twice), (false, Some(3)));
+    }
+
+    #[test]
+    fn the_quorum_without_that_member_is_checked() {
+        let mut observed = unreferenced("p://m3");
+        observed.kill(2);
+        let state = State::new(&observed, &[]);
+        let replica = state.replica("m3").expect("m3");
+        assert!(!state.is_safe(state.removal(replica)));
+        assert_eq!(
+            state.votes(state.removal(replica)),
+            Some(Votes {
+                voters: 2,
+                unhealthy: 1,
+                starting: 0
+            })
+        );
     }
 }

@@ -2,12 +2,14 @@
 //! The steps have the order of the controller's `reconcile`: etcd members without a Machine, deletions, remediation, in-place
 //! updates, rollout, scaling. The simulation assumes that everything the controller waits for happens.
 
+use jiff::Timestamp;
 use kcp_api::KubeadmControlPlaneSpec;
 use serde::Serialize;
 
 use crate::{
+    blocker::Blocker,
     plan::{
-        remediation::{self, RemediationContext},
+        remediation::{self, NextRemediation, RemediationContext},
         selection::{self, FailureDomainReason, Group},
         state::{Replica, State},
     },
@@ -39,6 +41,8 @@ pub enum Purpose {
     Recover,
     FinishDeletion,
     FinishUpdate,
+    /// Wait until the controller may remediate a Machine again.
+    RetryPeriod,
     /// Wait until an etcd member without a Machine is removed.
     RemoveMember,
 }
@@ -53,6 +57,10 @@ pub struct Transition {
     pub failure_domain: Option<String>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,
+    /// The time until which the step waits, if it waits for a time.
+    pub until: Option<Timestamp>,
+    /// Whether the controller may update the Machine in place instead of deleting it.
+    pub may_update_in_place: bool,
     /// etcd's votes in the worst case during the step; none if etcd is external.
     pub meanwhile: Option<Votes>,
     /// The state after the step.
@@ -114,7 +122,7 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
         return Ok(vec![transition]);
     }
     let remediation = remediation::next_remediation(state, context.terms);
-    if let Some(next) = remediation.filter(|next| next.blocked_by.is_none()) {
+    if let Some(next) = remediation.as_ref().filter(|next| next.blocked_by.is_none()) {
         let transition = state.replica(&next.machine).map(|replica| {
             delete_transition(
                 state,
@@ -126,6 +134,44 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
         });
         return Ok(transition.into_iter().collect());
     }
+    let other = rollout_or_scaling(state, context);
+    let wait = remediation.and_then(|next| retry_wait(state, &next, &other));
+    wait.map_or(other, |wait| Ok(vec![wait]))
+}
+
+/// The wait for the time of the next attempt to remediate a Machine, unless the controller has something else to do before.
+fn retry_wait(
+    state: &State,
+    next: &NextRemediation,
+    other: &Result<Vec<Transition>, NoPlan>,
+) -> Option<Transition> {
+    let Some(Blocker::TriedRecently { until } | Blocker::TriedTooOften { until, .. }) = next.blocked_by
+    else {
+        return None;
+    };
+    let waits_for_it = |transition: &Transition| {
+        transition.purpose == Purpose::Recover && transition.names.contains(&next.machine)
+    };
+    let is_next = match other {
+        Ok(transitions) => transitions.iter().all(waits_for_it),
+        Err(no_plan) => matches!(no_plan, NoPlan::Stuck { .. }),
+    };
+    is_next.then(|| Transition {
+        names: vec![next.machine.clone()],
+        until: Some(until),
+        meanwhile: state.votes(Change::Unchanged),
+        ..wait_transition(
+            Purpose::RetryPeriod,
+            State {
+                clock: Some(until),
+                ..state.clone()
+            },
+        )
+    })
+}
+
+/// What the controller does if it remediates no Machine.
+fn rollout_or_scaling(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
     if let Some(transition) = finish_in_place_update(state) {
         return Ok(vec![transition]);
     }
@@ -191,9 +237,9 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     if state.replicas.iter().all(Replica::is_deleting) {
         return Err(last());
     }
-    // The controller delays the deletion until it can remove the member. If the Machine has no node, the controller finds no
-    // member to remove.
-    let is_held = first.node.is_some() && !state.is_safe(state.removal(first));
+    // The controller delays the deletion until it can remove the member. If no node belongs to the Machine, the controller finds
+    // no member to remove.
+    let is_held = first.member.is_some() && !state.is_safe(state.removal(first));
     let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
     if is_held || !state.replicas.iter().any(other_works) {
         let stuck = || NoPlan::Stuck {
@@ -264,6 +310,8 @@ fn create(
             failure_domain: domain,
             why: choice.why,
             group: None,
+            until: None,
+            may_update_in_place: false,
             meanwhile: state.votes(Change::Added),
             state: after,
         }
@@ -273,9 +321,15 @@ fn create(
 
 fn delete(
     state: &State,
-    Context { declared, .. }: Context<'_>,
+    Context { declared, spec, .. }: Context<'_>,
     purpose: Purpose,
 ) -> Result<Vec<Transition>, NoPlan> {
+    // The controller updates no more Machines in place than it needs.
+    let up_to_date = state
+        .replicas
+        .iter()
+        .filter(|replica| !replica.is_outdated)
+        .count();
     let Some(next) = selection::next_to_delete(declared, &state.replicas) else {
         return Ok(Vec::new());
     };
@@ -311,16 +365,16 @@ fn delete(
             .ok_or_else(|| stuck_members(state));
     }
     let transitions = can_go.into_iter().map(|replica| {
-        if replica.node.is_some() && !state.is_safe(state.removal(replica)) {
+        if replica.member.is_some() && !state.is_safe(state.removal(replica)) {
             return Err(stuck_members(state));
         }
-        Ok(delete_transition(
-            state,
-            replica,
-            purpose,
-            next.why,
-            Some(next.group),
-        ))
+        let transition = delete_transition(state, replica, purpose, next.why, Some(next.group));
+        Ok(Transition {
+            may_update_in_place: purpose == Purpose::Rollout
+                && replica.may_update_in_place
+                && up_to_date < spec.size(),
+            ..transition
+        })
     });
     transitions.collect()
 }
@@ -389,6 +443,8 @@ fn wait_transition(purpose: Purpose, after: State) -> Transition {
         failure_domain: None,
         why: FailureDomainReason::Given,
         group: None,
+        until: None,
+        may_update_in_place: false,
         meanwhile: None,
         state: after,
     }
@@ -411,6 +467,8 @@ fn delete_transition(
         failure_domain: replica.failure_domain.clone(),
         why,
         group,
+        until: None,
+        may_update_in_place: false,
         meanwhile: state.votes(state.removal(replica)),
         state: after,
     }

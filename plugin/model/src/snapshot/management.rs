@@ -3,11 +3,11 @@
 //! Selectors and limits of a `MachineHealthCheck` are evaluated as in Cluster API v1.14
 //! (`core/reconcilers/machinehealthcheck`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kcp_api::{Condition, Machine, MachineHealthCheck, Object as _};
+use kcp_api::{Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _};
 use kube::core::{Selector, SelectorExt as _};
 
 /// The deletion of a Machine that has not finished.
@@ -128,6 +128,16 @@ pub fn selects(check: &MachineHealthCheck, machine: &Machine) -> bool {
     selector.is_some_and(|selector| selector.matches(&labels))
 }
 
+/// Whether an extension is called for objects of a namespace with these labels. An absent or empty selector selects every
+/// namespace, an invalid one none.
+pub fn selects_namespace(config: &ExtensionConfig, labels: &BTreeMap<String, String>) -> bool {
+    let Some(selector) = config.spec.namespace_selector.clone() else {
+        return true;
+    };
+    let selector: Option<Selector> = selector.try_into().ok();
+    selector.is_some_and(|selector| selector.matches(labels))
+}
+
 /// Whether a `MachineHealthCheck` would remediate if `more` of its Machines became unhealthy; none if that is unknown.
 pub fn would_remediate(check: &MachineHealthCheck, more: u64) -> Option<bool> {
     let status = &check.status;
@@ -143,10 +153,29 @@ mod tests {
     use kcp_api::{Machine, MachineHealthCheck, decode};
     use serde_json::{Value, json};
 
-    use super::{Deletion, selects, would_remediate};
+    use super::{Deletion, selects, selects_namespace, would_remediate};
 
     fn machine(object: &Value) -> Machine {
         decode(&object.to_string()).expect("a Machine")
+    }
+
+    #[test]
+    fn an_extension_is_called_for_the_namespaces_that_it_selects() {
+        let labels = [("tier".to_owned(), "gold".to_owned())].into();
+        for (selector, expected) in [
+            (json!(null), true),
+            (json!({}), true),
+            (json!({"matchLabels": {"tier": "gold"}}), true),
+            (json!({"matchLabels": {"tier": "silver"}}), false),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "Sometimes"}]}),
+                false,
+            ),
+        ] {
+            let config = json!({"metadata": {"name": "e"}, "spec": {"namespaceSelector": selector}});
+            let config = decode(&config.to_string()).expect("an ExtensionConfig");
+            assert_eq!(selects_namespace(&config, &labels), expected, "{selector}");
+        }
     }
 
     #[test]

@@ -36,16 +36,18 @@ pub struct Snapshot {
     pub machines: Vec<Machine>,
     /// The etcd members to use if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
     pub etcd_members: EtcdMembers,
-    /// Control plane Machines of the Cluster without an owner. The controller has not adopted them.
-    pub unowned: Vec<String>,
     /// Control plane Machines of the Cluster that another owner controls.
     pub others: Vec<Machine>,
     /// The deletions that wait for a deletion hook or a finalizer.
     pub deletions: Vec<Deletion>,
+    /// The handlers of runtime extensions that may update Machines of this namespace in place. Only a plan reads them.
+    pub in_place_handlers: Reading<Vec<String>>,
     /// The `MachineHealthChecks` of the Cluster.
     pub health_checks: Reading<Vec<HealthCheck>>,
     /// The names of the Cluster's Secrets that exist. A single Secret that could not be read is in `unread`.
     pub secrets: Reading<BTreeSet<String>>,
+    /// The names of the Cluster's Secrets that exist without an owner.
+    pub unowned_secrets: BTreeSet<String>,
     /// Other failed reads in the management cluster: Machines, infrastructure, bootstrap configurations, single Secrets,
     /// or the control plane itself if it was only listed.
     pub unread: Vec<Failure>,
@@ -71,11 +73,12 @@ impl From<KubeadmControlPlane> for Snapshot {
             templates: BTreeMap::new(),
             has_kubeconfig: None,
             machines: Vec::new(),
-            unowned: Vec::new(),
             others: Vec::new(),
             deletions: Vec::new(),
+            in_place_handlers: Reading::NotYet,
             health_checks: Reading::NotYet,
             secrets: Reading::NotYet,
+            unowned_secrets: BTreeSet::new(),
             unread: Vec::new(),
             controller_lease: Reading::NotYet,
             workload: Reading::NotYet,
@@ -88,6 +91,25 @@ impl From<KubeadmControlPlane> for Snapshot {
 impl Snapshot {
     pub fn cluster_is_paused(&self) -> bool {
         self.cluster.read().is_some_and(|cluster| cluster.spec.paused)
+    }
+
+    /// Machines without a controller. The control plane controller has not adopted them yet.
+    pub fn unowned(&self) -> impl Iterator<Item = &Machine> {
+        self.machines
+            .iter()
+            .filter(|machine| machine.controller().is_none())
+    }
+
+    /// The name of the Machine's node. While the Machine does not reference it, the node in the workload cluster with the same
+    /// provider id, as in Cluster API (`tryGetEtcdMemberName`).
+    pub fn node_of<'s>(&'s self, machine: &'s Machine) -> Option<&'s str> {
+        machine.node().or_else(|| {
+            let id = machine.spec.provider_id.as_ref()?;
+            let nodes = self.workload.read()?.nodes.read()?;
+            let mut matching = nodes.iter().filter(|node| node.provider_id.as_ref() == Some(id));
+            let first = matching.next()?;
+            matching.next().is_none().then_some(first.name.as_str())
+        })
     }
 
     /// Whether the Cluster's infrastructure is ready. A Cluster that could not be read counts as ready.

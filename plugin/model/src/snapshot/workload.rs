@@ -14,12 +14,38 @@ pub struct Workload {
     pub kube_proxy: Reading<Option<Addon>>,
     /// The Deployment `coredns`; none if it does not exist.
     pub core_dns: Reading<Option<Addon>>,
-    /// `kubernetesVersion` in the `ConfigMap` `kubeadm-config`; none if it is not set.
-    pub kubeadm_version: Reading<Option<String>>,
+    pub kubeadm_config: Reading<KubeadmConfigMap>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
     /// The settings in the kubeconfig that lower the security of the connection, one line each.
     pub connection_risks: Vec<String>,
+}
+
+/// The `ConfigMap` `kubeadm-config`. The controller updates it before each step of a rollout, and joining Machines read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KubeadmConfigMap {
+    /// The key `ClusterConfiguration` can be decoded.
+    Usable {
+        /// `kubernetesVersion`; none if it is not set.
+        version: Option<String>,
+    },
+    Absent,
+    /// The key `ClusterConfiguration` is absent.
+    WithoutKey,
+    /// The key `ClusterConfiguration` cannot be decoded.
+    Undecodable,
+}
+
+impl KubeadmConfigMap {
+    /// Why the controller cannot update the `ConfigMap`; none if it can.
+    pub const fn problem(&self) -> Option<&'static str> {
+        match self {
+            Self::Usable { .. } => None,
+            Self::Absent => Some("does not exist"),
+            Self::WithoutKey => Some("has no key ClusterConfiguration"),
+            Self::Undecodable => Some("has a key ClusterConfiguration that cannot be decoded"),
+        }
+    }
 }
 
 /// The serving certificate of the workload cluster's endpoint. It is read separately, because no other read succeeds once
@@ -34,6 +60,8 @@ pub struct EndpointCertificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
+    /// `spec.providerID`: the same as that of the node's Machine.
+    pub provider_id: Option<String>,
     pub created: Option<Timestamp>,
     /// The kubelet's version, with a leading `v`.
     pub kubelet_version: String,

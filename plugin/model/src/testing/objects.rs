@@ -68,6 +68,7 @@ pub fn machine(name: &str) -> Machine {
         spec: MachineSpec {
             cluster_name: Some("c1".to_owned()),
             version: Some("v1.34.1".to_owned()),
+            provider_id: Some(format!("p://{name}")),
             ..MachineSpec::default()
         },
         status: MachineStatus {

@@ -23,7 +23,7 @@ pub fn declared(names: &str) -> Vec<String> {
 
 /// Machines, apart by blanks, the oldest first: `name@domain` and marks. The marks: `!` outdated, `d` to be deleted,
 /// `x` being deleted, `p` without a node, `f` a component failed, `u` one unknown, `e` its member failed, `l` its member
-/// a learner, `s` its member silent, `r` awaits remediation, `R` is marked for it besides.
+/// a learner, `s` its member silent, `i` may be updated in place, `r` awaits remediation, `R` is marked for it besides.
 ///
 /// Names are a letter and a digit, domains a letter.
 pub fn replicas(machines: &str) -> Vec<Replica> {
@@ -52,6 +52,7 @@ fn replica(index: usize, text: &str) -> Replica {
         created: Some(Timestamp::UNIX_EPOCH + age),
         failure_domain,
         node: (!has('p')).then(|| format!("node-{name}")),
+        member: (!has('p')).then(|| format!("node-{name}")),
         is_outdated: has('!'),
         deletion: match (has('x'), has('d')) {
             (true, _) => Deletion::InProgress(Timestamp::UNIX_EPOCH + age),
@@ -59,6 +60,7 @@ fn replica(index: usize, text: &str) -> Replica {
             (false, false) => Deletion::Unmarked,
         },
         is_updating: false,
+        may_update_in_place: has('i'),
         has_unhealthy_member: has('s'),
         health: match (has('R'), has('r')) {
             (true, _) => HealthCheck::AwaitsRemediationFirst,
@@ -97,6 +99,7 @@ pub fn state(machines: &str) -> State {
         unreachable_leader: None,
         remediation_in_progress: false,
         malformed_remediation: false,
+        clock: None,
         created_count: 0,
     }
 }
@@ -189,6 +192,7 @@ pub fn cluster(failure_domains: &str) -> Cluster {
         status: ClusterStatus {
             failure_domains: domains.collect(),
             infrastructure_provisioned: true,
+            remote_connection: None,
         },
     }
 }

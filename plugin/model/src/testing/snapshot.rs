@@ -9,7 +9,7 @@ use crate::{
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
         etcd::{Alarms, MemberResponse, QueriedMember},
-        workload::{Addon, Component, ControllerLease, Node, StaticPod},
+        workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
     },
     testing::{
         self,
@@ -48,6 +48,7 @@ pub fn secrets(purposes: &[&str]) -> BTreeSet<String> {
 fn workload() -> Workload {
     let nodes = NAMES.map(|name| Node {
         name: format!("node-{name}"),
+        provider_id: None,
         created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),
@@ -91,7 +92,9 @@ fn workload() -> Workload {
         static_pods: Reading::Read(pods.collect()),
         kube_proxy: add_on(4),
         core_dns: add_on(2),
-        kubeadm_version: Reading::Read(Some("v1.34.1".to_owned())),
+        kubeadm_config: Reading::Read(KubeadmConfigMap::Usable {
+            version: Some("v1.34.1".to_owned()),
+        }),
         leases: Reading::Read(["kube-controller-manager", "kube-scheduler"].map(lease).to_vec()),
         connection_risks: Vec::new(),
     }

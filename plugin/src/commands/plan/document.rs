@@ -121,6 +121,11 @@ struct StepDocument {
     failure_domain_reason: FailureDomainReason,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Group>,
+    /// The time until which the step waits, if it waits for a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+    /// Whether an extension may update the Machine in place, so that the controller does not delete it.
+    may_update_in_place: bool,
     may_differ: bool,
     /// Number of Machines after the step.
     replicas: usize,
@@ -247,6 +252,8 @@ impl StepDocument {
             failure_domains: step.failure_domains.clone(),
             failure_domain_reason: step.why,
             group: step.group,
+            until: step.until,
+            may_update_in_place: step.may_update_in_place,
             may_differ: step.may_differ,
             replicas: step.replicas,
             etcd: step.votes.map(StepEtcdVotes::new),
@@ -279,7 +286,7 @@ impl StepEtcdVotes {
 mod tests {
     use super::PlanDocument;
     use crate::{
-        commands::plan::screen::tests::{blocked, no_plan, version_change},
+        commands::plan::screen::tests::{blocked, in_place, no_plan, retry, version_change},
         testing::{assert_every_format, schema},
     };
     use kcp_control_plane::plan::Plan;
@@ -300,7 +307,7 @@ mod tests {
 
     #[test]
     fn every_document_is_as_its_schema_says() {
-        for plan in [blocked(), no_plan(), version_change()] {
+        for plan in [blocked(), no_plan(), version_change(), in_place(), retry()] {
             schema::conforms(&PlanDocument::new(&plan));
             assert_every_format(&plan);
         }

@@ -1,7 +1,7 @@
 //! `kubectl kcp plan`: shows the steps that Cluster API's controller will take to change a control plane, and what blocks the first step.
 //!
-//! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`),
-//! except for in-place updates of Machines, which a feature gate enables.
+//! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`). Whether the
+//! controller updates a Machine in place is unknown, because a feature gate enables such updates and an extension decides.
 //!
 //! - [`manifest`]: the change in a file
 //! - [`template`]: what a new infrastructure template changes
@@ -100,6 +100,15 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         namespace: &connection.namespace,
         limit: ReadLimit::per_read(LIMIT),
     };
+    snapshot.observed.in_place_handlers = Box::pin(reads.in_place_handlers()).await;
+    // A user with permissions in one namespace only may not list ExtensionConfigs, which few clusters use.
+    let unread = snapshot.observed.in_place_handlers.failure();
+    warnings.extend(unread.filter(|failure| failure.forbidden.is_none()).map(|failure| {
+        format!(
+            "could not list ExtensionConfigs: {}; assuming that no extension updates Machines in place",
+            failure.message
+        )
+    }));
     let compared = template::compare(&reads, &mut snapshot.observed, &mut desired, in_file);
     warnings.extend(Box::pin(compared).await);
     for warning in warnings.iter().chain(&of_rules) {

@@ -99,7 +99,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
     for (number, step) in (1..).zip(steps) {
         let mut row = vec![
             Cell::from(format!("{number}")),
-            action(step.action),
+            action(step),
             Cell::from(messages::names(step)),
         ];
         row.extend(has_domains.then(|| Cell::from(messages::failure_domains(step))));
@@ -114,12 +114,13 @@ fn steps(steps: &[Step], layout: Layout) -> String {
     table.render(layout)
 }
 
-fn action(action: Action) -> Cell {
-    match action {
-        Action::Create => Cell::styled("create", GOOD),
-        Action::Delete => Cell::styled("delete", BAD),
-        Action::Wait => Cell::styled("wait", WARN),
-    }
+fn action(step: &Step) -> Cell {
+    let style = match step.action {
+        Action::Create => GOOD,
+        Action::Delete => BAD,
+        Action::Wait => WARN,
+    };
+    Cell::styled(messages::action(step), style)
 }
 
 /// The members, the quorum and the tolerated failures after the step, and the worst values during the step if they are lower.
@@ -220,11 +221,13 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     }
     let fragile = messages::fragile_steps(&plan.fragile_steps());
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
+    let in_place = messages::in_place_note(plan);
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
-    remarks.extend(differs.map(|(number, _)| {
+    remarks.extend(differs.filter(|_| in_place.is_none()).map(|(number, _)| {
         let remark = "the actual steps may differ, because the controller makes some choices at random";
         (format!("from step {number} on, {remark}"), None)
     }));
+    remarks.extend(in_place.map(|note| (note, None)));
     if plan
         .desired
         .changes

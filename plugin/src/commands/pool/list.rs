@@ -152,11 +152,11 @@ impl EntryItem {
 }
 
 const COLUMNS: &[Column] = &[
-    Column::new("NAMESPACE").name(),
-    Column::new("POOL").name(),
-    Column::new("ENTRY").name(),
+    Column::new("NAMESPACE"),
+    Column::new("POOL"),
+    Column::new("ENTRY"),
     Column::new("STATE"),
-    Column::new("HOLDER").name(),
+    Column::new("HOLDER"),
     Column::new("ENDS"),
     Column::new("LEASE ID").expendable(2),
     Column::new("USER").expendable(1),

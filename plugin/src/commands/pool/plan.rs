@@ -178,13 +178,9 @@ impl EntryDocument {
     }
 }
 
-const ENTRIES: &[Column] = &[
-    Column::new("ENTRY").name(),
-    Column::new("CHANGE"),
-    Column::new("EFFECT"),
-];
+const ENTRIES: &[Column] = &[Column::new("ENTRY"), Column::new("CHANGE"), Column::new("EFFECT")];
 
-const STALE: &[Column] = &[Column::new("CLUSTER").name(), Column::new("STALE BECAUSE")];
+const STALE: &[Column] = &[Column::new("CLUSTER"), Column::new("STALE BECAUSE")];
 
 fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
     let mut parts = vec![summary(plan)];

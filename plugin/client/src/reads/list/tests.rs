@@ -213,7 +213,10 @@ fn each_control_plane_gets_its_own() {
         panic!("three");
     };
     assert!(first.cluster_is_paused() && !third.cluster_is_paused());
-    assert_eq!(first.unowned, ["unowned"]);
+    let unowned = first.unowned().map(kcp_api::Object::name);
+    assert_eq!(unowned.collect::<Vec<_>>(), ["unowned"]);
+    let others = first.others.iter().map(kcp_api::Object::name);
+    assert_eq!(others.collect::<Vec<_>>(), ["of-another"]);
     assert_eq!(first.health_checks, Reading::Read(Vec::new()));
     let covered: Vec<_> = third.health_checks.read().expect("read")[0]
         .targets

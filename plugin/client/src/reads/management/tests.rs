@@ -53,7 +53,7 @@ fn machines(management: &Snapshot) -> Vec<&str> {
 fn everything_there_is_to_know() {
     let management = of("/nothing", "c1-cp").expect("it is read");
     assert_eq!(machines(&management), ["m1", "m2", "m3"]);
-    let Reading::Read(cluster) = management.cluster else {
+    let Reading::Read(cluster) = &management.cluster else {
         panic!("{:?}", management.cluster);
     };
     assert_eq!((cluster.name(), cluster.control_plane()), ("c1", Some("c1-cp")));
@@ -63,7 +63,8 @@ fn everything_there_is_to_know() {
         .as_ref()
         .map(ToString::to_string);
     assert_eq!(endpoint.as_deref(), Some("edge.example.com:6443"));
-    assert_eq!(management.unowned, ["m3"]);
+    let unowned = management.unowned().map(kcp_api::Object::name);
+    assert_eq!(unowned.collect::<Vec<_>>(), ["m3"]);
     assert_eq!(
         management.deletions,
         [Deletion {
@@ -82,6 +83,7 @@ fn everything_there_is_to_know() {
     );
     let secrets = names(["c1-etcd", "c1-kubeconfig"]).into_iter().collect();
     assert_eq!(management.secrets, Reading::Read(secrets));
+    assert_eq!(management.unowned_secrets, ["c1-etcd".to_owned()].into());
     assert_eq!(management.has_kubeconfig, Some(true));
     assert_eq!(management.unread, []);
 }
@@ -135,6 +137,7 @@ fn each_part_fails_alone() {
     });
     with("/secrets/", &|expected| {
         expected.secrets = Reading::Failed(secret("c1-kubeconfig"));
+        expected.unowned_secrets.clear();
         expected.has_kubeconfig = None;
     });
     with("/kubeadmconfigs", &|expected| {
@@ -153,7 +156,6 @@ fn each_part_fails_alone() {
             "machines",
         )];
         expected.machines.clear();
-        expected.unowned.clear();
         expected.others.clear();
         expected.deletions.clear();
         expected.health_checks = Reading::Read(vec![HealthCheck {

@@ -10,7 +10,9 @@ use kcp_api::names::{TAINT_UNREACHABLE, label};
 use serde::Deserialize;
 
 use crate::reads::failure::one_line;
-use kcp_control_plane::snapshot::workload::{Addon, Component, ControllerLease, Node, StaticPod};
+use kcp_control_plane::snapshot::workload::{
+    Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod,
+};
 
 pub fn node(node: v1::Node) -> Node {
     let status = node.status.unwrap_or_default();
@@ -24,7 +26,8 @@ pub fn node(node: v1::Node) -> Node {
             "False" => Some(false),
             _ => None,
         });
-    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let spec = node.spec.unwrap_or_default();
+    let taints = spec.taints.unwrap_or_default();
     let has_taint = |key: &str, effect: &str| {
         taints
             .iter()
@@ -37,6 +40,7 @@ pub fn node(node: v1::Node) -> Node {
     let labels = node.metadata.labels.unwrap_or_default();
     Node {
         name: node.metadata.name.unwrap_or_default(),
+        provider_id: spec.provider_id.filter(|id| !id.is_empty()),
         created: node.metadata.creation_timestamp.map(|time| time.0),
         kubelet_version: if version.is_empty() || version.starts_with('v') {
             version
@@ -132,18 +136,24 @@ struct ClusterConfiguration {
     kubernetes_version: Option<String>,
 }
 
-/// The Kubernetes version in kubeadm's ConfigMap.
-pub fn kubernetes_version(config: &ConfigMap) -> Result<Option<String>, String> {
+/// What Cluster API's controller can do with kubeadm's `ConfigMap`; none if it does not exist.
+pub fn kubeadm_config(config: Option<&ConfigMap>) -> KubeadmConfigMap {
     const KEY: &str = "ClusterConfiguration";
+    let Some(config) = config else {
+        return KubeadmConfigMap::Absent;
+    };
     let Some(text) = config.data.as_ref().and_then(|data| data.get(KEY)) else {
-        return Ok(None);
+        return KubeadmConfigMap::WithoutKey;
     };
     // Drop the parser's message, which may quote the configuration.
-    let configuration: ClusterConfiguration =
-        serde_saphyr::from_str(text).map_err(|_| format!("key {KEY} is not a valid ClusterConfiguration"))?;
-    Ok(configuration
-        .kubernetes_version
-        .filter(|version| !version.is_empty()))
+    serde_saphyr::from_str::<ClusterConfiguration>(text).map_or(
+        KubeadmConfigMap::Undecodable,
+        |configuration| KubeadmConfigMap::Usable {
+            version: configuration
+                .kubernetes_version
+                .filter(|version| !version.is_empty()),
+        },
+    )
 }
 
 pub fn lease(lease: Lease) -> ControllerLease {
@@ -168,8 +178,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        Addon, Component, ControllerLease, Node, StaticPod, daemon_set, deployment, kubernetes_version,
-        lease, node, reports_failed_etcd, static_pod,
+        Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod, daemon_set, deployment,
+        kubeadm_config, lease, node, reports_failed_etcd, static_pod,
     };
 
     /// As kube-apiserver 1.34 words it.
@@ -201,7 +211,8 @@ mod tests {
         let read = node(object(json!({
             "metadata": {"name": "n1", "creationTimestamp": "2026-03-01T12:00:00Z",
                 "labels": {"node-role.kubernetes.io/control-plane": ""}},
-            "spec": {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]},
+            "spec": {"providerID": "p://n1",
+                "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]},
             "status": {
                 "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
                 "nodeInfo": {"kubeletVersion": "v1.34.2", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
@@ -213,6 +224,7 @@ mod tests {
             read,
             Node {
                 name: "n1".to_owned(),
+                provider_id: Some("p://n1".to_owned()),
                 created: "2026-03-01T12:00:00Z".parse().ok(),
                 kubelet_version: "v1.34.2".to_owned(),
                 ready: Some(true),
@@ -328,19 +340,23 @@ mod tests {
     }
 
     #[test]
-    fn the_version_that_kubeadm_knows() {
-        let of = |data: Value| kubernetes_version(&object(json!({"data": data})));
+    fn a_kubeadm_config_is_usable_or_the_reason_is_known() {
+        let of = |data: Value| kubeadm_config(Some(&object(json!({"data": data}))));
+        let usable = |version: Option<&str>| KubeadmConfigMap::Usable {
+            version: version.map(str::to_owned),
+        };
         let text = "apiVersion: kubeadm.k8s.io/v1beta4\nkubernetesVersion: v1.34.2\nnetworking: {}\n";
+        assert_eq!(of(json!({"ClusterConfiguration": text})), usable(Some("v1.34.2")));
         assert_eq!(
-            of(json!({"ClusterConfiguration": text})),
-            Ok(Some("v1.34.2".to_owned()))
+            of(json!({"ClusterConfiguration": "networking: {}"})),
+            usable(None)
         );
-        assert_eq!(of(json!({"ClusterConfiguration": "networking: {}"})), Ok(None));
-        assert_eq!(of(json!({})), Ok(None));
+        assert_eq!(of(json!({})), KubeadmConfigMap::WithoutKey);
         assert_eq!(
             of(json!({"ClusterConfiguration": "[secret"})),
-            Err("key ClusterConfiguration is not a valid ClusterConfiguration".to_owned())
+            KubeadmConfigMap::Undecodable
         );
+        assert_eq!(kubeadm_config(None), KubeadmConfigMap::Absent);
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn add_objections(objections: &mut Objections, next: &NextRemediation, machine: 
         | Blocker::NoOtherWorks
         | Blocker::LeaderUnreachable { .. }
         | Blocker::Quorum { .. } => {}
-        Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => {
+        Blocker::TriedTooOften { .. } | Blocker::MalformedRemediation { .. } | Blocker::MembersUnknown => {
             objections.lasting.push(blocker.message());
         }
         _ => objections.temporary.push(blocker.message()),

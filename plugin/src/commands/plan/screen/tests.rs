@@ -1,4 +1,6 @@
-use kcp_api::{ConditionStatus::False, KubeadmControlPlaneSpec, machine::Infrastructure};
+use kcp_api::{
+    ConditionStatus::False, KubeadmControlPlaneSpec, Remediation, machine::Infrastructure, names::annotation,
+};
 use serde_json::json;
 
 use crate::commands::plan::screen;
@@ -9,9 +11,9 @@ use kcp_control_plane::{
         effect::{Change, Effect},
         plan,
     },
-    snapshot::{EtcdMember, EtcdMembers, Snapshot},
+    snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot},
     testing::{
-        objects::{condition, minutes_ago, now, pause, set},
+        objects::{condition, minutes_ago, now, pause, record, set},
         plan::{config, machine, observed, spec, with_replicas, with_version},
     },
 };
@@ -89,6 +91,45 @@ pub(crate) fn no_plan() -> Plan {
 #[test]
 fn a_change_of_version() {
     insta::assert_snapshot!(plain(&screen(&version_change())));
+}
+
+/// The same change where an extension is registered for in-place updates.
+pub(crate) fn in_place() -> Plan {
+    let mut observed = observed();
+    observed.in_place_handlers = Reading::Read(vec!["can-update.in-place".to_owned()]);
+    let desired = KubeadmControlPlaneSpec {
+        max_surge: 0,
+        ..with_version(spec(), "v1.34.2")
+    };
+    plan_for(&observed, desired, &[("spec.version", Effect::Rollout)])
+}
+
+#[test]
+fn a_rollout_that_an_extension_may_make_in_place() {
+    insta::assert_snapshot!(plain(&screen(&in_place())));
+}
+
+/// `m3` was remediated ten minutes ago, and failed again.
+pub(crate) fn retry() -> Plan {
+    let mut observed = observed();
+    observed.control_plane.spec.remediation.retry_period = jiff::SignedDuration::from_mins(30);
+    let machine = &mut observed.machines[2];
+    let remediation = Remediation {
+        machine: "m0".to_owned(),
+        timestamp: Some(minutes_ago(10)),
+        ..Remediation::default()
+    };
+    record(&mut machine.metadata, annotation::REMEDIATION_FOR, &remediation);
+    for kind in ["HealthCheckSucceeded", "OwnerRemediated", "EtcdPodHealthy"] {
+        set(&mut machine.status.conditions, condition(kind, False, "sick"));
+    }
+    let desired = observed.control_plane.spec.clone();
+    plan_for(&observed, desired, &[])
+}
+
+#[test]
+fn a_remediation_whose_period_has_not_passed() {
+    insta::assert_snapshot!(plain(&screen(&retry())));
 }
 
 #[test]

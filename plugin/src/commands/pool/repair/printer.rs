@@ -140,8 +140,8 @@ impl FindingDocument {
 }
 
 const COLUMNS: &[Column] = &[
-    Column::new("NAMESPACE").name(),
-    Column::new("OBJECT").name(),
+    Column::new("NAMESPACE"),
+    Column::new("OBJECT"),
     Column::new("REMEDY"),
     Column::new("RESULT"),
     Column::new("CAUSE"),

@@ -17,19 +17,19 @@ use crate::{
 };
 
 const ENTRIES: &[Column] = &[
-    Column::new("ENTRY").name(),
+    Column::new("ENTRY"),
     Column::new("STATE"),
-    Column::new("HOLDER").name(),
-    Column::new("FOR").name().expendable(3),
+    Column::new("HOLDER"),
+    Column::new("FOR").expendable(3),
     Column::new("AGE").expendable(1),
     Column::new("ENDS").expendable(2),
     Column::new("LAST RESULT"),
 ];
 
 const CLUSTERS: &[Column] = &[
-    Column::new("CLUSTER").name(),
-    Column::new("ENTRY").name(),
-    Column::new("CLAIM").name(),
+    Column::new("CLUSTER"),
+    Column::new("ENTRY"),
+    Column::new("CLAIM"),
     Column::new("STATE"),
     Column::new("POWER").expendable(2),
     Column::new("AGE").expendable(1),
@@ -37,8 +37,8 @@ const CLUSTERS: &[Column] = &[
 ];
 
 const POOLS: &[Column] = &[
-    Column::new("NAMESPACE").name(),
-    Column::new("NAME").name(),
+    Column::new("NAMESPACE"),
+    Column::new("NAME"),
     Column::new("SIZE"),
     Column::new("MAX").expendable(1),
     Column::new("CLUSTERS").expendable(2),
@@ -50,7 +50,7 @@ const POOLS: &[Column] = &[
 ];
 
 const PROBLEMS: &[Column] = &[
-    Column::new("OBJECT").name(),
+    Column::new("OBJECT"),
     Column::new("PROBLEM"),
     Column::new("DETAILS"),
 ];
@@ -131,7 +131,7 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
             Cell::from(pool.count(EntryUseState::Free).to_string()),
             Cell::from(number(pool.waiting.len())),
             Cell::from(number(pool.stale())),
-            Cell::styled(kinds.join(", "), BAD).rest_of_line(),
+            Cell::styled(kinds.join(", "), BAD).rest(),
         ]);
     }
     table.render(layout)

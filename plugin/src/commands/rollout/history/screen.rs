@@ -40,7 +40,7 @@ pub fn screen(history: &History, layout: Layout) -> String {
 fn table(history: &History) -> Table {
     let mut table = Table::with_columns([
         Column::new("VERSION"),
-        Column::new("TEMPLATE").name().expendable(2),
+        Column::new("TEMPLATE").expendable(2),
         Column::new("MACHINES"),
         Column::new("CREATED").expendable(1),
         Column::new("STATE"),

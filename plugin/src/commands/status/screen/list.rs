@@ -18,9 +18,9 @@ use kcp_control_plane::{
 };
 
 const COLUMNS: &[Column] = &[
-    Column::new("NAMESPACE").name(),
-    Column::new("NAME").name(),
-    Column::new("CLUSTER").name().expendable(3),
+    Column::new("NAMESPACE"),
+    Column::new("NAME"),
+    Column::new("CLUSTER").expendable(3),
     Column::new("VERSION").expendable(0),
     Column::new("THERE").wide(),
     Column::new("READY"),
@@ -107,7 +107,7 @@ impl ListRow {
             Cell::from(age(self.created, now)),
             Cell::styled(verdict, health_style(self.health)),
             match self.most_severe {
-                Some(outcome) => Cell::styled(findings, outcome_style(outcome)).rest_of_line(),
+                Some(outcome) => Cell::styled(findings, outcome_style(outcome)).rest(),
                 None => Cell::from(""),
             },
         ]

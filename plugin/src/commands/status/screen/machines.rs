@@ -13,9 +13,9 @@ use crate::terminal::{
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
 const COLUMNS: &[Column] = &[
-    Column::new("DOMAIN").name(),
-    Column::new("MACHINE").name(),
-    Column::new("NODE").name(),
+    Column::new("DOMAIN"),
+    Column::new("MACHINE"),
+    Column::new("NODE"),
     Column::new("VERSION"),
     Column::new("READY"),
     Column::new("UP TO DATE"),

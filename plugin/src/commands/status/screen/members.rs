@@ -19,7 +19,7 @@ use kcp_control_plane::{
 };
 
 const COLUMNS: &[Column] = &[
-    Column::new("MEMBER").name(),
+    Column::new("MEMBER"),
     Column::new("DB SIZE"),
     Column::new("IN USE"),
     Column::new("QUOTA").wide(),

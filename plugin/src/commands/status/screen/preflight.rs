@@ -5,21 +5,16 @@ use crate::commands::status::screen::{
     subject::{names_control_plane, subjects},
 };
 use crate::terminal::{
-    escape,
     style::{GOOD, WARN},
     table::{Cell, Column, Table},
-    width::shorten,
 };
 use kcp_control_plane::inspection::{BlockedBy, Inspection, Permission, Remediation};
 
 const COLUMNS: &[Column] = &[
-    Column::new("OPERATION").name(),
+    Column::new("OPERATION"),
     Column::new("ALLOWED NOW"),
     Column::new("BLOCKED BY"),
 ];
-
-/// Maximum width of a name in narrow output, in cells.
-const NAME_LIMIT: usize = 24;
 
 /// One change, or several changes with the same blockers.
 #[derive(Clone, Debug)]
@@ -30,11 +25,11 @@ struct Row {
 }
 
 impl Row {
-    fn new(what: &str, permission: &Permission, inspection: &Inspection, layout: Layout) -> Self {
+    fn new(what: &str, permission: &Permission, inspection: &Inspection) -> Self {
         Self {
             what: what.to_owned(),
             allowed: permission.allowed,
-            blocked_by: blocking_checks(&permission.blocked_by, inspection, layout),
+            blocked_by: blocking_checks(&permission.blocked_by, inspection),
         }
     }
 
@@ -57,7 +52,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
         what,
         allowed,
         blocked_by,
-    } in rows(inspection, layout)
+    } in rows(inspection)
     {
         let allowed = match allowed {
             Some(true) => Cell::styled("yes", GOOD),
@@ -80,7 +75,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
 }
 
 /// Merges adjacent changes with the same result.
-fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
+fn rows(inspection: &Inspection) -> Vec<Row> {
     let preflight = &inspection.preflight;
     let changes = [
         ("scale up", &preflight.scale_up),
@@ -89,7 +84,7 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     ];
     let mut rows: Vec<Row> = Vec::new();
     for (what, permission) in changes {
-        let row = Row::new(what, permission, inspection, layout);
+        let row = Row::new(what, permission, inspection);
         match rows.last_mut() {
             Some(before) if before.is_like(&row) => {
                 before.what.push_str(", ");
@@ -98,7 +93,7 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
             _ => rows.push(row),
         }
     }
-    let remediations = remediations(inspection, layout);
+    let remediations = remediations(inspection);
     if let ([changes], [remediation]) = (rows.as_slice(), remediations.as_slice())
         && changes.is_like(remediation)
     {
@@ -109,10 +104,10 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
 }
 
 /// Merges Machines with the same result. The most frequent result comes last.
-fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
+fn remediations(inspection: &Inspection) -> Vec<Row> {
     let of_machine = |one: &Remediation| {
-        let what = format!("remediation of {}", short(&one.machine, layout));
-        Row::new(&what, &one.permission, inspection, layout)
+        let what = format!("remediation of {}", one.machine);
+        Row::new(&what, &one.permission, inspection)
     };
     let all: Vec<Row> = inspection.preflight.remediation.iter().map(of_machine).collect();
     let alike = |row: &Row| all.iter().filter(|other| other.is_like(row)).count();
@@ -132,18 +127,9 @@ fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     rows
 }
 
-/// Shortens a name in narrow output. The table of Machines has full names.
-fn short(name: &str, layout: Layout) -> String {
-    if layout.limit().is_some() {
-        shorten(&escape(name), NAME_LIMIT).into_owned()
-    } else {
-        name.to_owned()
-    }
-}
-
 /// The blocking checks, grouped by object. A blocker shows its message only if it has no finding, because the screen already
 /// shows the messages of findings.
-fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<String> {
+fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection) -> Vec<String> {
     let is_found = |blocker: &BlockedBy| {
         let checked = inspection
             .checks
@@ -176,7 +162,7 @@ fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection, layout: Layo
         {
             checks
         } else {
-            format!("{}: {checks}", short(&subjects.join(", "), layout))
+            format!("{}: {checks}", subjects.join(", "))
         }
     });
     blocking_checks.collect()

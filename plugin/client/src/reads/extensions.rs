@@ -1,0 +1,43 @@
+//! Reads the runtime extensions that may update Machines in place.
+
+use k8s_openapi::api::core::v1::Namespace;
+use kcp_api::{ExtensionConfig, kind::EXTENSION_CONFIG};
+use kcp_control_plane::snapshot::{Reading, management::selects_namespace};
+use kube::{Api, core::ApiResource};
+
+use crate::{
+    Action, Error,
+    reads::{failure, planned::Reads},
+};
+
+impl Reads<'_> {
+    /// The handlers of extensions that say whether a Machine of this namespace can be updated in place. Empty if the cluster
+    /// does not serve `ExtensionConfigs`.
+    pub async fn in_place_handlers(&self) -> Reading<Vec<String>> {
+        match self.selected_handlers().await {
+            Ok(handlers) => Reading::Read(handlers),
+            Err(Error::NotServed { .. } | Error::NotFound { .. }) => Reading::Read(Vec::new()),
+            Err(error) => Reading::Failed(failure::of_kind(&EXTENSION_CONFIG, &error)),
+        }
+    }
+
+    async fn selected_handlers(&self) -> Result<Vec<String>, Error> {
+        let connection = self.reader.connection;
+        let resource = self.reader.served.resource(&EXTENSION_CONFIG)?;
+        let action = Action::new("list", &resource);
+        let read = connection.list::<ExtensionConfig>(&resource, None, None);
+        let mut configs = connection.run_with_limit(self.limit, &action, read).await?;
+        configs.retain(|config| config.in_place_handlers().next().is_some());
+        if configs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(self.namespace);
+        let namespaces: Api<Namespace> = Api::all(connection.client.clone());
+        let read = connection.read(&action, || namespaces.get_metadata(self.namespace));
+        let namespace = connection.run_with_limit(self.limit, &action, read).await?;
+        let labels = namespace.metadata.labels.unwrap_or_default();
+        let selected = configs.iter().filter(|config| selects_namespace(config, &labels));
+        let handlers = selected.flat_map(ExtensionConfig::in_place_handlers);
+        Ok(handlers.map(str::to_owned).collect())
+    }
+}

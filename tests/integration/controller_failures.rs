@@ -204,14 +204,6 @@ async fn without_a_connection_no_machine_changes(
 ) -> Result<()> {
     workload.freeze_api_server().await?;
     is_reported(management, "workload-disconnected").await?;
-    wait::until("a plan names the lost connection", || async {
-        let planned = kcp(management, &["plan", NAME, "--version", "v1.34.3"]).await?;
-        let words: Vec<&str> = planned.stdout.split_whitespace().collect();
-        let cause = "the controller cannot connect to the workload cluster";
-        ensure!(planned.code == 1 && words.join(" ").contains(cause), "{planned}");
-        Ok(())
-    })
-    .await?;
     workload.thaw_api_server().await?;
     wait::until("status is healthy again", || async {
         let status = kcp(management, &["status", NAME]).await?;

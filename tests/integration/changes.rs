@@ -205,7 +205,7 @@ async fn a_dead_member_blocks_by_its_name(
                     && refused.stdout.contains(&named)
                     && refused
                         .stdout
-                        .contains("its first step could cost etcd the quorum")
+                        .contains("its first step could make etcd lose quorum")
                     && !refused.stderr.contains("--force"),
                 "{refused}"
             );

@@ -178,8 +178,16 @@ pub fn connected(observed: &Snapshot, _: Timestamp) -> CheckResult {
 /// Why the controller does not process the spec, if it runs; none if no reason is known.
 fn failure_of_controller(observed: &Snapshot) -> Option<Blocker> {
     let spec = &observed.control_plane.spec;
+    // The controller processes the spec of a Cluster that is not ready yet without an error.
+    let is_failure = |blocker: &Blocker| {
+        !matches!(
+            blocker,
+            Blocker::InfrastructureNotReady | Blocker::NoEndpoint | Blocker::NoKubeconfig
+        )
+    };
     let stops = reconciliation_blockers(observed, spec).into_iter();
     stops
+        .filter(is_failure)
         .chain(unreachable_workload(observed))
         .chain(malformed_record(observed, spec))
         .next()

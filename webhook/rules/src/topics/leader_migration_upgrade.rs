@@ -28,8 +28,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "leader-migration-handover-unsafe",
     summary: "each controller must run in one controller manager during and after an upgrade",
-    why: "During an upgrade, old and new controller managers run at the same time. If no lock separates them, both change \
-          the same objects; if neither names a controller, nothing runs it.",
+    why: "During an upgrade, old and new controller managers run at the same time. Without a common lock, both can run the \
+          same controller. A controller that no controller manager enables does not run at all.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,

@@ -232,7 +232,12 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
         Ok(first.promote(added.id).await?)
     })
     .await?;
-    ensure!(!learner.status().await?.is_learner, "it is still a learner");
+    // The leader acknowledges the promotion before the promoted member applies it.
+    wait::until("the member knows that it is a voter", async || {
+        ensure!(!learner.status().await?.is_learner, "it is still a learner");
+        Ok(())
+    })
+    .await?;
     wait::until("the new voter leads", async || {
         Ok(first.move_leader(added.id).await?)
     })

@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use http::Request;
 use http::request::Builder;
-use kube::Client;
+use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::resources::{BOOTSTRAP_GROUP, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
+use crate::wait;
 
 /// Concurrent writes. The API server's default allows 200.
 const AT_ONCE: usize = 64;
@@ -210,21 +211,24 @@ async fn create(client: &Client, namespace: &str, object: &Value, status: Value)
         text("/apiVersion"),
         kind.to_lowercase()
     );
-    let doing = || format!("creating the {kind} {name}");
-    send(client, Request::post(&collection), "application/json", object)
-        .await
-        .with_context(doing)?;
-    let patch = Request::patch(format!("{collection}/{name}/status"));
-    let status = json!({"status": status});
-    send(client, patch, "application/merge-patch+json", &status)
-        .await
-        .with_context(doing)
+    // A busy etcd makes the API server answer 504, whether or not it stored the object.
+    wait::until(&format!("the {kind} {name} is created"), async || {
+        match send(client, Request::post(&collection), "application/json", object).await {
+            Err(Error::Api(status)) if status.is_already_exists() => Ok(()),
+            other => other,
+        }?;
+        let patch = Request::patch(format!("{collection}/{name}/status"));
+        let body = json!({"status": status});
+        Ok(send(client, patch, "application/merge-patch+json", &body).await?)
+    })
+    .await
 }
 
-async fn send(client: &Client, request: Builder, content_type: &str, body: &Value) -> Result<()> {
+async fn send(client: &Client, request: Builder, content_type: &str, body: &Value) -> Result<(), Error> {
     let request = request
         .header("content-type", content_type)
-        .body(serde_json::to_vec(body)?)?;
+        .body(body.to_string().into_bytes())
+        .map_err(Error::HttpError)?;
     client.request::<Value>(request).await?;
     Ok(())
 }

@@ -233,7 +233,7 @@ impl Server {
         }
         let (sender, phase) = watch::channel(Phase::Serving);
         if let Err(error) = probes::spawn(&mut tasks, health, parts.probes(phase.clone())) {
-            error!(%error, "cannot start the thread for probes; stopped");
+            error!(%error, "cannot start the thread that answers probes; kcp-webhook stops");
             return Ended::Failed;
         }
         let mut reviews = tokio::spawn(parts.reviews(phase).run(secure));

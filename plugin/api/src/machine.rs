@@ -56,7 +56,7 @@ pub struct MachineSpec {
     pub cluster_name: Option<String>,
     /// Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// The failure domain; none if it is not set or empty.
+    /// The failure domain. `None` if it is unset or empty.
     pub failure_domain: Option<String>,
     /// `spec.bootstrap.configRef`
     pub bootstrap_config_ref: Option<Reference>,

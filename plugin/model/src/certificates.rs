@@ -161,17 +161,15 @@ impl Certificate {
         let person = |what: &str| (Renewer::Person, what.to_owned());
         let (renewer, renewal) = match (purpose, ownership) {
             (Purpose::AdminKubeconfig, Some(SecretOwnership::UserProvided)) => {
-                person("a person: the Secret is user-provided, and Cluster API does not renew it")
+                person("you: the Secret is user-provided, and Cluster API does not renew it")
             }
             (Purpose::AdminKubeconfig, _) => (
                 Renewer::Controller,
                 "Cluster API's control plane controller, six months before the expiry".to_owned(),
             ),
-            (Purpose::ServiceAccountKeys, _) => {
-                person("a person, if the keys must change: they do not expire")
-            }
-            (Purpose::EtcdClient, _) => person("a person, who operates the external etcd"),
-            _ => person("a person: neither Cluster API nor kubeadm renews a CA"),
+            (Purpose::ServiceAccountKeys, _) => person("you, if the keys must change: they do not expire"),
+            (Purpose::EtcdClient, _) => person("the operator of the external etcd"),
+            _ => person("you: neither Cluster API nor kubeadm renews a CA"),
         };
         Self {
             purpose,

@@ -104,21 +104,21 @@ impl<'c> Store<'c> {
     /// Writes a pool's status once, with a merge patch that contains a resourceVersion. `Changed` if the pool no longer
     /// exists.
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.in_pool_namespace(&CLUSTER_POOL, name), Some("status"), patch)
+        self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), Some("status"), patch)
             .await
     }
 
     /// Changes a pool's metadata once, with a merge patch that contains a resourceVersion. `Changed` if the pool no longer
     /// exists.
     pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.in_pool_namespace(&CLUSTER_POOL, name), None, patch)
+        self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), None, patch)
             .await
     }
 
     /// Changes an entry's metadata once, with a merge patch that contains a resourceVersion. `Changed` if the entry no
     /// longer exists.
     pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
+        self.patch_object(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
             .await
     }
 
@@ -152,7 +152,7 @@ impl<'c> Store<'c> {
     pub async fn rewrite(&self, made: ObjectTarget<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
-        self.patch_at(
+        self.patch_object(
             Place {
                 kind,
                 namespace,
@@ -314,7 +314,7 @@ impl<'c> Store<'c> {
     /// Changes a ClusterDeployment once, with a merge patch that contains a resourceVersion. `Changed` also means that the
     /// ClusterDeployment no longer exists.
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(cluster_at(namespace, name), None, patch).await
+        self.patch_object(cluster_at(namespace, name), None, patch).await
     }
 }
 
@@ -360,8 +360,8 @@ impl Store<'_> {
         found.map_err(|error| with_product(kind, error))
     }
 
-    /// Patches an object. `Changed` also means that the object no longer exists.
-    async fn patch_at(
+    /// Patches one object. `Changed` also means that the object no longer exists.
+    async fn patch_object(
         &self,
         place: Place<'_>,
         subresource: Option<&'static str>,
@@ -414,7 +414,7 @@ impl LeaseStore for Store<'_> {
     }
 
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_at(
+        self.patch_object(
             self.in_pool_namespace(&CUSTOMIZATION, name),
             Some("status"),
             patch,

@@ -109,7 +109,7 @@ impl ClientCa {
             }
             Err(error) => {
                 self.metrics.certificate_errors.inc();
-                warn!(%error, "cannot reload the certificate authorities of clients; still using the previous ones");
+                warn!(%error, "cannot reload the CA certificates of clients; still using the previous ones");
             }
         }
     }

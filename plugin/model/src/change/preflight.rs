@@ -7,7 +7,7 @@ use crate::{
     change::{
         decision::{Refusal, RefusedBy},
         ownership::ownership,
-        quorum_guard::{QuorumGuard, unreconciled_reasons},
+        quorum_guard::{QuorumGuard, why_not_reconciled},
     },
     plan::{
         self, Plan,
@@ -68,7 +68,7 @@ pub fn preflight_reviewed(
     let guard = QuorumGuard::new(&plan);
 
     warnings.extend(snapshot.warnings());
-    warnings.extend(unreconciled_reasons(&plan));
+    warnings.extend(why_not_reconciled(&plan));
     let mut refusals = vec![(RefusedBy::Rules, denials)];
     match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),

@@ -75,7 +75,7 @@ impl QuorumGuard {
 }
 
 /// One line for each reason why no controller reconciles the control plane. A change has no effect until one does.
-pub fn unreconciled_reasons(plan: &Plan) -> Vec<String> {
+pub fn why_not_reconciled(plan: &Plan) -> Vec<String> {
     let blockers = plan
         .blockers
         .iter()
@@ -229,7 +229,7 @@ mod tests {
         metadata::Time,
     };
 
-    use super::{QuorumGuard, fatal_loss, unreconciled_reasons};
+    use super::{QuorumGuard, fatal_loss, why_not_reconciled};
     use crate::{
         plan::{Desired, Plan, plan, step::NoPlan},
         quorum::Votes,
@@ -414,7 +414,7 @@ mod tests {
         pause(&mut observed.control_plane.metadata);
         observed.cluster_mut().spec.control_plane_endpoint = None;
         assert_eq!(
-            unreconciled_reasons(&of(&observed, with_replicas(spec(), 5), &[])),
+            why_not_reconciled(&of(&observed, with_replicas(spec(), 5), &[])),
             [
                 "the control plane is paused: no controller reconciles it",
                 "the Cluster has no control plane endpoint yet"

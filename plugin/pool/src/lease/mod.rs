@@ -1,7 +1,8 @@
 //! Leases. `plugin/pool/MODEL.md` describes the whole model on one page.
 //!
 //! - [`access`]: the reads and writes of leases
-//! - [`usage`]: finds the clusters that use an entry; [`rule`]: the only rule that changes and ends leases
+//! - [`usage`]: finds the clusters that use an entry; [`rule`]: decides when a lease
+//!   changes or ends; no other code decides that
 //! - [`choice`]: decides which entry a holder gets
 //! - [`write`]: writes an entry's status, until the result is certain
 //! - [`attempt`]: one attempt to lease an entry; [`renewal`]: renews a lease, once or until it is lost

@@ -431,7 +431,8 @@ impl PoolState {
             .count()
     }
 
-    /// All problems: those of the pool, then those of its entries in order, of clusters and of other objects.
+    /// All problems in this order: the pool's, those of its entries as the inventory lists them, the clusters', and those of
+    /// other objects.
     pub fn problems(&self) -> Vec<Problem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
         let left = self.left.iter().map(|finding| Problem {

@@ -118,8 +118,9 @@ impl Check {
             ""
         };
         format!(
-            "before the upgrade, enable leader migration with a configuration that names {name}, on both controller \
-             managers; write it with: kubectl kcp leader-migration generate --from 1.{from} --to 1.{to}{ipam}"
+            "before the upgrade, enable leader migration on kube-controller-manager and cloud-controller-manager, with a \
+             configuration that lists {name}; to generate this configuration: kubectl kcp leader-migration generate \
+             --from 1.{from} --to 1.{to}{ipam}"
         )
     }
 

@@ -114,7 +114,7 @@ impl Subject {
     fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = match object.text("kind") {
             Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
-            None => Self::by_fields(object, faults)?,
+            None => Self::identify_by_fields(object, faults)?,
         };
         let current = subject.api_version();
         match object.text("apiVersion") {
@@ -143,7 +143,7 @@ impl Subject {
         Some(subject)
     }
 
-    fn by_fields(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+    fn identify_by_fields(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = object.get("spec").and_then(|spec| {
             Self::ALL
                 .into_iter()

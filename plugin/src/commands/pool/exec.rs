@@ -75,7 +75,7 @@ pub struct ExecArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
-    /// Wait until a customization is free, at most for the given duration
+    /// Wait until a customization is free, for at most the given duration
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,

@@ -72,7 +72,7 @@ pub struct LeaseArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// Wait until a customization is free, at most for the given duration
+    /// Wait until a customization is free, for at most the given duration
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
@@ -140,7 +140,7 @@ pub struct Lessee {
     pub new: bool,
 }
 
-/// Parses a subject of RBAC.
+/// Parses an RBAC subject.
 fn parse_subject(text: &str) -> Result<Value, String> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let named = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});

@@ -23,7 +23,7 @@ use kcp_control_plane::{
 const MAX_CONCURRENT: usize = 8;
 
 /// The maximum number of control planes in a namespace for which etcd is queried without `--deep`.
-const MAX_QUERIED: usize = 32;
+const MAX_CONTROL_PLANES_QUERIED: usize = 32;
 
 /// The sources to read for each control plane in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Depth {
         } else if arguments.all_namespaces
             || arguments.no_etcd
             || arguments.no_workload
-            || control_planes > MAX_QUERIED
+            || control_planes > MAX_CONTROL_PLANES_QUERIED
         {
             Self::Conditions
         } else {
@@ -230,7 +230,9 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::time::sleep;
 
-    use super::{Depth, Inspected, MAX_CONCURRENT, MAX_QUERIED, Subject, poll, read_concurrently};
+    use super::{
+        Depth, Inspected, MAX_CONCURRENT, MAX_CONTROL_PLANES_QUERIED, Subject, poll, read_concurrently,
+    };
     use crate::{
         arguments::global::ColorWhen, commands::status::StatusArguments, output::OutputArguments,
         terminal::Terminal,
@@ -315,12 +317,16 @@ mod tests {
             arguments
         };
         for (arguments, control_planes, depth) in [
-            (arguments(), MAX_QUERIED, Depth::PermittedSources),
-            (arguments(), MAX_QUERIED + 1, Depth::Conditions),
+            (arguments(), MAX_CONTROL_PLANES_QUERIED, Depth::PermittedSources),
+            (arguments(), MAX_CONTROL_PLANES_QUERIED + 1, Depth::Conditions),
             (with(|a| a.all_namespaces = true), 1, Depth::Conditions),
             (with(|a| a.no_etcd = true), 1, Depth::Conditions),
             (with(|a| a.no_workload = true), 1, Depth::Conditions),
-            (with(|a| a.deep = true), MAX_QUERIED + 1, Depth::AllSources),
+            (
+                with(|a| a.deep = true),
+                MAX_CONTROL_PLANES_QUERIED + 1,
+                Depth::AllSources,
+            ),
             (
                 with(|a| {
                     a.all_namespaces = true;

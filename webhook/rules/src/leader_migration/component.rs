@@ -12,7 +12,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// The name of the component, of its main lock, and in `controllerLeaders[].component`.
+    /// The component's name. Its main lock and its entries in `controllerLeaders[].component` have the same name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kube => "kube-controller-manager",

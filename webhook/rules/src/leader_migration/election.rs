@@ -1,4 +1,4 @@
-//! Every way in which controller managers can hold their locks, and who then runs a controller.
+//! Every way in which controller managers can hold their locks, and which of them then run a controller.
 
 use super::{Assignment, Component, Controller, Lock, Manager};
 
@@ -8,9 +8,10 @@ const MAX_MANAGERS: usize = 4;
 /// A controller manager as a candidate for its locks.
 struct Candidate {
     component: Component,
-    /// The index of its main lock. `None` if it does not elect a leader: then it always runs its controllers.
+    /// The index of the main lock in the list of all locks. `None` if the controller manager elects no leader: then it always
+    /// runs its controllers.
     main: Option<usize>,
-    /// The index of its migration lock, if it can hold one.
+    /// The index of the migration lock in the list of all locks. `None` if the controller manager never takes one.
     migration: Option<usize>,
     assignment: Assignment,
 }

@@ -178,7 +178,8 @@ fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
             reason: CauseReason::NotSupported,
             value: Some(HIDDEN.to_owned()),
             detail: format!("{cause}, so {component} exits at start").into(),
-            remedy: "set external and deploy a cloud-controller-manager, or remove the flag".into(),
+            remedy: "set the flag to external and deploy a cloud-controller-manager, or remove the flag"
+                .into(),
         };
         faults.push_at_most(spec.versioned_action(), fault);
     }

@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "coredns-version-unknown",
-        summary: "Cluster API may be unable to migrate to an unknown version of CoreDNS",
+        summary: "Cluster API may be unable to migrate CoreDNS to a version that it does not know",
         why: "Cluster API migrates the Corefile only between the versions that its migration library contains, and \
               these depend on the version of Cluster API.",
         operations: ON_UPDATE,

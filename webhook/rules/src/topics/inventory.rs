@@ -91,8 +91,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-shared",
         summary: "a customization must be in the inventory of only one pool",
-        why: "Each pool manages the leases of its own inventory. Two pools can give the same names and addresses \
-              to two clusters, or release each other's leases.",
+        why: "A pool does not know the leases of other pools. Two pools that list the same customization can give its \
+              names and addresses to two clusters, or release each other's leases.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -21,8 +21,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "glob-malformed",
         summary: "a glob must be well formed",
-        why: "The installer finds no manifest with a malformed glob, so the patch has no effect or fails the \
-              installation.",
+        why: "A malformed glob matches no manifest, so the patch has no effect or makes the installation fail.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -187,6 +187,10 @@ impl ApiServer {
         &self.client
     }
 
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }

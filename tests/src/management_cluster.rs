@@ -10,7 +10,7 @@ use crate::api_server::{ApiServer, Etcd, NO_ENVIRONMENT};
 use crate::assets::Assets;
 use crate::cluster_api::{self, Controllers, Scope};
 use crate::cluster_api_alone::ClusterApiAlone;
-use crate::controller_manager::ControllerManagers;
+use crate::controller_manager::{ControllerManagers, Server};
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
 use crate::process::Process;
@@ -140,7 +140,13 @@ impl ManagementCluster {
 
     /// Controller managers for an API server. `name` names their files and logs.
     pub fn controller_managers(&self, api: &ApiServer, name: &str) -> Result<ControllerManagers> {
-        ControllerManagers::new(&self.run, &self.assets, api, name)
+        let server = Server {
+            url: api.url(),
+            folder: api.folder(),
+            authority: api.authority(),
+            administrator: api.administrator(),
+        };
+        ControllerManagers::new(&self.run, &self.assets, &server, name)
     }
 
     /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes the result to their status, until the

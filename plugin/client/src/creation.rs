@@ -1,6 +1,6 @@
 //! Creates objects that may already exist.
 
-use kube::core::ApiResource;
+use kube::{api::PostParams, core::ApiResource};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -18,6 +18,8 @@ pub struct Create<'c> {
     /// JSON with `apiVersion`, `kind` and `metadata.name`.
     pub object: &'c Value,
     pub field_manager: &'c str,
+    /// Whether the server only checks the object and does not store it.
+    pub dry_run: bool,
 }
 
 #[derive(Debug)]
@@ -39,13 +41,18 @@ impl Connection {
             namespace,
             object,
             field_manager,
+            dry_run,
         } = *create;
+        let parameters = PostParams {
+            field_manager: Some(field_manager.to_owned()),
+            dry_run,
+        };
         match self
-            .create::<IgnoredAny>(resource, namespace, object, field_manager)
+            .create_with::<IgnoredAny>(resource, namespace, object, &parameters)
             .await
         {
             Ok(_) => Ok(CreateResult::Created),
-            Err(error) => match written::<()>(Err(error), false)? {
+            Err(error) => match written::<()>(Err(error), dry_run)? {
                 Written::Stored | Written::Changed => Ok(CreateResult::AlreadyExists),
                 Written::Unknown(error) => Ok(CreateResult::Unknown(error)),
             },
@@ -83,6 +90,7 @@ mod tests {
                 namespace: Some("d"),
                 object: &json!({"metadata": {"name": "a"}}),
                 field_manager: "kubectl-kcp",
+                dry_run: false,
             };
             connection.create_or_find(&create).await
         })

@@ -254,15 +254,25 @@ impl Connection {
         object: &Value,
         field_manager: &str,
     ) -> Result<T, Error> {
-        let mut action = Action::new("create", resource);
-        action.namespace = namespace.map(str::to_owned);
-        safe_in_url(&action)?;
         let parameters = PostParams {
             field_manager: Some(field_manager.to_owned()),
             ..PostParams::default()
         };
+        self.create_with(resource, namespace, object, &parameters).await
+    }
+
+    pub(crate) async fn create_with<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        object: &Value,
+        parameters: &PostParams,
+    ) -> Result<T, Error> {
+        let mut action = Action::new("create", resource);
+        action.namespace = namespace.map(str::to_owned);
+        safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, namespace));
-        let request = requests.create(&parameters, object.to_string().into_bytes());
+        let request = requests.create(parameters, object.to_string().into_bytes());
         self.call(&action, async {
             let request = request.map_err(kube::Error::BuildRequest)?;
             self.client.request::<T>(request).await

@@ -11,6 +11,7 @@
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
+//! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
 //! - [`wait`]: whether a change is complete, and what is still missing
 
@@ -41,6 +42,7 @@ pub mod checks;
 pub mod duration;
 pub mod inspection;
 pub mod kubelet_skew;
+pub mod leader_migration;
 pub mod merge_patch;
 pub mod plan;
 pub mod quorum;

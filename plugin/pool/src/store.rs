@@ -130,6 +130,7 @@ impl<'c> Store<'c> {
             namespace,
             object,
             field_manager: self.field_manager,
+            dry_run: false,
         };
         let created = retry_while_busy(|| self.connection.create_or_find(&create)).await;
         created.map_err(|error| with_product(kind, error))

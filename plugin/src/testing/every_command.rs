@@ -31,6 +31,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("machine remediate m", &[]),
     ("certificates", &[]),
     ("leader-migration check edge", &[]),
+    ("leader-migration status edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),
     (
         "pool lease p --cluster-deployment a --install-config f",

@@ -12,6 +12,7 @@ mod source_rows;
 mod start;
 mod start_files;
 mod start_rows;
+mod status;
 mod upgrade;
 
 use std::collections::BTreeSet;

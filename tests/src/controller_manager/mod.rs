@@ -15,10 +15,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 
 use crate::addresses::free_port;
-use crate::api_server::{ApiServer, NO_ENVIRONMENT};
+use crate::api_server::NO_ENVIRONMENT;
 use crate::assets::Assets;
 use crate::kubeconfig::{self, User};
-use crate::pki::{KeyPairFiles, Subject};
+use crate::pki::{Authority, KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::run::Run;
 
@@ -70,6 +70,14 @@ const KUBE: &[&str] = &["--controllers=serviceaccount-token-controller,node-ipam
 const CLOUD: &[&str] = &["--cloud-provider=demo", "--controllers=*,node-ipam-controller"];
 const BOTH: &[&str] = &["--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16"];
 
+/// The API server of controller managers. Its folder has the files `kubeconfig`, `ca.crt` and `sa.key`.
+pub(crate) struct Server<'s> {
+    pub(crate) url: &'s str,
+    pub(crate) folder: &'s Path,
+    pub(crate) authority: &'s Authority,
+    pub(crate) administrator: &'s KeyPairFiles,
+}
+
 /// What controller managers of one test need: certificates, kubeconfigs and programs.
 pub struct ControllerManagers {
     run: Arc<Run>,
@@ -83,7 +91,7 @@ pub struct ControllerManagers {
 
 impl ControllerManagers {
     /// Prepares a folder with certificates. `name` names the folder and the logs.
-    pub(crate) fn new(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str) -> Result<Self> {
+    pub(crate) fn new(run: &Arc<Run>, assets: &Assets, server: &Server<'_>, name: &str) -> Result<Self> {
         let folder = run.subfolder(&format!("controller-managers-{name}"))?;
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let serving = Subject {
@@ -91,24 +99,25 @@ impl ControllerManagers {
             addresses: &[loopback],
             ..Subject::default()
         };
-        let serving = api.authority().issue(&folder, "serving", &serving)?;
+        let serving = server.authority.issue(&folder, "serving", &serving)?;
         for program in [Program::Kube, Program::Cloud] {
             let subject = Subject {
                 common_name: program.user(),
                 ..Subject::default()
             };
-            let user = api.authority().issue(&folder, program.name(), &subject)?;
-            let kubeconfig = folder.join(format!("{}.kubeconfig", program.name()));
-            api.write_kubeconfig(&kubeconfig, &User::Certificate(&user))?;
+            let user = server.authority.issue(&folder, program.name(), &subject)?;
+            let path = folder.join(format!("{}.kubeconfig", program.name()));
+            let ca = server.folder.join("ca.crt");
+            kubeconfig::write(&path, server.url, &ca, &User::Certificate(&user))?;
         }
         Ok(Self {
             run: run.clone(),
             assets: assets.clone(),
             name: name.to_owned(),
             folder,
-            api: api.folder().to_owned(),
+            api: server.folder.to_owned(),
             serving,
-            administrator: api.administrator().clone(),
+            administrator: server.administrator.clone(),
         })
     }
 
@@ -119,7 +128,8 @@ impl ControllerManagers {
         Ok(path)
     }
 
-    /// The flags of every controller manager, for the locks in a namespace. Flags of a test come afterwards and replace them.
+    /// The flags of every controller manager, for the locks in a namespace. Flags of a test come afterwards and replace them,
+    /// except that the values of several `--controllers` add up.
     pub fn flags(&self, program: Program, identity: Identity, locks: &Locks) -> Vec<String> {
         let kubeconfig = match identity {
             Identity::Administrator => self.api.join("kubeconfig"),
@@ -162,6 +172,18 @@ impl ControllerManagers {
         self.start_program(&program, name, flags).await
     }
 
+    /// [`Self::start`] on this port.
+    pub async fn start_on(
+        &self,
+        port: u16,
+        program: Program,
+        name: &str,
+        flags: &[String],
+    ) -> Result<ControllerManager> {
+        let program = self.assets.program(program.name());
+        self.start_program_on(port, &program, name, flags).await
+    }
+
     /// [`Self::start`] for another build of a program.
     pub async fn start_program(
         &self,
@@ -169,7 +191,16 @@ impl ControllerManagers {
         name: &str,
         flags: &[String],
     ) -> Result<ControllerManager> {
-        let port = free_port()?;
+        self.start_program_on(free_port()?, program, name, flags).await
+    }
+
+    async fn start_program_on(
+        &self,
+        port: u16,
+        program: &Path,
+        name: &str,
+        flags: &[String],
+    ) -> Result<ControllerManager> {
         let log = format!("{}-{name}", self.name);
         let port_flag = format!("--secure-port={port}");
         let arguments = flags.iter().chain([&port_flag]);

@@ -68,6 +68,14 @@ impl WorkloadCluster {
             format!("--tls-cert-file={}", serving.certificate.display()),
             format!("--tls-private-key-file={}", serving.key.display()),
             format!("--client-ca-file={}", certificates.authority_file.display()),
+            // As kubeadm does. Controller managers read these settings from the API server.
+            format!(
+                "--requestheader-client-ca-file={}",
+                certificates.authority_file.display()
+            ),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-bootstrap-token-auth=true".to_owned(),
             // No resolver knows the machines' names.

@@ -7,6 +7,7 @@
 mod api_server;
 mod boot;
 mod bootstrap_data;
+mod controller_managers;
 pub mod definitions;
 mod etcd_route;
 pub mod fault;

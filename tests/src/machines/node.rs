@@ -23,7 +23,7 @@ const COMPONENTS: [&str; 4] = [
     "kube-scheduler",
 ];
 
-const NAMESPACE: &str = "kube-system";
+pub(super) const NAMESPACE: &str = "kube-system";
 
 /// The port of a kube-apiserver on a real machine.
 const API_SERVER_PORT: u16 = 6443;
@@ -68,19 +68,12 @@ pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlane
     let taints = json!([{"key": CONTROL_PLANE, "effect": "NoSchedule"}]);
     ensure_exists::<Node>(&Api::all(client.clone()), node_object(node, &roles, &taints)).await?;
     let forwards = forwards(client);
-    let forward = |component: &str, port: u16, address: String, target: u16| {
-        json!({
-            "apiVersion": "kwok.x-k8s.io/v1alpha1",
-            "kind": "PortForward",
-            "metadata": {"name": format!("{component}-{}", node.name), "namespace": NAMESPACE},
-            "spec": {"forwards": [{"ports": [port], "target": {"address": address, "port": target}}]},
-        })
-    };
-    let etcd = forward("etcd", CLIENT_PORT, machine.address.to_string(), CLIENT_PORT);
+    let pod = |component: &str| format!("{component}-{}", node.name);
+    let etcd = forward(&pod("etcd"), CLIENT_PORT, machine.address, CLIENT_PORT);
     let api = forward(
-        "kube-apiserver",
+        &pod("kube-apiserver"),
         API_SERVER_PORT,
-        Ipv4Addr::LOCALHOST.to_string(),
+        Ipv4Addr::LOCALHOST,
         machine.api_port,
     );
     ensure_exists(&forwards, etcd).await?;
@@ -90,6 +83,16 @@ pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlane
         ensure_exists(&pods, mirror_pod(node, component)).await?;
     }
     Ok(())
+}
+
+/// A port forward from a port of a pod to a local one.
+pub(super) fn forward(pod: &str, port: u16, address: Ipv4Addr, target: u16) -> Value {
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "PortForward",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "spec": {"forwards": [{"ports": [port], "target": {"address": address.to_string(), "port": target}}]},
+    })
 }
 
 /// Deletes the mirror pods of a machine. Cluster API deletes the Node.
@@ -109,7 +112,7 @@ pub(super) async fn delete(client: &Client, machine: &str) -> Result<()> {
     Ok(())
 }
 
-fn forwards(client: &Client) -> Api<DynamicObject> {
+pub(super) fn forwards(client: &Client) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), NAMESPACE, &resources::port_forwards())
 }
 
@@ -161,7 +164,7 @@ fn mirror_pod(node: &NodeDescription<'_>, component: &str) -> Value {
 }
 
 /// Creates an object unless it exists, because a boot can be retried.
-async fn ensure_exists<K>(api: &Api<K>, object: Value) -> Result<()>
+pub(super) async fn ensure_exists<K>(api: &Api<K>, object: Value) -> Result<()>
 where
     K: Clone + Debug + Serialize + DeserializeOwned,
 {

@@ -3,6 +3,7 @@
 //! - [`observe`]: reads one control plane from all sources at the same time
 //! - [`management`]: reads one control plane from the management cluster
 //! - [`list`]: reads all control planes of one or all namespaces from the management cluster
+//! - [`leader_migration`]: reads the controller managers of the workload cluster and their Leases
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
 //! - [`time_limits`]: divides a command's time among its reads
@@ -14,6 +15,7 @@ pub mod controller_lease;
 pub mod etcd;
 pub mod extensions;
 pub mod failure;
+pub mod leader_migration;
 pub mod list;
 pub mod machine;
 pub mod management;

@@ -48,8 +48,8 @@ pub enum Nodes {
 pub struct WorkloadCluster {
     pub server: ApiServer,
     pub failures: FailureContext,
-    objects: Objects,
-    limit: Duration,
+    pub(super) objects: Objects,
+    pub(super) limit: Duration,
 }
 
 impl WorkloadCluster {
@@ -254,7 +254,11 @@ mod tests {
         ApiServer, Component, EndpointCertificate, Failure, FailureContext, KubeadmConfigMap, Node, Nodes,
         Objects, Reading, Secrets, StaticPod, Workload, WorkloadCluster,
     };
-    use crate::{Connection, canned::failure, workload::ServingCertificate};
+    use crate::{
+        Connection, ServerClock,
+        canned::failure,
+        workload::{ComponentTls, ServingCertificate},
+    };
 
     /// A cluster whose API server is made up, and at whose URL nobody listens.
     fn cluster(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> WorkloadCluster {
@@ -265,6 +269,8 @@ mod tests {
                 client: connection.client.clone(),
                 url: "https://s".to_owned(),
                 certificate: ServingCertificate::new("http://s".parse().expect("a URL")),
+                clock: ServerClock::default(),
+                component_tls: ComponentTls::anonymous().expect("TLS"),
                 risks: Vec::new(),
             },
             failures: FailureContext {

@@ -11,8 +11,9 @@ use kube::{Client, Config};
 use thiserror::Error;
 
 use crate::ConnectionFlags;
-use crate::workload::{ServingCertificate, response_limit::limit_responses};
+use crate::workload::{ComponentTls, ServingCertificate, response_limit::limit_responses};
 use crate::{
+    ServerClock,
     kubeconfig::select,
     proxy::{Environment, proxy_for},
     redacted_url,
@@ -53,6 +54,10 @@ pub struct ApiServer {
     /// `https://host:port`, without secrets.
     pub url: String,
     pub certificate: ServingCertificate,
+    /// The time of the API server, from its responses to `client`.
+    pub clock: ServerClock,
+    /// The TLS settings for the components of the cluster.
+    pub component_tls: ComponentTls,
     /// The settings in the kubeconfig that lower the security of the connection, one line each.
     pub risks: Vec<String>,
 }
@@ -107,11 +112,15 @@ pub async fn api_server(
         proxy: config.proxy_url.clone(),
         ..ServingCertificate::new(config.cluster_url.clone())
     };
+    let component_tls = ComponentTls::new(&config).map_err(|_| inconsistent())?;
+    let clock = ServerClock::default();
     let builder = ClientBuilder::try_from(config).map_err(|_| inconsistent())?;
     Ok(ApiServer {
-        client: limit_responses(builder),
+        client: limit_responses(builder, &clock),
         url,
         certificate,
+        clock,
+        component_tls,
         risks,
     })
 }

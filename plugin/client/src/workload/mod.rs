@@ -4,14 +4,16 @@
 //! - [`ApiServer`]: the API server in a kubeconfig; [`ServingCertificate`]: its certificate
 //! - [`ResponseLimit`]: the maximum size of a response
 //! - [`Objects`]: reads with limits on time and size
-//! - [`PortForward`]: streams to a pod's port
+//! - [`PortForward`]: streams to a pod's port; [`ComponentServer`]: the HTTPS server behind it
 
+pub mod component;
 pub mod kubeconfig;
 pub mod objects;
 pub mod port_forward;
 pub mod response_limit;
 pub mod serving_certificate;
 
+pub use component::{ComponentError, ComponentResponse, ComponentServer, ComponentTls};
 pub use kubeconfig::{ApiServer, KubeconfigError, KubeconfigFault, api_server, client};
 pub use objects::Objects;
 pub use port_forward::PortForward;

@@ -1,4 +1,4 @@
-//! Limits the size of responses, because the server in a kubeconfig is not trusted.
+//! Limits the size of responses, because the server in a kubeconfig is not trusted, and records the server's time.
 
 use std::{
     pin::Pin,
@@ -13,6 +13,8 @@ use kube::{
 };
 use thiserror::Error;
 use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
+
+use crate::clock::{ServerClock, since_boot};
 
 /// Maximum size of a response in bytes. A caller sets it as an extension of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +41,19 @@ type Unlimited = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 type LimitedBody = MapErr<Limited<Box<DynBody>>, Box<dyn FnMut(BoxError) -> BoxError + Send>>;
 
-/// Builds a client that enforces each request's [`ResponseLimit`], also on error responses.
-pub fn limit_responses(builder: ClientBuilder<Unlimited>) -> Client {
-    builder.with_layer(&layer_fn(LimitedResponses)).build()
+/// Builds a client that enforces each request's [`ResponseLimit`], also on error responses, and records the dates of responses.
+pub fn limit_responses(builder: ClientBuilder<Unlimited>, clock: &ServerClock) -> Client {
+    let limited = layer_fn(|inner| LimitedResponses {
+        inner,
+        clock: clock.clone(),
+    });
+    builder.with_layer(&limited).build()
 }
 
-struct LimitedResponses(Unlimited);
+struct LimitedResponses {
+    inner: Unlimited,
+    clock: ServerClock,
+}
 
 impl Service<Request<Body>> for LimitedResponses {
     type Response = Response<LimitedBody>;
@@ -52,14 +61,16 @@ impl Service<Request<Body>> for LimitedResponses {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context)
+        self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let limit: ResponseLimit = request.extensions().get().copied().unwrap_or_default();
-        let answer = self.0.call(request);
+        let (clock, sent) = (self.clock.clone(), since_boot());
+        let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await?;
+            clock.observe(answer.headers(), sent);
             Ok(answer.map(|body| {
                 let named: Box<dyn FnMut(BoxError) -> BoxError + Send> = Box::new(move |error| {
                     if error.is::<LengthLimitError>() {
@@ -86,7 +97,7 @@ mod tests {
     };
     use tower::{BoxError, service_fn, util::BoxService};
 
-    use super::{ResponseLimit, limit_responses};
+    use super::{ResponseLimit, ServerClock, limit_responses};
 
     /// A client of a server that answers with `code` and as many blanks.
     fn client(code: u16, blanks: usize) -> Client {
@@ -97,7 +108,10 @@ mod tests {
                 .body(body)
                 .map_err(BoxError::from)
         });
-        limit_responses(ClientBuilder::new(BoxService::new(service), "d"))
+        limit_responses(
+            ClientBuilder::new(BoxService::new(service), "d"),
+            &ServerClock::default(),
+        )
     }
 
     async fn read(client: &Client, limit: Option<ResponseLimit>) -> Result<usize, String> {

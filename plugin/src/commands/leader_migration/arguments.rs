@@ -1,9 +1,16 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
+use kcp_client::{parse_namespace, reads::leader_migration::WorkloadKind};
 use kcp_rules::syntax::parse_version;
 
-use crate::{arguments::parse_control_plane, output::OutputArguments};
+use crate::{
+    arguments::{
+        ControlPlaneName, DryRun, parse_control_plane, parse_control_plane_of_cluster, parse_object_name,
+        parse_timeout,
+    },
+    output::OutputArguments,
+};
 
 /// Check and prepare the handover of controllers from kube-controller-manager to cloud-controller-manager (KEP-2436).
 #[derive(Debug, Args)]
@@ -19,18 +26,22 @@ pub enum LeaderMigrationCommand {
     Check(CheckArguments),
     /// Write a configuration that protects an upgrade, and the change that installs it
     Generate(GenerateArguments),
-    /// Write the permissions that both controller managers need for the migration lock
+    /// Show which controller manager runs each controller now, under which lock, and what proves it
+    Status(StatusArguments),
+    /// Check or grant the permissions that both controller managers need for the migration lock
     Rbac(RbacArguments),
 }
 
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
 manager.
 
-The file of --ccm can contain a Pod, Deployment or DaemonSet, and the ConfigMap with its leader migration configuration:
-  kubectl -n kube-system get daemonset/NAME configmap/NAME -o yaml >ccm.yaml
+With deployment/NAME or daemonset/NAME, --ccm reads the workload cluster, and the ConfigMap with the leader migration \
+configuration as well. A file can contain a Pod, Deployment or DaemonSet, and that ConfigMap. Write ./deployment/NAME for a \
+file of that name.
 
 Examples:
   kubectl kcp leader-migration check edge --to v1.36.0
+  kubectl kcp leader-migration check edge --to v1.36.0 --ccm daemonset/cloud-controller-manager
   kubectl kcp leader-migration check edge --to v1.36.0 --ccm ccm.yaml
   kubectl kcp leader-migration check -f new.yaml --old old.yaml --ccm ccm.yaml";
 
@@ -55,12 +66,16 @@ pub struct CheckArguments {
     pub old: Option<PathBuf>,
 
     /// Manifest of the cloud-controller-manager after the upgrade [default: the static Pod in the control plane's files]
-    #[arg(long, value_name = "FILE")]
-    pub ccm: Option<PathBuf>,
+    #[arg(long, value_name = "FILE|deployment/NAME|daemonset/NAME", value_parser = parse_cloud_source)]
+    pub ccm: Option<CloudSource>,
 
     /// Manifest of the cloud-controller-manager before the upgrade
-    #[arg(long, value_name = "FILE")]
-    pub old_ccm: Option<PathBuf>,
+    #[arg(long, value_name = "FILE|deployment/NAME|daemonset/NAME", value_parser = parse_cloud_source)]
+    pub old_ccm: Option<CloudSource>,
+
+    /// Namespace of deployment/NAME and daemonset/NAME in the workload cluster
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = parse_namespace)]
+    pub ccm_namespace: String,
 
     /// Kubernetes version of the libraries of --ccm [default: from the tag of its image]
     #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "ccm")]
@@ -112,12 +127,79 @@ pub struct GenerateArguments {
     pub file: Option<PathBuf>,
 }
 
-/// Write the permissions that both controller managers need for the migration lock.
+const STATUS_HELP: &str = "A Lease alone proves nothing: its holder renews it even if it runs none of the controllers. So this \
+command asks each controller manager, through port-forwards, what it runs (/healthz?verbose) and with which settings \
+(/configz, which needs a client certificate in the kubeconfig of the workload cluster and the verb get on that path; \
+otherwise /flagz, or the Pod's flags, marked as not verified).
+
+Exit code 0 means protected or nothing to migrate, 1 means unprotected, stale, orphaned or runs twice, 2 means that something \
+could not be read.
+
+Examples:
+  kubectl kcp leader-migration status
+  kubectl kcp leader-migration status edge -w
+  kubectl kcp leader-migration status edge --ccm-namespace cloud-provider -o json";
+
+/// Show which controller manager runs each controller now, under which lock, and what proves it.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = STATUS_HELP)]
+pub struct StatusArguments {
+    /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: the only one in the namespace]
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: Option<ControlPlaneName>,
+
+    /// Namespace of the Pods of cloud-controller-manager in the workload cluster
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = parse_namespace)]
+    pub ccm_namespace: String,
+
+    /// Watch for changes: redraw on a terminal, otherwise print a line for each change
+    #[arg(short, long)]
+    pub watch: bool,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+
+    /// Time limit for all reads, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
+    pub timeout: Duration,
+}
+
+const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, it asks the API server of \
+the workload cluster what both users may do with the Lease. Exit code 1 then means that a permission is missing.
+
+--apply creates the Role and the RoleBinding leader-migration, or adds to them what they lack. It never changes the roles of \
+the system.
+
+Examples:
   kubectl kcp leader-migration rbac
-  kubectl kcp leader-migration rbac --leader-name ipam-migration --ccm-service-account kube-system/cloud-controller-manager")]
+  kubectl kcp leader-migration rbac edge --leader-name ipam-migration
+  kubectl kcp leader-migration rbac edge --ccm-service-account kube-system/cloud-controller-manager --apply";
+
+/// Check or grant the permissions that both controller managers need for the migration lock.
+#[derive(Debug, Args)]
+#[command(after_help = RBAC_HELP)]
 pub struct RbacArguments {
+    /// Control plane whose workload cluster to check, as NAME or kcp/NAME [default: none; print manifests]
+    #[arg(value_parser = parse_control_plane)]
+    pub name: Option<String>,
+
+    /// Grant the missing permissions in the workload cluster
+    #[arg(long, requires = "name")]
+    pub apply: bool,
+
+    /// Check the change without writing it: only locally (client), or also on the server (server)
+    #[arg(long, value_name = "WHERE", value_enum, requires = "apply")]
+    pub dry_run: Option<DryRun>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+
+    /// Time limit for the reads, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
+    pub timeout: Duration,
+
     /// Name of the Lease that is the migration lock
     #[arg(long, value_name = "NAME", default_value = DEFAULT_LEADER_NAME, value_parser = parse_lease)]
     pub leader_name: String,
@@ -131,8 +213,35 @@ pub struct RbacArguments {
     pub ccm_service_account: Option<(String, String)>,
 }
 
+/// Where the manifest of a cloud-controller-manager comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloudSource {
+    File(PathBuf),
+    /// An object of the workload cluster.
+    Object {
+        kind: WorkloadKind,
+        name: String,
+    },
+}
+
 /// The migration lock of the default configuration.
 const DEFAULT_LEADER_NAME: &str = "cloud-provider-extraction-migration";
+
+/// `deployment/NAME` and `daemonset/NAME`, also in kubectl's short forms, are objects. Everything else is a file.
+fn parse_cloud_source(text: &str) -> Result<CloudSource, String> {
+    let object = text.split_once('/').and_then(|(kind, name)| {
+        let kind = match kind.to_ascii_lowercase().as_str() {
+            "deployment" | "deployments" | "deploy" | "deployment.apps" => WorkloadKind::Deployment,
+            "daemonset" | "daemonsets" | "ds" | "daemonset.apps" => WorkloadKind::DaemonSet,
+            _ => return None,
+        };
+        Some((kind, name))
+    });
+    match object {
+        Some((kind, name)) => parse_object_name(name).map(|name| CloudSource::Object { kind, name }),
+        None => Ok(CloudSource::File(PathBuf::from(text))),
+    }
+}
 
 fn parse_service_account(text: &str) -> Result<(String, String), String> {
     match text.split_once('/') {
@@ -174,7 +283,27 @@ fn parse_lease(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_lease, parse_minor};
+    use super::{CloudSource, PathBuf, WorkloadKind, parse_cloud_source, parse_lease, parse_minor};
+
+    #[test]
+    fn a_cloud_controller_manager_is_an_object_or_a_file() {
+        let object = |kind, name: &str| CloudSource::Object {
+            kind,
+            name: name.to_owned(),
+        };
+        for (text, expected) in [
+            ("deployment/ccm", Ok(object(WorkloadKind::Deployment, "ccm"))),
+            ("ds/ccm", Ok(object(WorkloadKind::DaemonSet, "ccm"))),
+            (
+                "./deployment/ccm",
+                Ok(CloudSource::File(PathBuf::from("./deployment/ccm"))),
+            ),
+            ("ccm.yaml", Ok(CloudSource::File(PathBuf::from("ccm.yaml")))),
+            ("deployment/", Err(())),
+        ] {
+            assert_eq!(parse_cloud_source(text).map_err(drop), expected, "{text}");
+        }
+    }
 
     #[test]
     fn versions_and_names_are_parsed() {

@@ -1,13 +1,17 @@
 //! `leader-migration check`.
 
-use std::path::Path;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use kcp_api::kind::KUBEADM_CONTROL_PLANE;
-use kcp_client::reader::Reader;
+use anyhow::{Context as _, anyhow, bail};
+use kcp_api::{KubeadmControlPlane as ReadControlPlane, kind::KUBEADM_CONTROL_PLANE};
+use kcp_client::{
+    Connection,
+    reader::Reader,
+    reads::{DEFAULT_TIMEOUT, leader_migration::cloud_workload},
+};
 use kcp_rules::{
     api::{KubeadmControlPlane, decode},
-    leader_migration::{Pair, Side},
+    leader_migration::{Manager, Pair, Side},
     topics::controller_managers::{self, Unknown},
 };
 use serde::Serialize;
@@ -15,7 +19,11 @@ use serde_json::Value;
 
 use crate::{
     commands::leader_migration::{
-        arguments::CheckArguments, document::LeaderMigrationCheck, input, screen::screen, upgrade::Check,
+        arguments::{CheckArguments, CloudSource},
+        document::LeaderMigrationCheck,
+        input,
+        screen::screen,
+        upgrade::Check,
     },
     document::resource_name,
     output::{Report, print},
@@ -24,22 +32,57 @@ use crate::{
     verdict::Verdict as Outcome,
 };
 
+/// The time limit for reading an object of the workload cluster.
+const TIMEOUT: Duration = DEFAULT_TIMEOUT;
+
+/// The management cluster, and the control plane that was read from it.
+struct Origin {
+    connection: Connection,
+    control_plane: ReadControlPlane,
+}
+
+/// The cloud-controller-managers that flags name.
+#[derive(Default)]
+struct Clouds {
+    now: Option<Manager>,
+    then: Option<Manager>,
+}
+
 /// Runs `leader-migration check`.
 ///
 /// # Errors
-/// A file or the cluster cannot be read, or the result cannot be printed.
+/// A file or a cluster cannot be read, or the result cannot be printed.
 pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Outcome> {
-    let old = match (&arguments.old, &arguments.name) {
-        (Some(old), _) => input::control_plane(old)?,
+    let (old, origin) = match (&arguments.old, &arguments.name) {
+        (Some(old), _) => (input::control_plane(old)?, None),
         (None, Some(name)) => {
             let connection = session.connect().await?;
             let reader = Reader::discover(&connection).await?;
-            let (text, _) = reader.control_plane(&connection.namespace, name).await?;
-            serde_json::from_str(&text)?
+            let (text, control_plane) = reader.control_plane(&connection.namespace, name).await?;
+            let object = serde_json::from_str(&text)?;
+            let origin = Origin {
+                connection,
+                control_plane,
+            };
+            (object, Some(origin))
         }
-        (None, None) => anyhow::bail!("name a control plane, or give two manifests with -f and --old"),
+        (None, None) => bail!("name a control plane, or give two manifests with -f and --old"),
     };
-    let check = check(arguments, &old)?;
+    let new = new(arguments, &old)?;
+    let cloud = async |source: Option<&CloudSource>, object: &Value, minor: Option<u64>| match source {
+        Some(source) => {
+            let namespace = &arguments.ccm_namespace;
+            read_cloud(source, object, minor, origin.as_ref(), namespace)
+                .await
+                .map(Some)
+        }
+        None => Ok(None),
+    };
+    let clouds = Clouds {
+        now: Box::pin(cloud(arguments.old_ccm.as_ref(), &old, arguments.old_ccm_version)).await?,
+        then: Box::pin(cloud(arguments.ccm.as_ref(), &new, arguments.ccm_version)).await?,
+    };
+    let check = check(arguments, &old, &new, clouds)?;
     print(&check, &arguments.output, &session.terminal)?;
     Ok(if check.has_problem() {
         Outcome::Negative
@@ -48,7 +91,8 @@ pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow
     })
 }
 
-fn check(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Check> {
+/// The control plane after the upgrade.
+fn new(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Value> {
     let mut new = match &arguments.file {
         Some(file) => input::control_plane(file)?,
         None => old.clone(),
@@ -56,38 +100,74 @@ fn check(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Check> {
     if let (Some(minor), Some(version)) = (arguments.to, new.pointer_mut("/spec/version")) {
         *version = format!("v1.{minor}.0").into();
     }
+    Ok(new)
+}
+
+/// Reads a cloud-controller-manager. `control_plane` may contain its configuration. `minor` is its minor version, unless
+/// the tag of its image tells it.
+async fn read_cloud(
+    source: &CloudSource,
+    control_plane: &Value,
+    minor: Option<u64>,
+    origin: Option<&Origin>,
+    namespace: &str,
+) -> anyhow::Result<Manager> {
+    let (kind, name) = match source {
+        CloudSource::File(path) => return input::cloud(path, control_plane, minor),
+        CloudSource::Object { kind, name } => (*kind, name),
+    };
+    let Some(origin) = origin else {
+        bail!(
+            "{}/{name} is an object of the workload cluster: give the NAME of the control plane instead of --old, or the \
+             manifest in a file",
+            kind.resource()
+        );
+    };
+    let end = Instant::now() + TIMEOUT;
+    let read = cloud_workload(
+        &origin.connection,
+        &origin.control_plane,
+        (kind, namespace, name),
+        end,
+    );
+    let objects = Box::pin(read)
+        .await
+        .map_err(|failure| anyhow!("cannot read {}: {}", failure.object, failure.message))?;
+    input::cloud_among(&objects, control_plane, minor)
+        .with_context(|| format!("cannot use {}/{name} in namespace {namespace}", kind.resource()))
+}
+
+fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -> anyhow::Result<Check> {
     let mut unknown_clouds = Vec::new();
-    let mut side = |object, ccm: Option<&Path>, version| {
-        let (side, unknown) = side(object, ccm, version, arguments)?;
+    let mut side = |object, cloud| {
+        let (side, unknown) = side(object, cloud, arguments)?;
         unknown_clouds.extend(unknown.filter(|unknown| !unknown_clouds.contains(unknown)));
         anyhow::Ok(side)
     };
-    let now = side(old, arguments.old_ccm.as_deref(), arguments.old_ccm_version)
-        .context("cannot check the control plane before the upgrade")?;
-    let then = side(&new, arguments.ccm.as_deref(), arguments.ccm_version)
-        .context("cannot check the control plane after the upgrade")?;
+    let now = side(old, clouds.now).context("cannot check the control plane before the upgrade")?;
+    let then = side(new, clouds.then).context("cannot check the control plane after the upgrade")?;
     Ok(Check {
-        name: input::text(&new, "/metadata/name").to_owned(),
-        namespace: input::text(&new, "/metadata/namespace").to_owned(),
+        name: input::text(new, "/metadata/name").to_owned(),
+        namespace: input::text(new, "/metadata/namespace").to_owned(),
         replicas: new.pointer("/spec/replicas").and_then(Value::as_i64),
         pair: Pair { now, then },
         unknown_clouds,
     })
 }
 
-/// The controller managers, and why `files` does not tell whether there is a cloud-controller-manager.
+/// The controller managers, and why `files` does not tell whether there is a cloud-controller-manager. `cloud` is the
+/// cloud-controller-manager that a flag names.
 fn side(
     object: &Value,
-    ccm: Option<&Path>,
-    ccm_version: Option<u64>,
+    cloud: Option<Manager>,
     arguments: &CheckArguments,
 ) -> anyhow::Result<(Side, Option<Unknown>)> {
     let text = object.to_string();
     let control_plane: KubeadmControlPlane<'_> = decode(&text)?;
     let spec = control_plane.common_spec();
     let kube = controller_managers::kube(&spec, !arguments.no_pod_network)?;
-    let (cloud, unknown) = match ccm {
-        Some(file) => (Some(input::cloud(file, ccm_version)?), None),
+    let (cloud, unknown) = match cloud {
+        Some(cloud) => (Some(cloud), None),
         None => match controller_managers::cloud(&spec) {
             Ok(cloud) => (cloud.map(|cloud| cloud.manager), None),
             Err(unknown) => (None, Some(unknown)),

@@ -40,13 +40,20 @@ pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
     }
 }
 
-/// The cloud-controller-manager in a file, with the configuration in a `ConfigMap` of the same file. `minor` is its minor
-/// version, unless the tag of its image tells it.
-pub(super) fn cloud(path: &Path, minor: Option<u64>) -> anyhow::Result<Manager> {
-    cloud_among(&objects(path)?, minor).with_context(|| format!("cannot use {}", path.display()))
+/// The cloud-controller-manager in a file, with the configuration in a `ConfigMap` of the same file or in the `files` of a
+/// control plane. `minor` is its minor version, unless the tag of its image tells it.
+pub(super) fn cloud(path: &Path, control_plane: &Value, minor: Option<u64>) -> anyhow::Result<Manager> {
+    cloud_among(&objects(path)?, control_plane, minor)
+        .with_context(|| format!("cannot use {}", path.display()))
 }
 
-fn cloud_among(objects: &[Value], minor: Option<u64>) -> anyhow::Result<Manager> {
+/// The cloud-controller-manager among objects, with the configuration in a `ConfigMap` among them or in the `files` of a
+/// control plane.
+pub(super) fn cloud_among(
+    objects: &[Value],
+    control_plane: &Value,
+    minor: Option<u64>,
+) -> anyhow::Result<Manager> {
     let Some(workload) = objects.iter().find_map(Workload::find) else {
         bail!("no Pod, Deployment or DaemonSet has a container of cloud-controller-manager");
     };
@@ -64,17 +71,29 @@ fn cloud_among(objects: &[Value], minor: Option<u64>) -> anyhow::Result<Manager>
     };
     let text = match flags.configuration_path() {
         None => None,
-        Some(path) => Some(configuration(objects, workload, path)?),
+        Some(path) => Some(configuration(objects, control_plane, workload, path)?),
     };
     Ok(Manager::new(Component::Cloud, minor, flags, text.as_deref()))
 }
 
-fn configuration(objects: &[Value], workload: Workload<'_>, path: &str) -> anyhow::Result<String> {
-    let MountedFile::ConfigMap { name, key } = workload.file(path) else {
-        bail!(
-            "the file that --leader-migration-config names is not in a ConfigMap; write it to a ConfigMap, and add that to the \
-             file"
-        );
+fn configuration(
+    objects: &[Value],
+    control_plane: &Value,
+    workload: Workload<'_>,
+    path: &str,
+) -> anyhow::Result<String> {
+    let (name, key) = match workload.file(path) {
+        MountedFile::ConfigMap { name, key } => (name, key),
+        MountedFile::Host(host) => match inline_file(control_plane, &host) {
+            Some(content) => return Ok(content.to_owned()),
+            None => bail!(
+                "the leader migration configuration {host} is a file of the Node, and not plain text in \
+                 spec.kubeadmConfigSpec.files; write it to a ConfigMap"
+            ),
+        },
+        MountedFile::Unknown => {
+            bail!("the leader migration configuration {path} is not in a ConfigMap; write it to one")
+        }
     };
     let data = objects
         .iter()
@@ -82,10 +101,20 @@ fn configuration(objects: &[Value], workload: Workload<'_>, path: &str) -> anyho
         .find_map(|object| object.get("data")?.get(&key)?.as_str());
     match data {
         Some(data) => Ok(data.to_owned()),
-        None => bail!(
-            "the file has no ConfigMap {name} with the key {key}, the leader migration configuration; add it"
-        ),
+        None => {
+            bail!("found no ConfigMap {name} with the key {key}, the leader migration configuration; add it")
+        }
     }
+}
+
+/// The text of a file in the `files` of a control plane; none if it is encoded or comes from a Secret.
+fn inline_file<'v>(control_plane: &'v Value, path: &str) -> Option<&'v str> {
+    let files = control_plane
+        .pointer("/spec/kubeadmConfigSpec/files")?
+        .as_array()?;
+    let file = files.iter().find(|file| text(file, "/path") == path)?;
+    let content = text(file, "/content");
+    (text(file, "/encoding").is_empty() && !content.is_empty()).then_some(content)
 }
 
 pub(super) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
@@ -110,12 +139,16 @@ mod tests {
             "volumes": [{"name": "m", "configMap": {"name": "migration"}}]}}}});
         let config_map = json!({"kind": "ConfigMap", "metadata": {"name": "migration"}, "data": {"leader.yaml":
             "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}"}});
-        let found = cloud_among(&[config_map, workload.clone()], Some(36)).unwrap();
+        let found = cloud_among(&[config_map, workload.clone()], &json!({}), Some(36)).unwrap();
         assert_eq!(found.configuration.unwrap().leader_name, "m");
-        let error = |objects: &[_]| cloud_among(objects, Some(36)).unwrap_err().to_string();
+        let error = |objects: &[_]| {
+            cloud_among(objects, &json!({}), Some(36))
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             error(&[workload]),
-            "the file has no ConfigMap migration with the key leader.yaml, the leader migration configuration; add it"
+            "found no ConfigMap migration with the key leader.yaml, the leader migration configuration; add it"
         );
         assert_eq!(
             error(&[]),
@@ -124,9 +157,33 @@ mod tests {
         let without_version = json!({"kind": "Pod", "spec": {"containers": [
             {"name": "cloud-controller-manager", "image": "ccm:v1.36.0"}]}});
         assert_eq!(
-            cloud_among(&[without_version], None).unwrap_err().to_string(),
+            cloud_among(&[without_version], &json!({}), None)
+                .unwrap_err()
+                .to_string(),
             "the image of cloud-controller-manager does not tell its Kubernetes version; give the version of its Kubernetes \
              libraries with --ccm-version or --old-ccm-version"
+        );
+    }
+
+    #[test]
+    fn the_configuration_comes_from_a_file_of_the_control_plane() {
+        let workload = json!({"kind": "Pod", "spec": {
+            "containers": [{"name": "cloud-controller-manager", "image": "ccm:v1.36.0",
+                "args": ["--enable-leader-migration", "--leader-migration-config=/m/leader.yaml"],
+                "volumeMounts": [{"name": "m", "mountPath": "/m"}]}],
+            "volumes": [{"name": "m", "hostPath": {"path": "/etc/m"}}]}});
+        let text = "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}";
+        let with = |file| json!({"spec": {"kubeadmConfigSpec": {"files": [file]}}});
+        let plain = with(json!({"path": "/etc/m/leader.yaml", "content": text}));
+        let found = cloud_among(std::slice::from_ref(&workload), &plain, Some(36)).unwrap();
+        assert_eq!(found.configuration.unwrap().leader_name, "m");
+        let encoded = with(json!({"path": "/etc/m/leader.yaml", "content": "YQ==", "encoding": "base64"}));
+        assert_eq!(
+            cloud_among(&[workload], &encoded, Some(36))
+                .unwrap_err()
+                .to_string(),
+            "the leader migration configuration /etc/m/leader.yaml is a file of the Node, and not plain text in \
+             spec.kubeadmConfigSpec.files; write it to a ConfigMap"
         );
     }
 }

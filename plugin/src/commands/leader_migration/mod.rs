@@ -3,6 +3,7 @@
 //!
 //! - [`check`]: reads an upgrade; [`upgrade`]: its problems; [`document`], [`screen`]: its JSON and text
 //! - [`generate`]: a configuration that protects
+//! - [`status`]: what runs in a workload cluster now
 //! - [`rbac`]: permissions for the migration lock
 //! - [`input`]: reads manifests of control planes and controller managers
 
@@ -13,6 +14,7 @@ mod generate;
 mod input;
 mod rbac;
 mod screen;
+mod status;
 #[cfg(test)]
 mod tests;
 mod upgrade;
@@ -30,6 +32,7 @@ pub async fn run(arguments: LeaderMigrationArguments, session: &Session) -> anyh
     match arguments.command {
         LeaderMigrationCommand::Check(arguments) => check::run(&arguments, session).await,
         LeaderMigrationCommand::Generate(arguments) => generate::run(&arguments, session),
-        LeaderMigrationCommand::Rbac(arguments) => rbac::run(&arguments, session),
+        LeaderMigrationCommand::Status(arguments) => status::run(&arguments, session).await,
+        LeaderMigrationCommand::Rbac(arguments) => rbac::run(&arguments, session).await,
     }
 }

@@ -1,8 +1,8 @@
-//! A cloud-controller-manager in a manifest: a Pod, or the template of a `Deployment` or a `DaemonSet`.
+//! A controller manager in a manifest: a Pod, or the template of a `Deployment` or a `DaemonSet`.
 
 use serde_json::Value;
 
-use super::Flags;
+use super::{Component, Flags};
 
 /// The name in images, programs and names of containers.
 pub const NAME: &str = "cloud-controller-manager";
@@ -18,7 +18,11 @@ struct Numbering {
 /// Other cloud providers have versions of their own: v1.20 of hcloud-cloud-controller-manager is no version of Kubernetes.
 /// Sources: the version tables in the READMEs of `kubernetes/cloud-provider-aws`, `kubernetes/cloud-provider-openstack`,
 /// `kubernetes-sigs/cloud-provider-azure`, `kubernetes/cloud-provider-vsphere` and `kubernetes/cloud-provider-gcp`.
-const NUMBERED_AS_KUBERNETES: [Numbering; 5] = [
+const NUMBERED_AS_KUBERNETES: [Numbering; 6] = [
+    Numbering {
+        image: "kube-controller-manager",
+        before_minor: "v1.",
+    },
     Numbering {
         image: "provider-aws/cloud-controller-manager",
         before_minor: "v1.",
@@ -48,7 +52,7 @@ const NUMBERED_SINCE: u64 = 23;
 /// Programs that run a command in one of their arguments.
 const SHELLS: [&str; 4] = ["sh", "bash", "ash", "dash"];
 
-/// The container of a cloud-controller-manager, with the Pod around it.
+/// The container of a controller manager, with the Pod around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'v> {
     pod: &'v Value,
@@ -72,10 +76,15 @@ pub enum MountedFile {
 }
 
 impl<'v> Workload<'v> {
-    /// Finds the cloud-controller-manager in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose
-    /// program has the name, or else the first one whose image has it, or whose own name. Arguments do not count, because those
-    /// of another program can mention it.
+    /// Finds the cloud-controller-manager in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`.
     pub fn find(manifest: &'v Value) -> Option<Self> {
+        Self::of(Component::Cloud, manifest)
+    }
+
+    /// Finds a component in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose program has the
+    /// name, or else the first one whose image has it, or whose own name. Arguments do not count, because those of another
+    /// program can mention it.
+    pub fn of(component: Component, manifest: &'v Value) -> Option<Self> {
         let pod = match manifest.get("kind")?.as_str()? {
             "Pod" => manifest.get("spec")?,
             "Deployment" | "DaemonSet" | "StatefulSet" => manifest.pointer("/spec/template/spec")?,
@@ -84,20 +93,27 @@ impl<'v> Workload<'v> {
         let containers = pod.get("containers")?.as_array()?;
         // What a shell starts is in an argument.
         let program = |container: &'v Value| match program(container) {
-            Some(shell) if is_shell(shell) => {
-                words(container).find(|word| word.contains(NAME)).unwrap_or(shell)
-            }
+            Some(shell) if is_shell(shell) => words(container)
+                .find(|word| word.contains(component.name()))
+                .unwrap_or(shell),
             program => program.unwrap_or_default(),
         };
         let image = |container: &'v Value| text(container, "image");
         let name = |container: &'v Value| text(container, "name");
         let having = |part: &dyn Fn(&'v Value) -> &'v str| {
-            containers.iter().find(|container| part(container).contains(NAME))
+            containers
+                .iter()
+                .find(|container| part(container).contains(component.name()))
         };
         let container = having(&program)
             .or_else(|| having(&image))
             .or_else(|| having(&name))?;
         Some(Self { pod, container })
+    }
+
+    /// The name of the container.
+    pub fn container(&self) -> &'v str {
+        text(self.container, "name")
     }
 
     /// The flags of the container. `None` if the manifest does not show them: a shell starts the program, or they refer to
@@ -211,7 +227,8 @@ mod tests {
             {"name": "items", "configMap": {"name": "renamed", "items": [{"key": "k", "path": "a/p"}]}},
         ]}}}});
         let workload = Workload::find(&manifest).unwrap();
-        assert_eq!(workload.minor(), Some(36));
+        assert_eq!((workload.container(), workload.minor()), ("main", Some(36)));
+        assert!(Workload::of(Component::Kube, &manifest).is_none());
         assert_eq!(
             workload.flags().unwrap().get("enable-leader-migration"),
             Some("true")

@@ -83,7 +83,8 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     })
 }
 
-fn container_problem(container: &ContainerStatus) -> Option<String> {
+/// Why a container waits or has terminated, on one line; none if it runs.
+pub fn container_problem(container: &ContainerStatus) -> Option<String> {
     let state = container.state.clone()?;
     if let Some(waiting) = state.waiting {
         return reason_and_message(waiting.reason, waiting.message);
@@ -95,7 +96,7 @@ fn container_problem(container: &ContainerStatus) -> Option<String> {
     reason_and_message(Some(reason), terminated.message)
 }
 
-fn reason_and_message(reason: Option<String>, message: Option<String>) -> Option<String> {
+pub fn reason_and_message(reason: Option<String>, message: Option<String>) -> Option<String> {
     let words: Vec<String> = [reason, message]
         .into_iter()
         .flatten()

@@ -1,0 +1,274 @@
+//! What a controller manager runs, from `/healthz?verbose`, and its settings, from `/configz`, `/flagz` or its Pod.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kcp_api::KubeadmControlPlane;
+use kcp_control_plane::leader_migration::{
+    Health, ObservedManager, Settings, SettingsSource,
+    served::{self, controllers_in_healthz, flags_in_flagz, manager_in_configz},
+};
+use kcp_rules::leader_migration::{
+    Component, Flags,
+    workload::{MountedFile, Workload},
+};
+use serde_json::Value;
+
+use super::pods::ManagerPod;
+use crate::{
+    reads::{failure::one_line, workload::WorkloadCluster},
+    workload::{ComponentError, ComponentResponse, ComponentServer, PortForward},
+};
+
+const HEALTHZ: &str = "/healthz?verbose";
+
+/// `/flagz` as text is not meant to be parsed: its separator is random.
+const FLAGZ_AS_JSON: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz,\
+                             application/json;v=v1alpha1;g=config.k8s.io;as=Flagz";
+
+/// Reads controller managers of a workload cluster.
+pub(super) struct ManagerReader<'r> {
+    pub(super) cluster: &'r WorkloadCluster,
+    /// The control plane, whose `files` may contain a leader migration configuration.
+    pub(super) control_plane: &'r KubeadmControlPlane,
+    /// The time limit of each request.
+    pub(super) limit: Duration,
+}
+
+/// A controller manager as its Pod describes it.
+struct Described<'p> {
+    pod: &'p ManagerPod,
+    workload: Workload<'p>,
+    /// None if the Pod does not show its flags.
+    flags: Option<Flags>,
+}
+
+impl ManagerReader<'_> {
+    pub(super) async fn read(&self, pod: ManagerPod) -> ObservedManager {
+        let (minor, health, settings) = if let Some(workload) = Workload::of(pod.component, &pod.manifest) {
+            let described = Described {
+                flags: workload.flags(),
+                pod: &pod,
+                workload,
+            };
+            let (health, settings) = Box::pin(self.health_and_settings(&described)).await;
+            (workload.minor(), health, settings)
+        } else {
+            let why = "its Pod has no container of a controller manager";
+            (None, Health::Unread(why.to_owned()), Settings::unknown(why))
+        };
+        ObservedManager {
+            component: pod.component,
+            namespace: pod.namespace,
+            pod: pod.name,
+            node: pod.node,
+            minor,
+            health,
+            settings,
+        }
+    }
+
+    async fn health_and_settings(&self, described: &Described<'_>) -> (Health, Settings) {
+        let Described { pod, flags, .. } = described;
+        if let Some(why) = &pod.down {
+            return (
+                Health::Down(why.clone()),
+                self.of_pod(described, why.clone()).await,
+            );
+        }
+        let Some(port) = port(pod.component, flags.as_ref().unwrap_or(&Flags::default())) else {
+            let why = "--secure-port disables its server".to_owned();
+            return (Health::Unread(why.clone()), self.of_pod(described, why).await);
+        };
+        let server = ComponentServer {
+            forward: PortForward::new(
+                self.cluster.server.client.clone(),
+                &pod.namespace,
+                &pod.name,
+                port,
+            ),
+            port,
+            tls: &self.cluster.server.component_tls,
+            limit: self.limit,
+        };
+        let health = health(&server).await;
+        let settings = match &health {
+            Health::Serves(_) => self.settings(&server, described).await,
+            Health::Down(why) | Health::Unread(why) => self.of_pod(described, why.clone()).await,
+        };
+        (health, settings)
+    }
+
+    async fn settings(&self, server: &ComponentServer<'_>, described: &Described<'_>) -> Settings {
+        let (component, minor) = (described.pod.component, described.workload.minor());
+        let configz = content("/configz", server.get("/configz", "application/json").await);
+        let configz = configz.and_then(|text| manager_in_configz(component, minor, &text));
+        let why = match configz {
+            Ok(manager) => {
+                return Settings {
+                    source: SettingsSource::Configz,
+                    manager: Ok(manager),
+                    unverified: None,
+                };
+            }
+            Err(why) => why,
+        };
+        let response = content("/flagz", server.get("/flagz", FLAGZ_AS_JSON).await);
+        match response.and_then(|text| flags_in_flagz(&text)) {
+            Ok(flags) => {
+                self.with_flags(described, SettingsSource::Flagz, flags, why)
+                    .await
+            }
+            Err(_) => self.of_pod(described, why).await,
+        }
+    }
+
+    async fn of_pod(&self, described: &Described<'_>, why: String) -> Settings {
+        let Some(flags) = described.flags.clone() else {
+            return Settings::unknown(&format!("{why}; its Pod does not show its flags"));
+        };
+        self.with_flags(described, SettingsSource::Pod, flags, why).await
+    }
+
+    /// Settings from flags, and from the leader migration configuration that they name. `why` says why no better source was
+    /// read.
+    async fn with_flags(
+        &self,
+        described: &Described<'_>,
+        source: SettingsSource,
+        flags: Flags,
+        why: String,
+    ) -> Settings {
+        let file = match flags.configuration_path() {
+            None => Ok(None),
+            Some(path) => self.file(described, path).await.map(Some),
+        };
+        let (component, minor) = (described.pod.component, described.workload.minor());
+        Settings {
+            source,
+            manager: match file {
+                Ok(file) => Ok(served::manager(component, minor, flags, file.as_deref())),
+                Err(error) => Err(format!("{why}; {error}")),
+            },
+            unverified: Some(why),
+        }
+    }
+
+    /// The content of a file of the controller manager.
+    async fn file(&self, described: &Described<'_>, path: &str) -> Result<String, String> {
+        match described.workload.file(path) {
+            MountedFile::ConfigMap { name, key } => {
+                let read = self
+                    .cluster
+                    .objects
+                    .get::<ConfigMap>(&described.pod.namespace, &name)
+                    .await;
+                let config_map = read.map_err(|error| one_line(&error.to_string()))?;
+                let data = config_map.and_then(|config_map| config_map.data?.remove(&key));
+                data.ok_or_else(|| format!("the ConfigMap {name} has no key {key}"))
+            }
+            MountedFile::Host(path) => inline_file(self.control_plane, &path).ok_or_else(|| {
+                format!("{path} is a file of the Node that is not plain text in spec.kubeadmConfigSpec.files")
+            }),
+            MountedFile::Unknown => Err(format!("{path} is not in a ConfigMap or a file of the Node")),
+        }
+    }
+}
+
+/// The port of a controller manager's server; none if it has none.
+fn port(component: Component, flags: &Flags) -> Option<u16> {
+    let default = match component {
+        Component::Kube => 10257,
+        Component::Cloud => 10258,
+    };
+    match flags.text("secure-port") {
+        None => Some(default),
+        Some(port) => port.parse().ok().filter(|port| *port != 0),
+    }
+}
+
+async fn health(server: &ComponentServer<'_>) -> Health {
+    let mut response = server.get_anonymously(HEALTHZ).await;
+    // --authorization-always-allow-paths may exclude /healthz.
+    if matches!(&response, Ok(response) if matches!(response.code, 401 | 403)) {
+        response = server.get(HEALTHZ, "*/*").await;
+    }
+    match response {
+        // 500 means that a check fails.
+        Ok(ComponentResponse {
+            code: 200 | 500,
+            text,
+        }) => match controllers_in_healthz(&text) {
+            Some(started) => Health::Serves(started),
+            None => Health::Unread("/healthz?verbose does not list checks".to_owned()),
+        },
+        Ok(response) => Health::Unread(refusal("/healthz", response.code)),
+        Err(error @ ComponentError::Refused { .. }) => Health::Down(error.to_string()),
+        Err(error) => Health::Unread(one_line(&error.to_string())),
+    }
+}
+
+fn content(path: &str, response: Result<ComponentResponse, ComponentError>) -> Result<String, String> {
+    match response {
+        Ok(ComponentResponse { code: 200, text }) => Ok(text),
+        Ok(ComponentResponse { code, .. }) => Err(refusal(path, code)),
+        Err(error) => Err(one_line(&error.to_string())),
+    }
+}
+
+fn refusal(path: &str, code: u16) -> String {
+    match code {
+        401 => format!("GET {path}: the client certificate of the kubeconfig was rejected"),
+        403 => format!("GET {path}: forbidden; it needs the verb get on the nonResourceURL {path}"),
+        404 => format!("GET {path}: not served"),
+        code => format!("GET {path}: the server responded with {code}"),
+    }
+}
+
+/// The content of a file in the control plane's spec. None if it is not there, encoded, or from a Secret.
+fn inline_file(control_plane: &KubeadmControlPlane, path: &str) -> Option<String> {
+    let files = control_plane.spec.kubeadm_config_spec.fields.get("files")?;
+    let text = |file: &Value, name: &str| file.get(name).and_then(Value::as_str).map(str::to_owned);
+    let file = files
+        .as_array()?
+        .iter()
+        .find(|file| text(file, "path").as_deref() == Some(path))?;
+    text(file, "encoding")
+        .is_none_or(|encoding| encoding.is_empty())
+        .then_some(())?;
+    text(file, "content").filter(|content| !content.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ports_are_those_of_the_flags() {
+        for (component, flags, expected) in [
+            (Component::Kube, "", Some(10257)),
+            (Component::Cloud, "", Some(10258)),
+            (Component::Cloud, "--secure-port=7", Some(7)),
+            (Component::Kube, "--secure-port=0", None),
+            (Component::Kube, "--secure-port=x", None),
+        ] {
+            let flags = Flags::from_command(flags.split(' '));
+            assert_eq!(port(component, &flags), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn only_plain_files_of_the_control_plane_are_used() {
+        let mut control_plane = kcp_control_plane::testing::plan::observed().control_plane;
+        control_plane.spec.kubeadm_config_spec.fields = json!({"files": [
+            {"path": "/a", "content": "text"},
+            {"path": "/b", "content": "dGV4dA==", "encoding": "base64"},
+            {"path": "/c", "contentFrom": {"secret": {"name": "s", "key": "k"}}},
+        ]});
+        for (path, expected) in [("/a", Some("text")), ("/b", None), ("/c", None), ("/d", None)] {
+            assert_eq!(inline_file(&control_plane, path).as_deref(), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Reads the controller managers of a workload cluster and their Leases.
+//!
+//! - [`cloud`]: the Deployment or `DaemonSet` of a cloud-controller-manager
+//! - [`pods`]: the Pods of controller managers
+//! - [`manager`]: what each runs, and its settings
+//! - [`lease`]: the Leases of their locks; [`permissions`]: what they may do with one
+
+pub mod cloud;
+pub mod lease;
+pub mod manager;
+pub mod permissions;
+pub mod pods;
+
+use std::time::Instant;
+
+pub use cloud::{WorkloadKind, cloud_workload};
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kcp_api::{KubeadmControlPlane, Object as _};
+use kcp_control_plane::{
+    leader_migration::{LockRole, Observed, ObservedLock, locks},
+    snapshot::Failure,
+};
+use kcp_rules::{leader_migration::Lock, syntax::is_dns1123_subdomain};
+
+use crate::{
+    Connection,
+    reads::{
+        leader_migration::{lease::observed_lease, manager::ManagerReader},
+        secret::Secrets,
+        time_limits,
+        workload::WorkloadCluster,
+    },
+};
+
+/// The number of parts into which the remaining time is divided: up to three requests to a controller manager, one after the
+/// other, and two for the Leases.
+const REQUESTS: u32 = 5;
+
+/// Reads the controller managers and their Leases of the control plane's workload cluster, until `end` at the latest.
+/// `cloud_namespace` is the namespace of the Pods of cloud-controller-manager.
+pub async fn leader_migration(
+    management: &Connection,
+    control_plane: &KubeadmControlPlane,
+    cloud_namespace: &str,
+    end: Instant,
+) -> Observed {
+    let unread = |failure| Observed {
+        now: management.now(),
+        managers: Err(failure),
+        locks: Vec::new(),
+    };
+    let cluster = match open(management, control_plane, end).await {
+        Ok(cluster) => cluster,
+        Err(failure) => return unread(failure),
+    };
+    let pods = match Box::pin(pods::read(&cluster, cloud_namespace)).await {
+        Ok(pods) => pods,
+        Err(failure) => return unread(failure),
+    };
+    let reader = ManagerReader {
+        cluster: &cluster,
+        control_plane,
+        limit: time_limits::remaining(end) / REQUESTS,
+    };
+    let managers = join_all(pods.into_iter().map(|pod| reader.read(pod))).await;
+    let locks = join_all(
+        locks(&managers)
+            .into_iter()
+            .map(|(role, lock)| read_lock(&cluster, role, lock)),
+    )
+    .await;
+    Observed {
+        now: now(&cluster),
+        managers: Ok(managers),
+        locks,
+    }
+}
+
+/// A connection to the workload cluster of a control plane.
+///
+/// # Errors
+/// The kubeconfig of the workload cluster cannot be read.
+pub async fn workload_connection(
+    management: &Connection,
+    control_plane: &KubeadmControlPlane,
+    end: Instant,
+) -> Result<Connection, Failure> {
+    let cluster = open(management, control_plane, end).await?;
+    Ok(management.with(cluster.server.client, cluster.server.url))
+}
+
+/// The workload cluster of a control plane.
+async fn open(
+    management: &Connection,
+    control_plane: &KubeadmControlPlane,
+    end: Instant,
+) -> Result<WorkloadCluster, Failure> {
+    let cluster = control_plane.cluster().ok_or_else(|| Failure {
+        object: "Cluster".to_owned(),
+        message: "the control plane has no Cluster yet".to_owned(),
+        hint: None,
+        forbidden: None,
+    })?;
+    let secrets = Secrets {
+        management,
+        namespace: control_plane.namespace(),
+        cluster,
+        end,
+    };
+    WorkloadCluster::open(&secrets).await
+}
+
+/// The API server's time; the local time if no response had a date.
+fn now(cluster: &WorkloadCluster) -> Timestamp {
+    cluster
+        .server
+        .clock
+        .now()
+        .map_or_else(Timestamp::now, |time| time.earliest)
+}
+
+async fn read_lock(cluster: &WorkloadCluster, role: LockRole, lock: Lock) -> ObservedLock {
+    let names = [&lock.namespace, &lock.name];
+    // A controller manager may have any name for its lock. No Lease can have an invalid one.
+    if !names.iter().all(|name| is_dns1123_subdomain(name.as_bytes())) {
+        let lease = Ok(None);
+        return ObservedLock { role, lock, lease };
+    }
+    let read = cluster.objects.get::<Lease>(&lock.namespace, &lock.name).await;
+    let lease = match read {
+        Ok(lease) => Ok(lease.map(observed_lease)),
+        Err(error) => Err(cluster.failures.describe(&format!("Lease/{}", lock.name), &error)),
+    };
+    ObservedLock { role, lock, lease }
+}

@@ -1,0 +1,242 @@
+//! Reads the HTTPS server of a component that runs in a Pod, such as kube-controller-manager, through a port-forward.
+
+use std::{io, sync::Arc, time::Duration};
+
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::{body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use kcp_etcd::{BoxedStream, Dial};
+use kube::{Config, client::ConfigExt as _};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use thiserror::Error;
+use tokio::{task::JoinSet, time::timeout};
+use tokio_rustls::TlsConnector;
+
+use kcp_control_plane::duration::format_limit;
+
+use crate::workload::PortForward;
+
+/// Maximum size of a response. `/configz` has some ten kilobytes.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The name for TLS and HTTP. Components do not check it.
+const NAME: &str = "localhost";
+
+/// Why a component could not be read.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ComponentError {
+    /// Nothing listens on the port, according to the kubelet.
+    #[error("nothing listens on port {port}")]
+    Refused { port: u16 },
+    #[error("the port-forward failed: {0}")]
+    Forward(String),
+    #[error("the TLS or HTTP connection failed: {0}")]
+    Connection(String),
+    #[error("no response within {}", format_limit(*after))]
+    Timeout { after: Duration },
+    #[error("the response is larger than 1 MiB or not text")]
+    Response,
+    /// A token could be used by whoever receives it, and the server's certificate is not verified.
+    #[error("the kubeconfig has no client certificate, and tokens are not sent to components")]
+    NoClientCertificate,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComponentResponse {
+    /// The HTTP status code.
+    pub code: u16,
+    pub text: String,
+}
+
+/// The TLS settings for components. Their certificates are not verified: kubeadm lets each of them sign its own. The stream
+/// comes from the API server, whose certificate is verified; nothing secret is sent over it.
+#[derive(Clone, Debug)]
+pub struct ComponentTls {
+    anonymous: Arc<ClientConfig>,
+    /// With the client certificate of the kubeconfig, if it has one.
+    identified: Option<Arc<ClientConfig>>,
+}
+
+/// A component's server. Each request uses a port-forward of its own.
+pub struct ComponentServer<'t> {
+    pub forward: PortForward,
+    pub port: u16,
+    pub tls: &'t ComponentTls,
+    /// The time limit of each request.
+    pub limit: Duration,
+}
+
+impl ComponentTls {
+    /// # Errors
+    /// The certificate or the key of the kubeconfig cannot be used.
+    pub fn new(config: &Config) -> Result<Self, kube::Error> {
+        let identified = if config.auth_info.client_certificate_data.is_some() {
+            let mut tls = config.rustls_client_config()?;
+            tls.dangerous()
+                .set_certificate_verifier(Arc::new(Unverified(provider())));
+            tls.alpn_protocols.clear();
+            tls.enable_sni = false;
+            Some(Arc::new(tls))
+        } else {
+            None
+        };
+        Ok(Self {
+            identified,
+            ..Self::anonymous().map_err(|error| kube::Error::Service(error.into()))?
+        })
+    }
+
+    /// # Errors
+    /// The TLS library supports no protocol version.
+    pub fn anonymous() -> Result<Self, rustls::Error> {
+        let mut tls = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
+            .with_no_client_auth();
+        tls.enable_sni = false;
+        Ok(Self {
+            anonymous: Arc::new(tls),
+            identified: None,
+        })
+    }
+}
+
+impl ComponentServer<'_> {
+    /// Sends a GET request without credentials.
+    ///
+    /// # Errors
+    /// No response was received.
+    pub async fn get_anonymously(&self, path: &str) -> Result<ComponentResponse, ComponentError> {
+        self.get_with(&self.tls.anonymous, path, "*/*").await
+    }
+
+    /// Sends a GET request with the client certificate of the kubeconfig.
+    ///
+    /// # Errors
+    /// The kubeconfig has none, or no response was received.
+    pub async fn get(&self, path: &str, accept: &str) -> Result<ComponentResponse, ComponentError> {
+        let tls = self.tls.identified.as_ref();
+        let tls = tls.ok_or(ComponentError::NoClientCertificate)?;
+        self.get_with(tls, path, accept).await
+    }
+
+    async fn get_with(
+        &self,
+        tls: &Arc<ClientConfig>,
+        path: &str,
+        accept: &str,
+    ) -> Result<ComponentResponse, ComponentError> {
+        let exchange = async {
+            let stream = self.forward.dial().await;
+            let stream = stream.map_err(|error| ComponentError::Forward(root_cause(&error)))?;
+            self.exchange(stream, tls, path, accept).await
+        };
+        match timeout(self.limit, exchange).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ComponentError::Timeout { after: self.limit }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        stream: BoxedStream,
+        tls: &Arc<ClientConfig>,
+        path: &str,
+        accept: &str,
+    ) -> Result<ComponentResponse, ComponentError> {
+        let failed = |error: &hyper::Error| ComponentError::Connection(root_cause(error));
+        let name =
+            ServerName::try_from(NAME).map_err(|error| ComponentError::Connection(error.to_string()))?;
+        let stream = TlsConnector::from(tls.clone()).connect(name, stream).await;
+        let stream = stream.map_err(|error| self.stream_error(&error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(&error))?;
+        // Dropping the set ends the connection.
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
+        let request = Request::get(path)
+            .header(header::HOST, NAME)
+            .header(header::ACCEPT, accept)
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| ComponentError::Connection(error.to_string()))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| failed(&error))?;
+        let code = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+        let body = body.map_err(|_| ComponentError::Response)?.to_bytes();
+        let text = String::from_utf8(body.to_vec()).map_err(|_| ComponentError::Response)?;
+        Ok(ComponentResponse { code, text })
+    }
+
+    /// The kubelet reports on the stream that it could not connect.
+    fn stream_error(&self, error: &io::Error) -> ComponentError {
+        let message = error.to_string();
+        if message.contains("connection refused") {
+            return ComponentError::Refused { port: self.port };
+        }
+        ComponentError::Connection(message)
+    }
+}
+
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Accepts every certificate, but verifies that the server has its key.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

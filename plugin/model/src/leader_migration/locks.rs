@@ -1,0 +1,232 @@
+//! Which Leases matter, whether each is held, and by which controller manager.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kcp_rules::leader_migration::{Component, LeaderMigrationConfiguration, Lock, Manager};
+
+use super::observed::{LockRole, Observed, ObservedLock, ObservedManager};
+use crate::{snapshot::Failure, staleness::age};
+
+/// The namespace of Leases unless a flag names another.
+const NAMESPACE: &str = "kube-system";
+
+const COMPONENTS: [Component; 2] = [Component::Kube, Component::Cloud];
+
+/// Whether a lock is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockState<'l> {
+    Unread(&'l Failure),
+    /// The Lease does not exist.
+    Absent,
+    /// The Lease has no holder.
+    Free,
+    Held {
+        holder: &'l str,
+    },
+    /// The holder has not renewed the Lease in time.
+    Expired {
+        holder: &'l str,
+        /// The time since the last renewal; none if the Lease does not say.
+        age: Option<Duration>,
+    },
+}
+
+/// Which component holds a lock, according to two sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// The component whose main lock has the same holder: a controller manager uses one identity for all its locks.
+    pub by_holder: Option<Component>,
+    /// The component whose main lock was written by the same field manager.
+    pub by_writer: Option<Component>,
+}
+
+/// The locks of controller managers: the main lock of each component, also of one without a Pod, and the migration locks. If
+/// no controller manager migrates, the migration lock is that of the default configuration, which may be left over.
+pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
+    let of = |component| {
+        let of_component = managers
+            .iter()
+            .filter(move |manager| manager.component == component);
+        of_component.filter_map(ObservedManager::known)
+    };
+    let mut found: Vec<(LockRole, Lock)> = Vec::new();
+    let mut add = |role, lock| {
+        if !found.iter().any(|(_, known)| *known == lock) {
+            found.push((role, lock));
+        }
+    };
+    for component in COMPONENTS {
+        let mut main: Vec<Lock> = of(component).map(Manager::main_lock).collect();
+        if main.is_empty() {
+            main.push(named(component.name()));
+        }
+        for lock in main {
+            add(LockRole::Main(component), lock);
+        }
+    }
+    let mut migration: Vec<Lock> = COMPONENTS
+        .into_iter()
+        .flat_map(of)
+        .filter_map(Manager::migration_lock)
+        .collect();
+    if migration.is_empty() {
+        let default = LeaderMigrationConfiguration::default_at(0).leader_name;
+        migration.push(named(&default));
+    }
+    for lock in migration {
+        add(LockRole::Migration, lock);
+    }
+    found
+}
+
+fn named(name: &str) -> Lock {
+    Lock {
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+impl ObservedLock {
+    pub fn state(&self, now: Timestamp) -> LockState<'_> {
+        let lease = match &self.lease {
+            Err(failure) => return LockState::Unread(failure),
+            Ok(None) => return LockState::Absent,
+            Ok(Some(lease)) => lease,
+        };
+        let Some(holder) = lease.holder.as_deref() else {
+            return LockState::Free;
+        };
+        let age = lease.renewed.map(|renewed| age(renewed, now));
+        match (age, lease.duration) {
+            (Some(age), Some(duration)) if age <= duration => LockState::Held { holder },
+            _ => LockState::Expired { holder, age },
+        }
+    }
+
+    pub fn holder(&self) -> Option<&str> {
+        self.lease.as_ref().ok()?.as_ref()?.holder.as_deref()
+    }
+
+    fn writer(&self) -> Option<&str> {
+        self.lease.as_ref().ok()?.as_ref()?.writer.as_deref()
+    }
+}
+
+impl Observed {
+    /// Which component holds a lock.
+    pub fn attribution(&self, lock: &ObservedLock) -> Attribution {
+        Attribution {
+            by_holder: self.only_component_with(lock.holder(), ObservedLock::holder),
+            by_writer: self.only_component_with(lock.writer(), ObservedLock::writer),
+        }
+    }
+
+    /// The component whose main lock has this value; none if it is not exactly one.
+    fn only_component_with(
+        &self,
+        value: Option<&str>,
+        of: impl Fn(&ObservedLock) -> Option<&str>,
+    ) -> Option<Component> {
+        let value = value?;
+        let mut found = self.locks.iter().filter_map(|lock| match lock.role {
+            LockRole::Main(component) => (of(lock) == Some(value)).then_some(component),
+            LockRole::Migration => None,
+        });
+        let first = found.next()?;
+        found.all(|other| other == first).then_some(first)
+    }
+}
+
+impl Attribution {
+    /// The component that holds the lock; none if the sources contradict each other. The holder decides if the Lease does not
+    /// say which field manager wrote it.
+    pub fn component(self) -> Option<Component> {
+        match (self.by_holder, self.by_writer) {
+            (Some(holder), Some(writer)) if holder != writer => None,
+            (holder, _) => holder,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::leader_migration::Component::{Cloud, Kube};
+
+    use super::*;
+    use crate::leader_migration::observed::ObservedLease;
+
+    fn now() -> Timestamp {
+        "2026-11-22T12:00:00Z".parse().unwrap()
+    }
+
+    fn lock(role: LockRole, holder: &str, writer: &str, seconds: i64) -> ObservedLock {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        ObservedLock {
+            role,
+            lock: named("any"),
+            lease: Ok(Some(ObservedLease {
+                holder: text(holder),
+                writer: text(writer),
+                renewed: now().checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(),
+                duration: Some(Duration::from_secs(15)),
+                ..ObservedLease::default()
+            })),
+        }
+    }
+
+    #[test]
+    fn a_lock_expires_after_its_duration() {
+        let state = |seconds| {
+            let lock = lock(LockRole::Migration, "a_1", "", seconds);
+            format!("{:?}", lock.state(now()))
+        };
+        assert_eq!(state(15), "Held { holder: \"a_1\" }");
+        assert_eq!(state(16), "Expired { holder: \"a_1\", age: Some(16s) }");
+        // The clock of the holder is ahead.
+        assert_eq!(state(-5), "Held { holder: \"a_1\" }");
+        assert_eq!(lock(LockRole::Migration, "", "", 1).state(now()), LockState::Free);
+        let absent = ObservedLock {
+            lease: Ok(None),
+            ..lock(LockRole::Migration, "", "", 0)
+        };
+        assert_eq!(absent.state(now()), LockState::Absent);
+    }
+
+    #[test]
+    fn the_holder_and_the_field_manager_name_the_component() {
+        for (holder, writer, by_holder, by_writer, component) in [
+            ("a_1", "kcm", Some(Kube), Some(Kube), Some(Kube)),
+            ("b_2", "ccm", Some(Cloud), Some(Cloud), Some(Cloud)),
+            ("b_2", "", Some(Cloud), None, Some(Cloud)),
+            ("b_2", "kcm", Some(Cloud), Some(Kube), None),
+            ("c_3", "ccm", None, Some(Cloud), None),
+            ("", "", None, None, None),
+        ] {
+            let observed = Observed {
+                now: now(),
+                managers: Ok(Vec::new()),
+                locks: vec![
+                    lock(LockRole::Main(Kube), "a_1", "kcm", 1),
+                    lock(LockRole::Main(Cloud), "b_2", "ccm", 1),
+                ],
+            };
+            let found = observed.attribution(&lock(LockRole::Migration, holder, writer, 1));
+            assert_eq!(found, Attribution { by_holder, by_writer }, "{holder} {writer}");
+            assert_eq!(found.component(), component, "{holder} {writer}");
+        }
+    }
+
+    #[test]
+    fn without_managers_the_default_locks_matter() {
+        let found: Vec<_> = locks(&[]).into_iter().map(|(_, lock)| lock.name).collect();
+        assert_eq!(
+            found,
+            [
+                "kube-controller-manager",
+                "cloud-controller-manager",
+                "cloud-provider-extraction-migration"
+            ]
+        );
+    }
+}

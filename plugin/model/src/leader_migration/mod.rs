@@ -1,0 +1,23 @@
+//! Leader migration (KEP-2436) as it runs in a workload cluster: who runs each controller, under which Lease.
+//!
+//! - [`observed`]: what was read of the controller managers and of their Leases
+//! - [`served`]: what a controller manager says about itself: `/healthz?verbose`, `/configz`, `/flagz`
+//! - [`locks`]: which Leases matter, whether each is held, and by which controller manager
+//! - [`reason`]: the verdicts, and why a controller has one; [`verdict`]: the decision on each controller
+//! - [`permissions`]: what controller managers may do with a migration lock
+//!
+//! A Lease alone proves nothing: its holder renews it even if it runs none of the controllers.
+
+pub mod locks;
+pub mod observed;
+pub mod permissions;
+pub mod reason;
+pub mod served;
+pub mod verdict;
+
+pub use locks::{Attribution, LockState, locks};
+pub use observed::{
+    Health, LockRole, Observed, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
+};
+pub use reason::{Reason, Verdict};
+pub use verdict::{Decision, decide, overall};

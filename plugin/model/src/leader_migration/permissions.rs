@@ -1,0 +1,167 @@
+//! The permissions of controller managers for the migration lock: a Role and a `RoleBinding` of their own, because a patch of
+//! the system's roles replaces their rules, and the API server restores those when it restarts.
+
+use kcp_rules::leader_migration::Lock;
+use serde_json::{Value, json};
+
+/// The API group of Roles and `RoleBinding`s.
+pub const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The API group of Leases.
+pub const LEASES: &str = "coordination.k8s.io";
+
+/// The name of the Role and the `RoleBinding`.
+const NAME: &str = "leader-migration";
+
+/// What a controller manager does with the Lease of a lock. RBAC cannot limit the creation of an object by its name.
+pub const VERBS: [&str; 3] = ["create", "get", "update"];
+
+/// A user that a controller manager authenticates as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    User(String),
+    ServiceAccount { namespace: String, name: String },
+}
+
+/// What is to be done so that an object contains other items.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Grant {
+    Create,
+    Unchanged,
+    /// A merge patch that adds the missing items to a list.
+    Extend(Value),
+    /// The reason why the object cannot be used.
+    Refused(String),
+}
+
+impl Identity {
+    /// The user name in requests.
+    pub fn user(&self) -> String {
+        match self {
+            Self::User(name) => name.clone(),
+            Self::ServiceAccount { namespace, name } => format!("system:serviceaccount:{namespace}:{name}"),
+        }
+    }
+
+    /// The groups that the API server adds.
+    pub fn groups(&self) -> Vec<String> {
+        let mut groups = vec!["system:authenticated".to_owned()];
+        if let Self::ServiceAccount { namespace, .. } = self {
+            groups.push("system:serviceaccounts".to_owned());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        groups
+    }
+
+    fn subject(&self) -> Value {
+        match self {
+            Self::User(name) => json!({"apiGroup": RBAC, "kind": "User", "name": name}),
+            Self::ServiceAccount { namespace, name } => {
+                json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+            }
+        }
+    }
+}
+
+/// A Role with the permissions for a lock.
+pub fn role(lock: &Lock) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "Role",
+        "metadata": {"name": NAME, "namespace": lock.namespace},
+        "rules": [
+            {"apiGroups": [LEASES], "resources": ["leases"], "verbs": ["create"]},
+            {"apiGroups": [LEASES], "resources": ["leases"], "resourceNames": [lock.name], "verbs": ["get", "update"]},
+        ],
+    })
+}
+
+/// A `RoleBinding` that gives the Role to identities.
+pub fn role_binding(lock: &Lock, identities: &[Identity]) -> Value {
+    let subjects: Vec<Value> = identities.iter().map(Identity::subject).collect();
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {"name": NAME, "namespace": lock.namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": NAME},
+        "subjects": subjects,
+    })
+}
+
+/// What is to be done so that the existing Role or `RoleBinding` contains all rules or subjects of the desired one. It keeps
+/// what it has.
+pub fn grant(existing: Option<&Value>, desired: &Value) -> Grant {
+    let Some(existing) = existing else {
+        return Grant::Create;
+    };
+    if existing.get("roleRef") != desired.get("roleRef") {
+        return Grant::Refused(format!(
+            "RoleBinding {NAME} refers to another role; delete it or change its name"
+        ));
+    }
+    let list = if desired.get("rules").is_some() {
+        "rules"
+    } else {
+        "subjects"
+    };
+    let items = |object: &Value| {
+        let items = object.get(list).and_then(Value::as_array);
+        items.cloned().unwrap_or_default()
+    };
+    let mut all = items(existing);
+    let missing: Vec<Value> = items(desired)
+        .into_iter()
+        .filter(|item| !all.contains(item))
+        .collect();
+    if missing.is_empty() {
+        return Grant::Unchanged;
+    }
+    all.extend(missing);
+    Grant::Extend(json!({ list: all }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(name: &str) -> Lock {
+        Lock {
+            namespace: "kube-system".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_role_is_created_or_extended_and_keeps_its_rules() {
+        let desired = role(&lock("m"));
+        assert_eq!(grant(None, &desired), Grant::Create);
+        assert_eq!(grant(Some(&desired), &desired), Grant::Unchanged);
+        let mut other = role(&lock("other"));
+        other["metadata"]["resourceVersion"] = json!("7");
+        let rule = |name: &str| role(&lock(name))["rules"][1].clone();
+        let create = desired["rules"][0].clone();
+        assert_eq!(
+            grant(Some(&other), &desired),
+            Grant::Extend(json!({"rules": [create, rule("other"), rule("m")]}))
+        );
+    }
+
+    #[test]
+    fn a_role_binding_is_extended_unless_it_refers_to_another_role() {
+        let user = Identity::User("system:kube-controller-manager".to_owned());
+        let account = Identity::ServiceAccount {
+            namespace: "kube-system".to_owned(),
+            name: "ccm".to_owned(),
+        };
+        assert_eq!(account.user(), "system:serviceaccount:kube-system:ccm");
+        let existing = role_binding(&lock("m"), std::slice::from_ref(&user));
+        let desired = role_binding(&lock("m"), &[user.clone(), account.clone()]);
+        assert_eq!(
+            grant(Some(&existing), &desired),
+            Grant::Extend(json!({"subjects": [user.subject(), account.subject()]}))
+        );
+        let mut foreign = existing;
+        foreign["roleRef"]["name"] = json!("admin");
+        assert!(matches!(grant(Some(&foreign), &desired), Grant::Refused(_)));
+    }
+}

@@ -1,0 +1,311 @@
+//! The verdicts, and why a controller has one.
+
+use std::{fmt, time::Duration};
+
+use kcp_rules::leader_migration::{Component, Lock};
+
+use crate::duration::format_duration;
+
+/// The state of a controller, or of all of them, the least severe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// One controller manager runs it and no other can, or none has it.
+    NothingToMigrate,
+    /// One controller manager runs it and holds the migration lock.
+    Protected,
+    /// Something could not be read.
+    Unknown,
+    /// One controller manager runs it, but no lock prevents that another runs it, too.
+    Unprotected,
+    /// No holder renews the lock.
+    Stale,
+    /// No controller manager runs it.
+    Orphaned,
+    /// Two controller managers run it.
+    RunsTwice,
+}
+
+impl Verdict {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NothingToMigrate => "nothing-to-migrate",
+            Self::Protected => "protected",
+            Self::Unknown => "unknown",
+            Self::Unprotected => "unprotected",
+            Self::Stale => "stale",
+            Self::Orphaned => "orphaned",
+            Self::RunsTwice => "runs-twice",
+        }
+    }
+}
+
+/// The reason for a verdict. Pods are named without their namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    RunsTwice {
+        pods: Vec<String>,
+    },
+    /// The holder renews its Lease, but does not run the controller.
+    HeldWithoutRunner {
+        lock: Lock,
+        holder: String,
+        /// None if the holder is not the holder of a main lock.
+        component: Option<Component>,
+        /// Whether that is the component of the Pod.
+        is_own: bool,
+        /// The Pod that would run it.
+        pod: String,
+    },
+    /// Nothing holds the lock that a healthy controller manager needs.
+    LockNotTaken {
+        lock: Lock,
+        pod: String,
+    },
+    NotRunning {
+        pod: String,
+        why: String,
+    },
+    /// Every configuration assigns it to the other component, or to one that does not run it.
+    NotAssigned {
+        pods: Vec<String>,
+    },
+    Stale {
+        lock: Lock,
+        holder: String,
+        age: Option<Duration>,
+        /// The Pod that runs it nevertheless.
+        runner: Option<String>,
+    },
+    MainLock {
+        lock: Lock,
+        pod: String,
+    },
+    /// Another controller manager would run it without the migration lock.
+    OtherWithoutLock {
+        pod: String,
+        other: String,
+    },
+    /// The Pod runs it, but no holder of the lock is recorded.
+    RunsWithoutLock {
+        lock: Lock,
+        pod: String,
+    },
+    /// The Pods, or what is needed to read them, such as the Secret with the kubeconfig.
+    PodsUnread {
+        object: String,
+        why: String,
+    },
+    HealthUnread {
+        pod: String,
+        why: String,
+    },
+    SettingsUnread {
+        pod: String,
+        why: String,
+    },
+    LockUnread {
+        lock: Lock,
+        why: String,
+    },
+    /// A main lock is held, but no Pod of its component was found.
+    UnknownHolder {
+        lock: Lock,
+        holder: String,
+        component: Component,
+    },
+    /// The holder of the lock is not the holder of the runner's main lock, or was written by another component.
+    HolderUnclear {
+        lock: Lock,
+        holder: String,
+        pod: String,
+    },
+    /// The Pod runs what its settings disable.
+    SettingsDiffer {
+        pod: String,
+    },
+    Protected {
+        lock: Lock,
+        pod: String,
+    },
+    OneRunner {
+        pod: String,
+    },
+    NoRunner,
+}
+
+impl Reason {
+    pub const fn verdict(&self) -> Verdict {
+        match self {
+            Self::RunsTwice { .. } => Verdict::RunsTwice,
+            Self::HeldWithoutRunner { .. }
+            | Self::LockNotTaken { .. }
+            | Self::NotRunning { .. }
+            | Self::NotAssigned { .. } => Verdict::Orphaned,
+            Self::Stale { .. } => Verdict::Stale,
+            Self::MainLock { .. } | Self::OtherWithoutLock { .. } | Self::RunsWithoutLock { .. } => {
+                Verdict::Unprotected
+            }
+            Self::PodsUnread { .. }
+            | Self::HealthUnread { .. }
+            | Self::SettingsUnread { .. }
+            | Self::LockUnread { .. }
+            | Self::UnknownHolder { .. }
+            | Self::HolderUnclear { .. }
+            | Self::SettingsDiffer { .. } => Verdict::Unknown,
+            Self::Protected { .. } => Verdict::Protected,
+            Self::OneRunner { .. } | Self::NoRunner => Verdict::NothingToMigrate,
+        }
+    }
+
+    /// What to do about a problem, in the workload cluster.
+    pub fn fix(&self) -> Option<String> {
+        let fix = match self {
+            Self::RunsTwice { .. } => {
+                "disable it in one of them with --controllers, or enable leader migration in both with the same configuration"
+                    .to_owned()
+            }
+            Self::HeldWithoutRunner {
+                is_own: true, pod, ..
+            } => format!("read why it has not started: kubectl -n kube-system logs {pod}"),
+            Self::HeldWithoutRunner { .. } | Self::NotAssigned { .. } => {
+                "enable it in the --controllers of one component, and assign it to \"*\" in the leader migration configuration \
+                 of both"
+                    .to_owned()
+            }
+            Self::LockNotTaken { lock, .. } => format!(
+                "check the permissions for the Lease: kubectl kcp leader-migration rbac NAME --leader-name {}",
+                lock.name
+            ),
+            Self::NotRunning { pod, .. } => format!("read why it does not run: kubectl -n kube-system logs {pod}"),
+            Self::Stale { .. } => {
+                "check that a controller manager that has the controller runs, and that the clocks of the Nodes agree"
+                    .to_owned()
+            }
+            Self::MainLock { .. } => {
+                "name it in the leader migration configuration of both components, in the spelling of their versions"
+                    .to_owned()
+            }
+            Self::OtherWithoutLock { other, .. } => {
+                format!("disable it in the --controllers of {other}, or enable leader migration there")
+            }
+            Self::UnknownHolder { component, .. } => format!(
+                "give the namespace of the Pods of {component} with --ccm-namespace, or find out which process holds the Lease"
+            ),
+            _ => return None,
+        };
+        Some(fix)
+    }
+}
+
+/// The name of a Lease, with its namespace unless that is `kube-system`.
+fn lease(lock: &Lock) -> String {
+    match lock.namespace.as_str() {
+        "kube-system" => format!("Lease {}", lock.name),
+        namespace => format!("Lease {namespace}/{}", lock.name),
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RunsTwice { pods } => write!(f, "{} run it at the same time", pods.join(" and ")),
+            Self::HeldWithoutRunner {
+                lock,
+                holder,
+                component,
+                is_own,
+                pod,
+            } => {
+                let held = lease(lock);
+                match component {
+                    Some(component) if *is_own => {
+                        write!(
+                            f,
+                            "{component} renews {held}, but {pod} has not started the controller"
+                        )
+                    }
+                    Some(component) => write!(
+                        f,
+                        "{component} renews {held} and does not run the controller, which {pod} would run with that Lease"
+                    ),
+                    None => write!(
+                        f,
+                        "{holder} renews {held} and is not a controller manager of this cluster; {pod} waits for that Lease"
+                    ),
+                }
+            }
+            Self::LockNotTaken { lock, pod } => {
+                write!(
+                    f,
+                    "{pod} is healthy, but has not taken {}, which has no holder",
+                    lease(lock)
+                )
+            }
+            Self::NotRunning { pod, why } => write!(f, "{pod} does not run: {why}"),
+            Self::NotAssigned { pods } => {
+                write!(
+                    f,
+                    "the configuration of {} assigns it to another component",
+                    pods.join(" and ")
+                )
+            }
+            Self::Stale {
+                lock,
+                holder,
+                age,
+                runner,
+            } => {
+                write!(f, "{holder} has not renewed {}", lease(lock))?;
+                if let Some(age) = age {
+                    write!(f, " for {}", format_duration(*age))?;
+                }
+                match runner {
+                    Some(runner) => write!(f, ", but {runner} runs it"),
+                    None => f.write_str(", and no controller manager runs it"),
+                }
+            }
+            Self::MainLock { lock, pod } => {
+                write!(
+                    f,
+                    "{pod} runs it under its main lock, {}, although leader migration is on",
+                    lease(lock)
+                )
+            }
+            Self::OtherWithoutLock { pod, other } => {
+                write!(
+                    f,
+                    "{pod} runs it under the migration lock, but {other} would run it without that lock"
+                )
+            }
+            Self::RunsWithoutLock { lock, pod } => {
+                write!(f, "{pod} runs it, but {} has no holder", lease(lock))
+            }
+            Self::PodsUnread { object, why } => write!(f, "could not read {object}: {why}"),
+            Self::HealthUnread { pod, why } => write!(f, "could not read what {pod} runs: {why}"),
+            Self::SettingsUnread { pod, why } => write!(f, "could not read the settings of {pod}: {why}"),
+            Self::LockUnread { lock, why } => write!(f, "could not read {}: {why}", lease(lock)),
+            Self::UnknownHolder {
+                lock,
+                holder,
+                component,
+            } => write!(
+                f,
+                "{holder} renews {}, but no Pod of {component} was found",
+                lease(lock)
+            ),
+            Self::HolderUnclear { lock, holder, pod } => write!(
+                f,
+                "{pod} runs it, but {} is held by {holder}, which is not the holder of the main lock of {pod}",
+                lease(lock)
+            ),
+            Self::SettingsDiffer { pod } => {
+                write!(f, "{pod} runs it although its settings disable it")
+            }
+            Self::Protected { lock, pod } => write!(f, "{pod} runs it and holds {}", lease(lock)),
+            Self::OneRunner { pod } => {
+                write!(f, "{pod} runs it, and no other controller manager can")
+            }
+            Self::NoRunner => f.write_str("no controller manager has it"),
+        }
+    }
+}

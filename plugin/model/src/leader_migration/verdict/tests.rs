@@ -1,0 +1,366 @@
+//! The verdict on Node IPAM, for controller managers and Leases.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_rules::leader_migration::{
+    Component::{Cloud, Kube},
+    Flags,
+};
+
+use super::*;
+use crate::{
+    leader_migration::observed::{ObservedLease, ObservedLock, Settings, SettingsSource},
+    leader_migration::{locks, served},
+    snapshot::Failure,
+};
+
+const IPAM: &str = "node-ipam-controller";
+const NO_IPAM: &str = "--controllers=cloud-node-controller";
+const MIGRATE: &str = "--enable-leader-migration --leader-migration-config=f";
+
+fn now() -> Timestamp {
+    "2026-11-22T12:00:00Z".parse().unwrap()
+}
+
+/// A configuration that gives Node IPAM to a component.
+fn configuration(name: &str, component: &str) -> String {
+    format!(
+        "{{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m, \
+         controllerLeaders: [{{name: {name}, component: \"{component}\"}}]}}"
+    )
+}
+
+fn started(names: &[&str]) -> Health {
+    Health::Serves(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+fn down() -> Health {
+    Health::Down("connection refused".to_owned())
+}
+
+/// A controller manager in the Pod `kcm` or `ccm`. The file is that of its leader migration configuration.
+fn manager(component: Component, minor: u64, flags: &str, file: &str, health: Health) -> ObservedManager {
+    let mut command = format!("--allocate-node-cidrs {flags}");
+    if component == Cloud && !flags.contains("--controllers") {
+        // Without the cloud loops, which would have verdicts of their own.
+        command.push_str(" --controllers=node-ipam-controller");
+    }
+    let manager = served::manager(
+        component,
+        Some(minor),
+        Flags::from_command(command.split(' ')),
+        Some(file),
+    );
+    ObservedManager {
+        component,
+        namespace: "kube-system".to_owned(),
+        pod: if component == Kube { "kcm" } else { "ccm" }.to_owned(),
+        node: "n1".to_owned(),
+        minor: Some(minor),
+        health,
+        settings: Settings {
+            source: SettingsSource::Configz,
+            manager: Ok(manager),
+            unverified: None,
+        },
+    }
+}
+
+fn kube(flags: &str, health: Health) -> ObservedManager {
+    manager(Kube, 36, flags, &configuration(IPAM, "*"), health)
+}
+
+fn cloud(flags: &str, health: Health) -> ObservedManager {
+    manager(Cloud, 36, flags, &configuration(IPAM, "*"), health)
+}
+
+/// A Lease with this holder that was renewed so many seconds ago.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a Lease may not exist, and every case needs the same type"
+)]
+fn lease(holder: &str, seconds: i64) -> Option<ObservedLease> {
+    Some(ObservedLease {
+        holder: Some(holder.to_owned()),
+        renewed: now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
+        duration: Some(Duration::from_secs(15)),
+        ..ObservedLease::default()
+    })
+}
+
+/// The main Leases are renewed by each manager that serves; `migration` is the Lease of the migration lock.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a case is easier to read without references"
+)]
+fn observed(managers: Vec<ObservedManager>, migration: Option<ObservedLease>) -> Observed {
+    let locks = locks(&managers).into_iter().map(|(role, lock)| {
+        let serves = |component| {
+            let mut of = managers
+                .iter()
+                .filter(|manager: &&ObservedManager| manager.component == component);
+            of.any(|manager| matches!(manager.health, Health::Serves(_)))
+        };
+        let found = match role {
+            LockRole::Main(component) if serves(component) => {
+                lease(if component == Kube { "kube_1" } else { "cloud_2" }, 2)
+            }
+            LockRole::Main(_) => None,
+            LockRole::Migration => migration.clone(),
+        };
+        ObservedLock {
+            role,
+            lock,
+            lease: Ok(found),
+        }
+    });
+    Observed {
+        now: now(),
+        locks: locks.collect(),
+        managers: Ok(managers),
+    }
+}
+
+fn node_ipam(observed: &Observed) -> Decision {
+    let decisions = decide(observed);
+    let found = decisions
+        .into_iter()
+        .find(|decision| decision.controller.canonical == IPAM);
+    found.unwrap()
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn evidence_from_both_managers_and_all_leases_decides() {
+    let of_kube = configuration(IPAM, "kube-controller-manager");
+    let short = configuration("nodeipam", "*");
+    let cases: Vec<(&str, Observed, Verdict, &str)> = vec![
+        (
+            "the holder of the migration lock runs it",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
+                lease("cloud_2", 2),
+            ),
+            Verdict::Protected,
+            "ccm runs it and holds Lease m",
+        ),
+        (
+            "its short name in an old version",
+            observed(
+                vec![manager(Kube, 27, MIGRATE, &short, started(&["nodeipam"]))],
+                lease("kube_1", 2),
+            ),
+            Verdict::Protected,
+            "kcm runs it and holds Lease m",
+        ),
+        (
+            "no leader migration",
+            observed(vec![kube("", started(&[IPAM]))], None),
+            Verdict::NothingToMigrate,
+            "kcm runs it, and no other controller manager can",
+        ),
+        (
+            "a migrating kube-controller-manager and a configuration that does not name it",
+            observed(
+                vec![
+                    manager(Kube, 35, MIGRATE, &short, started(&[IPAM])),
+                    cloud(&format!("{MIGRATE} {NO_IPAM}"), started(&[])),
+                ],
+                lease("cloud_2", 2),
+            ),
+            Verdict::Unprotected,
+            "kcm runs it under its main lock, Lease kube-controller-manager, although leader migration is on",
+        ),
+        (
+            "the other one would run it when it starts",
+            observed(
+                vec![kube("", down()), cloud(MIGRATE, started(&[IPAM]))],
+                lease("cloud_2", 2),
+            ),
+            Verdict::Unprotected,
+            "ccm runs it under the migration lock, but kcm would run it without that lock",
+        ),
+        (
+            "a migration Lease without holder",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
+                None,
+            ),
+            Verdict::Unprotected,
+            "ccm runs it, but Lease m has no holder",
+        ),
+        (
+            "both run it",
+            observed(
+                vec![kube("", started(&[IPAM])), cloud(MIGRATE, started(&[IPAM]))],
+                lease("cloud_2", 2),
+            ),
+            Verdict::RunsTwice,
+            "kcm and ccm run it at the same time",
+        ),
+        (
+            "a fresh Lease, and a configuration that assigns it to the other one",
+            observed(
+                vec![
+                    kube(NO_IPAM, started(&[])),
+                    manager(Cloud, 36, MIGRATE, &of_kube, started(&["cloud-node-controller"])),
+                ],
+                lease("cloud_2", 2),
+            ),
+            Verdict::Orphaned,
+            "the configuration of ccm assigns it to another component",
+        ),
+        (
+            "a lock that cannot be taken",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[]))],
+                None,
+            ),
+            Verdict::Orphaned,
+            "ccm is healthy, but has not taken Lease m, which has no holder",
+        ),
+        (
+            "a lock with another holder",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[]))],
+                lease("stranger_3", 2),
+            ),
+            Verdict::Orphaned,
+            "stranger_3 renews Lease m and is not a controller manager of this cluster; ccm waits for that Lease",
+        ),
+        (
+            "a lock that the other component holds",
+            observed(
+                vec![
+                    kube(&format!("{MIGRATE} {NO_IPAM}"), started(&[])),
+                    cloud(MIGRATE, started(&[])),
+                ],
+                lease("kube_1", 2),
+            ),
+            Verdict::Orphaned,
+            "kube-controller-manager renews Lease m and does not run the controller, which ccm would run with that Lease",
+        ),
+        (
+            "the holder has not started it",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[]))],
+                lease("cloud_2", 2),
+            ),
+            Verdict::Orphaned,
+            "cloud-controller-manager renews Lease m, but ccm has not started the controller",
+        ),
+        (
+            "a holder that has just ended",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, down())],
+                lease("cloud_2", 10),
+            ),
+            Verdict::Orphaned,
+            "ccm does not run: connection refused",
+        ),
+        (
+            "a holder that ended",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, down())],
+                lease("cloud_2", 60),
+            ),
+            Verdict::Stale,
+            "cloud_2 has not renewed Lease m for 1m, and no controller manager runs it",
+        ),
+        (
+            "a holder that runs it and does not renew",
+            observed(
+                vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
+                lease("cloud_2", 60),
+            ),
+            Verdict::Stale,
+            "cloud_2 has not renewed Lease m for 1m, but ccm runs it",
+        ),
+        (
+            "no controller manager has it",
+            observed(vec![kube(NO_IPAM, started(&[]))], None),
+            Verdict::NothingToMigrate,
+            "no controller manager has it",
+        ),
+    ];
+    for (case, observed, verdict, reason) in cases {
+        let decision = node_ipam(&observed);
+        assert_eq!(decision.reason.to_string(), reason, "{case}");
+        assert_eq!(decision.verdict(), verdict, "{case}");
+        assert_eq!(overall(&decide(&observed)), verdict, "{case}");
+    }
+}
+
+#[test]
+fn a_source_that_was_not_read_never_leads_to_success() {
+    let failure = || Failure {
+        object: "Pod".to_owned(),
+        message: "cannot list pods".to_owned(),
+        hint: None,
+        forbidden: None,
+    };
+    let protected = || {
+        observed(
+            vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
+            lease("cloud_2", 2),
+        )
+    };
+    let with = |change: fn(&mut Observed)| {
+        let mut observed = protected();
+        change(&mut observed);
+        observed
+    };
+    let manager = |observed: &mut Observed, index: usize, change: fn(&mut ObservedManager)| {
+        change(&mut observed.managers.as_mut().unwrap()[index]);
+    };
+    let mut no_health = protected();
+    manager(&mut no_health, 0, |kube| {
+        kube.health = Health::Unread("timed out".to_owned());
+    });
+    let mut no_settings = protected();
+    manager(&mut no_settings, 1, |cloud| {
+        cloud.settings.manager = Err("forbidden".to_owned());
+    });
+    let mut no_settings_of_other = protected();
+    manager(&mut no_settings_of_other, 0, |kube| {
+        kube.settings.manager = Err("forbidden".to_owned());
+    });
+    let mut no_pods = protected();
+    no_pods.managers = Err(failure());
+    let mut no_lease = protected();
+    no_lease.locks.last_mut().unwrap().lease = Err(failure());
+    for (observed, reason) in [
+        (no_health, "could not read what kcm runs: timed out"),
+        (no_settings, "could not read the settings of ccm: forbidden"),
+        (
+            no_settings_of_other,
+            "could not read the settings of kcm: forbidden",
+        ),
+        (no_pods, "could not read Pod: cannot list pods"),
+        (no_lease, "could not read Lease m: cannot list pods"),
+        (
+            with(|observed| drop(observed.managers.as_mut().unwrap().pop())),
+            "cloud_2 renews Lease cloud-controller-manager, but no Pod of cloud-controller-manager was found",
+        ),
+        (
+            with(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
+            "ccm runs it, but Lease m is held by stranger_3, which is not the holder of the main lock of ccm",
+        ),
+        (
+            // The field manager that wrote the holder contradicts the holder's identity.
+            with(|observed| {
+                for (index, writer) in ["kcm", "ccm", "kcm"].into_iter().enumerate() {
+                    let lease = observed.locks[index].lease.as_mut().unwrap();
+                    lease.as_mut().unwrap().writer = Some(writer.to_owned());
+                }
+            }),
+            "ccm runs it, but Lease m is held by cloud_2, which is not the holder of the main lock of ccm",
+        ),
+    ] {
+        let decision = node_ipam(&observed);
+        assert_eq!(decision.reason.to_string(), reason);
+        assert_eq!(decision.verdict(), Verdict::Unknown, "{reason}");
+        assert!(overall(&decide(&observed)) >= Verdict::Unknown, "{reason}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The lines of `leader-migration status --watch`.
+
+use super::Status;
+use crate::{
+    commands::leader_migration::status::screen::{state, title},
+    verdict::Verdict as Outcome,
+    watch::Observation,
+};
+
+impl Observation for Status {
+    fn changes(before: Option<&Self>, after: &Self) -> Vec<String> {
+        let Some(before) = before else {
+            let verdict = title(after.verdict());
+            let controllers = after.controllers().into_iter().map(|(_, line)| line);
+            return std::iter::once(verdict.to_owned()).chain(controllers).collect();
+        };
+        let mut lines = Vec::new();
+        if before.verdict() != after.verdict() {
+            lines.push(format!(
+                "{} -> {}",
+                title(before.verdict()),
+                title(after.verdict())
+            ));
+        }
+        lines.extend(new(&before.controllers(), after.controllers()));
+        lines.extend(new(&before.leases(), after.leases()));
+        lines
+    }
+
+    fn verdict(&self) -> Outcome {
+        self.outcome()
+    }
+}
+
+/// The lines of subjects whose line has changed.
+fn new(before: &[(String, String)], after: Vec<(String, String)>) -> Vec<String> {
+    let changed = after.into_iter().filter(|line| !before.contains(line));
+    changed.map(|(_, line)| line).collect()
+}
+
+impl Status {
+    /// A line for each controller that some controller manager has. Ages are left out, because they always change.
+    fn controllers(&self) -> Vec<(String, String)> {
+        let decisions = self.decisions.iter();
+        decisions
+            .map(|decision| {
+                let name = decision.controller.canonical;
+                let runners = match decision.runners.as_slice() {
+                    [] => "no Pod".to_owned(),
+                    runners => runners.join(", "),
+                };
+                let line = format!("{name}: {}, run by {runners}", title(decision.verdict()));
+                (name.to_owned(), line)
+            })
+            .collect()
+    }
+
+    fn leases(&self) -> Vec<(String, String)> {
+        let locks = self.observed.locks.iter();
+        locks
+            .map(|lock| {
+                let name = lock.lock.name.clone();
+                let holder = lock.holder().unwrap_or("no holder");
+                let line = format!(
+                    "Lease {name}: {}, {holder}",
+                    state(&lock.state(self.observed.now))
+                );
+                (name, line)
+            })
+            .collect()
+    }
+}

@@ -32,6 +32,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("certificates", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
+    ("leader-migration start edge --to v1.36.0", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),
     (
         "pool lease p --cluster-deployment a --install-config f",

@@ -4,6 +4,7 @@
 //! both. Their main locks have different names, as those of a kube-controller-manager and a cloud-controller-manager.
 
 mod api_server_restart;
+mod guided_start;
 mod handover;
 mod kubernetes_code;
 mod names;

@@ -15,7 +15,10 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use thiserror::Error;
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
 use tokio_rustls::TlsConnector;
 
 use kcp_control_plane::duration::format_limit;
@@ -40,6 +43,12 @@ pub enum ComponentError {
     Connection(String),
     #[error("no response within {}", format_limit(*after))]
     Timeout { after: Duration },
+    /// The API server connects to the kubelet before it opens a port-forward.
+    #[error(
+        "the API server opened no port-forward to the Pod within {}; it may not reach the kubelet of the Node",
+        format_limit(*after)
+    )]
+    NoForward { after: Duration },
     #[error("the response is larger than 1 MiB or not text")]
     Response,
     /// A token could be used by whoever receives it, and the server's certificate is not verified.
@@ -133,14 +142,14 @@ impl ComponentServer<'_> {
         path: &str,
         accept: &str,
     ) -> Result<ComponentResponse, ComponentError> {
-        let exchange = async {
-            let stream = self.forward.dial().await;
-            let stream = stream.map_err(|error| ComponentError::Forward(root_cause(&error)))?;
-            self.exchange(stream, tls, path, accept).await
+        let (after, end) = (self.limit, Instant::now() + self.limit);
+        let stream = match timeout_at(end, self.forward.dial()).await {
+            Ok(stream) => stream.map_err(|error| ComponentError::Forward(root_cause(&error)))?,
+            Err(_) => return Err(ComponentError::NoForward { after }),
         };
-        match timeout(self.limit, exchange).await {
+        match timeout_at(end, self.exchange(stream, tls, path, accept)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(ComponentError::Timeout { after: self.limit }),
+            Err(_) => Err(ComponentError::Timeout { after }),
         }
     }
 
@@ -238,5 +247,31 @@ impl ServerCertVerifier for Unverified {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::Connection;
+
+    #[tokio::test]
+    async fn a_port_forward_that_is_not_opened_is_no_missing_response() {
+        let connection = Connection::canned_later(|_, _| pending::<(u16, Value)>());
+        let server = ComponentServer {
+            forward: PortForward::new(connection.client.clone(), "kube-system", "kcm", 10257),
+            port: 10257,
+            tls: &ComponentTls::anonymous().unwrap(),
+            limit: Duration::from_millis(20),
+        };
+        let error = server.get_anonymously("/healthz").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the API server opened no port-forward to the Pod within 20ms; it may not reach the kubelet of the Node"
+        );
     }
 }

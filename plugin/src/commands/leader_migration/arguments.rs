@@ -9,6 +9,7 @@ use crate::{
         ControlPlaneName, DryRun, parse_control_plane, parse_control_plane_of_cluster, parse_object_name,
         parse_timeout,
     },
+    change::arguments::{ReviewArguments, WriteArguments},
     output::OutputArguments,
 };
 
@@ -30,6 +31,8 @@ pub enum LeaderMigrationCommand {
     Status(StatusArguments),
     /// Check or grant the permissions that both controller managers need for the migration lock
     Rbac(RbacArguments),
+    /// Enable leader migration on kube-controller-manager before an upgrade, and check that every one uses it
+    Start(StartArguments),
 }
 
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
@@ -211,6 +214,48 @@ pub struct RbacArguments {
     /// Service account of cloud-controller-manager, instead of a user
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_service_account, conflicts_with = "ccm_user")]
     pub ccm_service_account: Option<(String, String)>,
+}
+
+const START_HELP: &str = "The command installs the configuration of `leader-migration generate` on the control plane, in one \
+update, which replaces every control-plane Machine. Run it again after the rollout: exit code 0 then means that every \
+kube-controller-manager reports leader migration and that one of them holds the Lease. Do not upgrade before that: a \
+kube-controller-manager without leader migration would run its controllers a second time.
+
+With --dry-run -o yaml, the output is the control plane after the change.
+
+Examples:
+  kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --dry-run=server
+  kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --leader-name ipam-migration";
+
+/// Enable leader migration on kube-controller-manager before an upgrade, and check that every one uses it.
+#[derive(Debug, Args)]
+#[command(after_help = START_HELP)]
+pub struct StartArguments {
+    /// Control plane to change, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// Kubernetes version after the upgrade
+    #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
+    pub to: u64,
+
+    /// Migrate Node IPAM, too
+    #[arg(long)]
+    pub node_ipam: bool,
+
+    /// Name of the Lease that is the migration lock
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_LEADER_NAME, value_parser = parse_lease)]
+    pub leader_name: String,
+
+    /// Time limit for the reads in the workload cluster, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
+    pub timeout: Duration,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+
+    #[command(flatten)]
+    pub review: ReviewArguments,
 }
 
 /// Where the manifest of a cloud-controller-manager comes from.

@@ -5,6 +5,7 @@
 //! - [`generate`]: a configuration that protects
 //! - [`status`]: what runs in a workload cluster now
 //! - [`rbac`]: permissions for the migration lock
+//! - [`start`]: installs the configuration, the first step of a migration
 //! - [`input`]: reads manifests of control planes and controller managers
 
 mod arguments;
@@ -14,6 +15,7 @@ mod generate;
 mod input;
 mod rbac;
 mod screen;
+mod start;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -34,5 +36,6 @@ pub async fn run(arguments: LeaderMigrationArguments, session: &Session) -> anyh
         LeaderMigrationCommand::Generate(arguments) => generate::run(&arguments, session),
         LeaderMigrationCommand::Status(arguments) => status::run(&arguments, session).await,
         LeaderMigrationCommand::Rbac(arguments) => rbac::run(&arguments, session).await,
+        LeaderMigrationCommand::Start(arguments) => start::run(&arguments, session).await,
     }
 }

@@ -204,6 +204,8 @@ async fn without_a_connection_no_machine_changes(
 ) -> Result<()> {
     workload.freeze_api_server().await?;
     is_reported(management, "workload-disconnected").await?;
+    // Nobody can ask etcd, so nobody can say that it has lost quorum.
+    is_blocked(management, &["--replicas", "3"], "workloadUnreachable").await?;
     workload.thaw_api_server().await?;
     wait::until("status is healthy again", || async {
         let status = kcp(management, &["status", NAME]).await?;

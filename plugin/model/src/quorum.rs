@@ -18,6 +18,9 @@ pub struct Member {
     pub is_reported_unhealthy: bool,
     /// Whether the member may belong to a Machine that is joining.
     pub is_joining: bool,
+    /// Whether neither the member nor a condition of its Machine says whether it is healthy. The controller then counts the
+    /// member as unhealthy.
+    pub is_unknown: bool,
     pub machine: Option<String>,
 }
 
@@ -81,11 +84,14 @@ impl Votes {
         Self::after(&by_status.collect::<Vec<_>>(), Change::Unchanged)
     }
 
-    /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining member turns out to be healthy.
+    /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown member turns
+    /// out to be healthy.
     pub fn if_quorum_is_lost(members: &[Member]) -> Option<Self> {
         let votes = Self::by_status(members);
-        let may_recover = |member: &&Member| member.is_joining && !member.is_healthy && !member.is_starting();
-        let unconfirmed = members.iter().filter(may_recover).count();
+        let may_be_healthy = |member: &&Member| {
+            (member.is_joining || member.is_unknown) && !member.is_healthy && !member.is_starting()
+        };
+        let unconfirmed = members.iter().filter(may_be_healthy).count();
         let is_lost = votes.voters + unconfirmed < votes.unhealthy + votes.quorum();
         (!members.is_empty() && is_lost).then_some(votes)
     }

@@ -1,7 +1,11 @@
-use kcp_api::{ConditionStatus::False, metadata::Time};
+use kcp_api::{
+    ConditionStatus::{self, False},
+    metadata::Time,
+};
 
 use crate::{
-    checks::finding::CheckOutcome,
+    blocker::Blocker,
+    checks::{finding::CheckOutcome, tests::unread},
     inspection::{
         Basis::{self, AllSources, Conditions},
         Health::{self, Blocked, Degraded, Healthy, Unknown},
@@ -405,6 +409,50 @@ fn status_and_plan_agree_on_quorum() {
             .find(|checked| checked.id == "etcd-no-quorum")
             .map(|checked| checked.outcome);
         assert_eq!(quorum == Some(CheckOutcome::Fail), *is_lost, "{name}");
+    }
+}
+
+/// If nobody could ask etcd, only conditions that are False can say that it has lost quorum.
+#[test]
+fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
+    let etcd = |observed: &mut Snapshot, status: ConditionStatus| {
+        unread(observed);
+        for number in 1..=3 {
+            for of in ["EtcdPodHealthy", "EtcdMemberHealthy"] {
+                set(
+                    &mut observed.machine(number).status.conditions,
+                    condition(of, status, "connection down"),
+                );
+            }
+        }
+    };
+    for (status, is_lost) in [(ConditionStatus::Unknown, false), (False, true)] {
+        let mut observed = observed();
+        etcd(&mut observed, status);
+        let mut down = condition(
+            "ControlPlaneComponentsHealthy",
+            ConditionStatus::Unknown,
+            "no answer",
+        );
+        down.reason = "ConnectionDown".to_owned();
+        set(&mut observed.control_plane().status.conditions, down);
+        observed.control_plane().spec.replicas = Some(5);
+
+        let plan = plan(&observed, &Desired::current(&observed), now());
+        let is_lost_by_plan = matches!(plan.steps, Err(NoPlan::QuorumLost { .. }));
+        assert_eq!(is_lost_by_plan, is_lost, "{:?}", plan.steps);
+        let is_disconnected = plan
+            .blockers
+            .iter()
+            .any(|blocker| matches!(blocker, Blocker::WorkloadUnreachable { .. }));
+        assert_eq!(is_disconnected, !is_lost, "{:?}", plan.blockers);
+
+        let inspection = inspect(&observed, now());
+        let mut checks = inspection.checks.iter();
+        let quorum = checks
+            .find(|checked| checked.id == "etcd-no-quorum")
+            .map(|checked| checked.outcome);
+        assert_eq!(quorum == Some(CheckOutcome::Fail), is_lost);
     }
 }
 

@@ -438,9 +438,15 @@ fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
             replicas
                 .iter()
                 .filter_map(|replica| {
+                    let is_reported =
+                        |fault: &Fault| fault.condition == ETCD_MEMBER_HEALTHY && fault.is_false;
+                    let is_healthy = !replica.has_fault(ETCD_MEMBER_HEALTHY) && !replica.has_unhealthy_member;
                     Some(Member {
                         name: replica.node.clone()?,
-                        is_healthy: !replica.has_fault(ETCD_MEMBER_HEALTHY) && !replica.has_unhealthy_member,
+                        is_healthy,
+                        is_unknown: !is_healthy
+                            && !replica.has_unhealthy_member
+                            && !replica.faults.iter().any(is_reported),
                         machine: Some(replica.name.clone()),
                         ..Member::default()
                     })

@@ -71,6 +71,7 @@ impl EtcdMember {
             is_healthy: self.fault.is_none() && !self.has_alarm,
             is_reported_unhealthy: false,
             is_joining: self.is_joining,
+            is_unknown: false,
             machine: machine.map(str::to_owned),
         }
     }

@@ -205,7 +205,16 @@ async fn without_a_connection_no_machine_changes(
     workload.freeze_api_server().await?;
     is_reported(management, "workload-disconnected").await?;
     // Nobody can ask etcd, so nobody can say that it has lost quorum.
-    is_blocked(management, &["--replicas", "3"], "workloadUnreachable").await?;
+    for command in [&["plan", NAME, "--replicas=5"][..], &["status", NAME]] {
+        let shown = kcp(management, command).await?;
+        ensure!(
+            shown.code == 1
+                && shown.stdout.contains("cannot connect to the workload cluster")
+                && !shown.stdout.contains("lost quorum")
+                && !shown.stdout.contains("lose quorum"),
+            "{shown}"
+        );
+    }
     workload.thaw_api_server().await?;
     wait::until("status is healthy again", || async {
         let status = kcp(management, &["status", NAME]).await?;

@@ -16,7 +16,7 @@ use crate::{
     },
     inspection::{BlockedBy, Permission, Preflight, Remediation},
     plan::{
-        blockers::{blockers, reconciliation_blockers},
+        blockers::{blockers, reconciliation_blockers, unreachable_workload},
         remediation,
         simulate::first_change,
         state::{Deletion, HealthCheck, State},
@@ -152,6 +152,11 @@ impl Inputs<'_> {
                 .iter()
                 .map(|blocker| self.blocked_by(blocker, Some(machine)))
                 .collect();
+        // Without a connection, the controller never gets as far as the members.
+        if let Some(blocker) = unreachable_workload(self.observed) {
+            found.push(self.blocked_by(&blocker, Some(machine)));
+            return permission_from(self.checks, found);
+        }
         if are_members_disputed(self.observed) {
             let disputes = |check: &Check| DISPUTE_CHECKS.contains(&check.id);
             // While Machines start or are deleted, contradictions between members are only Info, but they still block a remediation.

@@ -453,6 +453,14 @@ fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
             .find(|checked| checked.id == "etcd-no-quorum")
             .map(|checked| checked.outcome);
         assert_eq!(quorum == Some(CheckOutcome::Fail), is_lost);
+        let remediation = &inspection.preflight.remediation;
+        assert!(
+            remediation.iter().all(|of| {
+                let blocked_by = &of.permission.blocked_by;
+                blocked_by.iter().any(|by| by.check == "workload-disconnected")
+            }),
+            "{remediation:?}"
+        );
     }
 }
 

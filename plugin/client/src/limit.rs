@@ -38,7 +38,7 @@ impl ReadLimit {
     }
 
     /// The time limit of a read that starts now.
-    pub(crate) fn remaining(self) -> Duration {
+    fn remaining(self) -> Duration {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         left.map_or(self.per_read, |left| left.min(self.per_read))
     }

@@ -1,13 +1,11 @@
 //! Reads the runtime extensions that may update Machines in place.
 
-use k8s_openapi::api::core::v1::Namespace;
 use kcp_api::{ExtensionConfig, kind::EXTENSION_CONFIG};
 use kcp_control_plane::snapshot::{Reading, management::selects_namespace};
-use kube::{Api, core::ApiResource};
 
 use crate::{
     Action, Error,
-    reads::{failure, planned::Reads},
+    reads::{failure, list::namespace_metadata, planned::Reads},
 };
 
 impl Reads<'_> {
@@ -31,10 +29,7 @@ impl Reads<'_> {
         if configs.is_empty() {
             return Ok(Vec::new());
         }
-        let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(self.namespace);
-        let namespaces: Api<Namespace> = Api::all(connection.client.clone());
-        let read = connection.read(&action, || namespaces.get_metadata(self.namespace));
-        let namespace = connection.run_with_limit(self.limit, &action, read).await?;
+        let namespace = namespace_metadata(connection, self.namespace, self.limit).await?;
         let labels = namespace.metadata.labels.unwrap_or_default();
         let selected = configs.iter().filter(|config| selects_namespace(config, &labels));
         let handlers = selected.flat_map(ExtensionConfig::in_place_handlers);

@@ -1,10 +1,7 @@
 //! Reads all control planes of one or all namespaces from the management cluster, one namespace after the other. Keeps
 //! only the fields that are needed, so that ten thousand control planes take little memory.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Instant,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_api::{
@@ -13,7 +10,10 @@ use kcp_api::{
     kind::{CLUSTER, MACHINE, MACHINE_HEALTH_CHECK},
     names::label,
 };
-use kube::{Api, core::ApiResource};
+use kube::{
+    Api,
+    core::{ApiResource, PartialObjectMeta},
+};
 use serde::de::DeserializeOwned;
 
 use crate::reads::{failure, management::add_cluster_facts};
@@ -54,7 +54,7 @@ pub async fn for_each(
     let lists = Lists {
         reader,
         namespace,
-        limit: limit.ending_at(Instant::now() + limit.remaining()),
+        limit,
     };
     let mut control_planes: Sorted<'_, ControlPlaneWithoutConfig> =
         lists.sorted(Ok(reader.control_planes.clone()), selector);
@@ -122,13 +122,21 @@ pub async fn namespace_exists(
     namespace: &str,
     limit: ReadLimit,
 ) -> Result<(), Error> {
-    let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(namespace);
-    let namespaces: Api<Namespace> = Api::all(connection.client.clone());
-    let read = connection.read(&action, || namespaces.get_metadata(namespace));
-    match connection.run_with_limit(limit, &action, read).await {
+    match namespace_metadata(connection, namespace, limit).await {
         Err(missing @ Error::NotFound { .. }) => Err(missing),
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+pub(super) async fn namespace_metadata(
+    connection: &Connection,
+    name: &str,
+    limit: ReadLimit,
+) -> Result<PartialObjectMeta<Namespace>, Error> {
+    let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(name);
+    let namespaces: Api<Namespace> = Api::all(connection.client.clone());
+    let read = connection.read(&action, || namespaces.get_metadata(name));
+    connection.run_with_limit(limit, &action, read).await
 }
 
 struct Lists<'r> {

@@ -183,11 +183,22 @@ impl LiveReads<'_> {
         }
     }
 
-    async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
+    /// The objects that carry the labels of the control plane's Cluster and of control planes.
+    async fn of_control_plane<T: DeserializeOwned>(
+        &self,
+        subject: &Subject,
+        group: &'static str,
+        plural: &str,
+    ) -> Result<Vec<T>, ReadError> {
         let cluster = subject.cluster()?;
         let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
-        let path = self.path(CLUSTER_API, &subject.namespace, "machines").await?;
-        let machines: Vec<MachineObject> = self.list(&path, &selector).await?;
+        let path = self.path(group, &subject.namespace, plural).await?;
+        self.list(&path, &selector).await
+    }
+
+    async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
+        let cluster = subject.cluster()?;
+        let machines: Vec<MachineObject> = self.of_control_plane(subject, CLUSTER_API, "machines").await?;
         let own = machines
             .into_iter()
             .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
@@ -195,10 +206,9 @@ impl LiveReads<'_> {
     }
 
     async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
-        let cluster = subject.cluster()?;
-        let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
-        let path = self.path(BOOTSTRAP, &subject.namespace, "kubeadmconfigs").await?;
-        let configs: Vec<KubeadmConfigObject> = self.list(&path, &selector).await?;
+        let configs: Vec<KubeadmConfigObject> = self
+            .of_control_plane(subject, BOOTSTRAP, "kubeadmconfigs")
+            .await?;
         let migrations = configs
             .iter()
             .filter_map(|config| of_kubeadm_config(config.spec_text()?));

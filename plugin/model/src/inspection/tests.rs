@@ -415,20 +415,20 @@ fn status_and_plan_agree_on_quorum() {
 /// If nobody could ask etcd, only conditions that are False can say that it has lost quorum.
 #[test]
 fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
-    let etcd = |observed: &mut Snapshot, status: ConditionStatus| {
-        unread(observed);
+    let cases = [
+        (ConditionStatus::Unknown, ConditionStatus::Unknown, false),
+        (False, ConditionStatus::Unknown, true),
+        (ConditionStatus::Unknown, False, true),
+    ];
+    for (pod, member, is_lost) in cases {
+        let mut observed = observed();
+        unread(&mut observed);
         for number in 1..=3 {
-            for of in ["EtcdPodHealthy", "EtcdMemberHealthy"] {
-                set(
-                    &mut observed.machine(number).status.conditions,
-                    condition(of, status, "connection down"),
-                );
+            for (kind, status) in [("EtcdPodHealthy", pod), ("EtcdMemberHealthy", member)] {
+                let reported = condition(kind, status, "connection down");
+                set(&mut observed.machine(number).status.conditions, reported);
             }
         }
-    };
-    for (status, is_lost) in [(ConditionStatus::Unknown, false), (False, true)] {
-        let mut observed = observed();
-        etcd(&mut observed, status);
         let mut down = condition(
             "ControlPlaneComponentsHealthy",
             ConditionStatus::Unknown,

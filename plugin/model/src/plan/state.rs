@@ -19,12 +19,13 @@ use crate::{
 /// controller remediates.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER_HEALTHY, true),
-    ("EtcdPodHealthy", true),
+    (ETCD_POD_HEALTHY, true),
     ("APIServerPodHealthy", false),
     ("ControllerManagerPodHealthy", false),
     ("SchedulerPodHealthy", false),
 ];
 const ETCD_MEMBER_HEALTHY: &str = "EtcdMemberHealthy";
+const ETCD_POD_HEALTHY: &str = "EtcdPodHealthy";
 /// Reports the labels and taints that kubeadm sets on a node. The condition affects only the order of remediations.
 pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
@@ -438,8 +439,9 @@ fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
             replicas
                 .iter()
                 .filter_map(|replica| {
-                    let is_reported =
-                        |fault: &Fault| fault.condition == ETCD_MEMBER_HEALTHY && fault.is_false;
+                    let is_reported = |fault: &Fault| {
+                        fault.is_false && [ETCD_MEMBER_HEALTHY, ETCD_POD_HEALTHY].contains(&fault.condition)
+                    };
                     let is_healthy = !replica.has_fault(ETCD_MEMBER_HEALTHY) && !replica.has_unhealthy_member;
                     Some(Member {
                         name: replica.node.clone()?,

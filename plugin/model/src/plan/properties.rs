@@ -185,14 +185,14 @@ proptest! {
                 continue;
             }
             let is_first = state.members.as_ref().is_some_and(Vec::is_empty);
-            let votes = [transition.meanwhile, transition.state.votes(Change::Unchanged)];
+            let votes = [transition.during, transition.state.votes(Change::Unchanged)];
             for votes in votes.into_iter().flatten() {
                 prop_assert!(votes.has_quorum() || is_first, "{:?}: {:?}", transition, votes);
             }
             // What no node is known of takes no member with it.
             let takes_member =
                 |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
-            let is_safe = transition.meanwhile.is_none_or(crate::quorum::Votes::is_safe);
+            let is_safe = transition.during.is_none_or(crate::quorum::Votes::is_safe);
             if transition.action != Action::Wait {
                 prop_assert!(is_safe || !transition.names.iter().any(takes_member));
             }

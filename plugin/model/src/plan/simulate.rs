@@ -59,14 +59,14 @@ pub enum Choice {
 pub struct StepVotes {
     pub before: Votes,
     /// The votes in the worst case during the step.
-    pub meanwhile: Votes,
+    pub during: Votes,
     pub after: Votes,
 }
 
 impl StepVotes {
     /// How many members can fail at any time during the step before etcd loses quorum.
     pub fn tolerance_during_step(self) -> usize {
-        self.meanwhile
+        self.during
             .failure_tolerance()
             .min(self.after.failure_tolerance())
     }
@@ -184,7 +184,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
     let votes = ways.iter().filter_map(|way| {
         Some(StepVotes {
             before: way.before?,
-            meanwhile: way.transition.meanwhile?,
+            during: way.transition.during?,
             after: way.transition.state.votes(Change::Unchanged)?,
         })
     });
@@ -302,7 +302,7 @@ mod tests {
     }
 
     /// `+` for a Machine made, `-` for one deleted, `?` for a wait; then the Machines, or the domains of one made; then
-    /// the members that may fail meanwhile and after.
+    /// the members that can fail during and after the step.
     fn shown(step: &Step) -> String {
         let domains = step.failure_domains.iter();
         let domains: Vec<&str> = domains

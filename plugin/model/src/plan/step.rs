@@ -62,7 +62,7 @@ pub struct Transition {
     /// Whether the controller may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
     /// etcd's votes in the worst case during the step; none if etcd is external.
-    pub meanwhile: Option<Votes>,
+    pub during: Option<Votes>,
     /// The state after the step.
     pub state: State,
 }
@@ -159,7 +159,7 @@ fn retry_wait(
     is_next.then(|| Transition {
         names: vec![next.machine.clone()],
         until: Some(until),
-        meanwhile: state.votes(Change::Unchanged),
+        during: state.votes(Change::Unchanged),
         ..wait_transition(
             Purpose::RetryPeriod,
             State {
@@ -221,7 +221,7 @@ fn remove_orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
     }
     Ok(Some(Transition {
         names: vec![first.name.clone()],
-        meanwhile: state.votes(change),
+        during: state.votes(change),
         ..wait_transition(Purpose::RemoveMember, after)
     }))
 }
@@ -276,7 +276,7 @@ fn finish_in_place_update(state: &State) -> Option<Transition> {
     }
     (!names.is_empty()).then(|| Transition {
         names,
-        meanwhile: state.votes(Change::Unchanged),
+        during: state.votes(Change::Unchanged),
         ..wait_transition(Purpose::FinishUpdate, after)
     })
 }
@@ -312,7 +312,7 @@ fn create(
             group: None,
             until: None,
             may_update_in_place: false,
-            meanwhile: state.votes(Change::Added),
+            during: state.votes(Change::Added),
             state: after,
         }
     });
@@ -430,7 +430,7 @@ fn wait_for<'r>(
     }
     (!names.is_empty()).then(|| Transition {
         names,
-        meanwhile: state.votes(Change::Unchanged),
+        during: state.votes(Change::Unchanged),
         ..wait_transition(purpose, after)
     })
 }
@@ -445,7 +445,7 @@ fn wait_transition(purpose: Purpose, after: State) -> Transition {
         group: None,
         until: None,
         may_update_in_place: false,
-        meanwhile: None,
+        during: None,
         state: after,
     }
 }
@@ -469,7 +469,7 @@ fn delete_transition(
         group,
         until: None,
         may_update_in_place: false,
-        meanwhile: state.votes(state.removal(replica)),
+        during: state.votes(state.removal(replica)),
         state: after,
     }
 }

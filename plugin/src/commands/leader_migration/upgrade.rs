@@ -40,7 +40,7 @@ impl Check {
             let minor = manager(side, component).map(|manager| manager.minor);
             let minor = minor.map_or_else(String::new, |minor| format!(" 1.{minor}"));
             Problem {
-                message: format!("{component}{minor} exits at start: {exit}"),
+                message: format!("{component}{minor} exits at startup: {exit}"),
                 fix: exit.fix(),
                 is_harmful: true,
             }
@@ -77,7 +77,7 @@ impl Check {
             ),
             Verdict::CannotStart(component, phase) => (
                 format!(
-                    "no controller manager runs {name} {}: {component} exits at start",
+                    "no controller manager runs {name} {}: {component} exits at startup",
                     when(phase)
                 ),
                 format!("let {component} start; see above"),

@@ -139,7 +139,7 @@ struct StepDocument {
 #[serde(rename_all = "camelCase")]
 struct StepEtcdVotes {
     before: EtcdVotes,
-    meanwhile: EtcdVotes,
+    during: EtcdVotes,
     after: EtcdVotes,
 }
 
@@ -276,7 +276,7 @@ impl StepEtcdVotes {
     fn new(votes: StepVotes) -> Self {
         Self {
             before: EtcdVotes::new(votes.before),
-            meanwhile: EtcdVotes::new(votes.meanwhile),
+            during: EtcdVotes::new(votes.during),
             after: EtcdVotes::new(votes.after),
         }
     }

@@ -128,16 +128,16 @@ fn votes(step: &Step) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
     };
-    let (meanwhile, after) = (votes.tolerance_during_step(), votes.after.failure_tolerance());
-    let may_fail = if meanwhile == after {
+    let (during, after) = (votes.tolerance_during_step(), votes.after.failure_tolerance());
+    let may_fail = if during == after {
         after.to_string()
     } else {
-        format!("{meanwhile} -> {after}")
+        format!("{during} -> {after}")
     };
     vec![
         Cell::from((votes.after.voters + votes.after.starting).to_string()),
         Cell::from(votes.after.quorum().to_string()),
-        Cell::styled(may_fail, if meanwhile == 0 { WARN } else { Style::new() }),
+        Cell::styled(may_fail, if during == 0 { WARN } else { Style::new() }),
     ]
 }
 

@@ -97,7 +97,7 @@ fn hint(unquoted_star: bool) -> &'static str {
 }
 
 impl Problem {
-    /// Whether a controller manager exits at start. With the others it runs, but never holds a lock of its own.
+    /// Whether a controller manager exits at startup. With the others it runs, but never holds a lock of its own.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Self::LeaderName | Self::LeaderNameInUse(_))
     }

@@ -246,7 +246,7 @@ mod tests {
                 2,
             ),
             (
-                "one that exits at start",
+                "one that exits at startup",
                 vec![kube("m", "--controllers=unknown"), cloud("m", "")],
                 1,
                 1,

@@ -1,4 +1,4 @@
-//! Why a controller manager exits at start.
+//! Why a controller manager exits at startup.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub const GATE_UNKNOWN_SINCE: u64 = 27;
 /// The first minor version whose kube-controller-manager does not know `--concurrent-service-syncs`.
 pub const SERVICE_SYNCS_UNKNOWN_SINCE: u64 = 37;
 
-/// Why a controller manager exits at start.
+/// Why a controller manager exits at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// kube-controller-manager 1.36 and later exits after it has taken both locks.

@@ -49,7 +49,7 @@ pub struct Manager {
     pub configuration: Option<LeaderMigrationConfiguration>,
     /// Problems of the configuration with which it runs.
     pub problems: Vec<Problem>,
-    /// Why it exits at start. Empty if it runs.
+    /// Why the controller manager exits at startup. Empty if it runs.
     pub exits: Vec<Exit>,
 }
 
@@ -82,7 +82,7 @@ impl Manager {
         }
     }
 
-    /// Whether it runs, rather than exit at start.
+    /// Whether the controller manager runs, rather than exit at startup.
     pub fn starts(&self) -> bool {
         self.exits.is_empty()
     }

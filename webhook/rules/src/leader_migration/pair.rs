@@ -86,7 +86,7 @@ pub enum Verdict {
     SwitchedOff,
     /// Two controller managers run it at the same time.
     RunsTwice(Phase),
-    /// The only controller manager that would run it exits at start.
+    /// No controller manager runs the controller: the only one that is configured to run it exits at startup.
     CannotStart(Component, Phase),
     /// It stays where it is, or no controller manager has run it.
     NothingToMigrate,
@@ -142,7 +142,7 @@ impl Pair {
             .collect()
     }
 
-    /// Why controller managers exit at start. One that does not change is listed once.
+    /// Why controller managers exit at startup. One that does not change is listed once.
     pub fn exits(&self) -> Vec<(Phase, Component, &Exit)> {
         let now = self.now.managers().map(|manager| (Phase::Now, manager));
         let then = self
@@ -187,8 +187,8 @@ impl Pair {
     /// kube-controller-manager enables leader migration before or after it or gets another cloud provider, or a
     /// cloud-controller-manager comes or goes.
     ///
-    /// Only in a handover is a controller that no controller manager runs any more orphaned. Otherwise, whoever disables it in
-    /// `--controllers` wants it to stop, for example because a network plugin allocates the addresses of Pods.
+    /// A controller that stops everywhere counts as orphaned only in a handover. In any other change, the user disables it in
+    /// `--controllers` on purpose, for example because a network plugin allocates the addresses of Pods.
     pub fn is_handover(&self) -> bool {
         let [now, then] = [&self.now, &self.then];
         let provider = |side: &Side| {
@@ -293,7 +293,7 @@ impl Pair {
         !self.is_handover() && then.all(|manager| manager.assignment(controller) == Assignment::Absent)
     }
 
-    /// The component that would run the controller, if it did not exit at start.
+    /// The component that would run the controller, if it did not exit at startup.
     fn exited_owner(&self, phase: Phase, controller: &Controller) -> Option<Component> {
         let running = self.running(phase);
         let exited = running.iter().find(|manager| {

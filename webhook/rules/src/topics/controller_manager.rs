@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "controller-manager-flag-removed",
         summary: "the controller manager must know its flags at the given version",
-        why: "The controller manager exits at start if it does not know a flag. The first new Machine then never \
+        why: "The controller manager exits at startup if it does not know a flag. The first new Machine then never \
               becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "cloud-provider-removed",
         summary: "controller manager and kubelet must support the cloud provider at the version",
-        why: "Kubernetes 1.31 has no in-tree cloud providers. The controller manager and the kubelet exit at start \
+        why: "Kubernetes 1.31 has no in-tree cloud providers. The controller manager and the kubelet exit at startup \
               if a flag names one.",
         operations: ON_WRITE,
         action: Action::Deny,
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
 /// Versions of which a template is checked, because it has none: problems of the last known version are warnings.
 const TEMPLATES_AT: u64 = *known_names::KNOWN_MINORS.end();
 
-/// The flags with which the controller manager exits at start, apart from those that other rules check.
+/// The flags with which the controller manager exits at startup, apart from those that other rules check.
 fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let list = controller_manager(spec);
@@ -82,20 +82,20 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                 "feature-gates",
                 format!(
                     "kube-controller-manager 1.{} and later does not know the feature gate \
-                     ControllerManagerLeaderMigration, and exits at start",
+                     ControllerManagerLeaderMigration, and exits at startup",
                     exit::GATE_UNKNOWN_SINCE
                 ),
                 "remove the gate; leader migration needs none",
             ),
             Exit::ResourceLock => (
                 "leader-elect-resource-lock",
-                "controller managers exit at start with a lock other than leases".to_owned(),
+                "controller managers exit at startup with a lock other than leases".to_owned(),
                 "remove the flag; leases is the default",
             ),
             Exit::UnknownFlag(flag) => (
                 *flag,
                 format!(
-                    "kube-controller-manager 1.{} and later does not know this flag and exits at start",
+                    "kube-controller-manager 1.{} and later does not know this flag and exits at startup",
                     exit::SERVICE_SYNCS_UNKNOWN_SINCE
                 ),
                 "remove it; cloud-controller-manager has the flag",
@@ -123,7 +123,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     names.dedup();
     if !names.is_empty() {
         let detail = format!(
-            "kube-controller-manager 1.{minor} does not know {}, and exits at start",
+            "kube-controller-manager 1.{minor} does not know {}, and exits at startup",
             names.join(" and ")
         );
         let remedy = "correct or remove the name; kube-controller-manager --help lists all names";
@@ -177,7 +177,7 @@ fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
             field: found.path(spec),
             reason: CauseReason::NotSupported,
             value: Some(HIDDEN.to_owned()),
-            detail: format!("{cause}, so {component} exits at start").into(),
+            detail: format!("{cause}, so {component} exits at startup").into(),
             remedy: "set the flag to external and deploy a cloud-controller-manager, or remove the flag"
                 .into(),
         };

@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-unsupported",
         summary: "leader migration must be off for a controller manager at 1.36 or later",
-        why: "kube-controller-manager 1.36 and later exits at start if leader migration is enabled. The first new \
+        why: "kube-controller-manager 1.36 and later exits at startup if leader migration is enabled. The first new \
               Machine then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-file-missing",
         summary: "the controller manager must be able to read its migration configuration",
-        why: "The controller manager exits at start if it cannot read the file. The first new Machine then never \
+        why: "The controller manager exits at startup if it cannot read the file. The first new Machine then never \
               becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-invalid",
         summary: "the leader migration configuration must be valid",
-        why: "The controller manager exits at start if it cannot parse the configuration, and never holds the \
+        why: "The controller manager exits at startup if it cannot parse the configuration, and never holds the \
               migration lock if the configuration names another one.",
         operations: ON_WRITE,
         action: Action::Deny,
@@ -259,11 +259,11 @@ fn file_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     };
     let (detail, remedy) = match source {
         Source::Unmounted => (
-            "no volume of the controller manager contains this path, so it would exit at start",
+            "no volume of the controller manager contains this path, so it would exit at startup",
             "add an entry to controllerManager.extraVolumes, or put the file in /etc/kubernetes/pki, which kubeadm mounts",
         ),
         Source::NoFile => (
-            "no entry of files writes this file, so the controller manager of a new Machine would exit at start",
+            "no entry of files writes this file, so the controller manager of a new Machine would exit at startup",
             "add the file to files in the same write",
         ),
         Source::File(..) => return,
@@ -307,7 +307,7 @@ fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
         reason: CauseReason::Invalid,
         value: Some(HIDDEN.to_owned()),
         detail: format!(
-            "the controller manager exits at start, or never holds the migration lock, with this configuration: {}",
+            "the controller manager exits at startup, or never holds the migration lock, with this configuration: {}",
             problems.join(", ")
         )
         .into(),

@@ -128,7 +128,7 @@ fn field(new: &ControlPlaneSpec<'_>, pair: &Pair, file: Option<usize>) -> Cow<'s
 }
 
 /// What an update does to controllers with the same owners and verdict, and the severest action on it. What already went
-/// wrong before the update is for no rule, and a kube-controller-manager that exits at start is for other rules.
+/// wrong before the update is for no rule, and a kube-controller-manager that exits at startup is for other rules.
 fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
     let row = rows.first()?;
     let names: Vec<&str> = rows.iter().map(|row| row.controller.canonical).collect();

@@ -8,6 +8,8 @@ use serde::{
     de::{self, Visitor},
 };
 
+use crate::decode::timestamp;
+
 /// A condition as v1beta2 has it; the severity of a v1beta1 condition is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -24,7 +26,11 @@ pub struct Condition {
     #[serde(default)]
     pub message: String,
     /// When the status last changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "timestamp",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_transition_time: Option<Timestamp>,
 }
 

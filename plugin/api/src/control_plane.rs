@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Condition, KubeadmConfigSpec, Machine, Reference, Remediation, condition,
-    decode::null_as_default,
+    decode::{null_as_default, timestamp},
     metadata::{self, Object},
     names::{annotation, label},
 };
@@ -238,6 +238,7 @@ struct WireSpec {
     rollout: Option<WireRollout>,
     remediation: Option<WireRemediation>,
     // v1beta1
+    #[serde(default, deserialize_with = "timestamp")]
     rollout_after: Option<Timestamp>,
     rollout_before: Option<WireRolloutBefore>,
     rollout_strategy: Option<WireRolloutStrategy>,
@@ -259,6 +260,7 @@ struct WireMachineTemplateSpec {
 
 #[derive(Default, Deserialize)]
 struct WireRollout {
+    #[serde(default, deserialize_with = "timestamp")]
     after: Option<Timestamp>,
     before: Option<WireRolloutBefore>,
     strategy: Option<WireRolloutStrategy>,

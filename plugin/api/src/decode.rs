@@ -1,9 +1,12 @@
 //! Decodes objects and lists from JSON. Errors name the object and the field.
 
+use std::fmt;
+
+use jiff::Timestamp;
 use kcp_rules::api;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, IgnoredAny},
+    de::{self, DeserializeOwned, IgnoredAny, Visitor},
 };
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -49,6 +52,39 @@ impl From<DecodeError> for api::DecodeError {
     fn from(DecodeError { field, fault, .. }: DecodeError) -> Self {
         Self { field, fault }
     }
+}
+
+/// Decodes a time, for `#[serde(deserialize_with)]`. A time after the last one that [`Timestamp`] can hold becomes that time.
+/// X.509 writes "never expires" as 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), a day after that limit.
+pub(crate) fn timestamp<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Timestamp>, D::Error> {
+    struct Time(Timestamp);
+
+    impl<'de> Deserialize<'de> for Time {
+        fn deserialize<D: Deserializer<'de>>(time: D) -> Result<Self, D::Error> {
+            time.deserialize_str(TimeVisitor)
+        }
+    }
+
+    struct TimeVisitor;
+
+    impl Visitor<'_> for TimeVisitor {
+        type Value = Time;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a time as in RFC 3339")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+            match text.parse() {
+                Ok(time) => Ok(Time(time)),
+                Err(_) if text.starts_with("9999-12-3") => Ok(Time(Timestamp::MAX)),
+                Err(error) => Err(E::custom(error)),
+            }
+        }
+    }
+
+    let time: Option<Time> = Option::deserialize(time)?;
+    Ok(time.map(|Time(time)| time))
 }
 
 /// Decodes one object.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::{
     Condition, KubeadmConfigSpec, Reference, Remediation,
     condition::{self, V1Beta2Status},
-    decode::null_as_default,
+    decode::{null_as_default, timestamp},
     kind::KUBEADM_CONTROL_PLANE,
     metadata::{self, Object as _},
     names::annotation,
@@ -194,6 +194,7 @@ struct WireBootstrap {
 struct WireStatus {
     node_ref: Option<Reference>,
     phase: Option<String>,
+    #[serde(default, deserialize_with = "timestamp")]
     certificates_expiry_date: Option<Timestamp>,
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
@@ -232,6 +233,7 @@ impl From<Wire> for Machine {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::Machine;
@@ -309,6 +311,27 @@ mod tests {
         assert_eq!(v1beta2.spec.provider_id.as_deref(), Some("p://m1"));
         let config = v1beta2.spec.bootstrap_config_ref.as_ref();
         assert_eq!(config.map(|config| config.name.as_str()), Some("m1-config"));
+    }
+
+    #[test]
+    fn a_time_that_means_never_decodes() {
+        let never = "9999-12-31T23:59:59Z";
+        let of = |time: &str| {
+            let status = json!({
+                "certificatesExpiryDate": time,
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": time}],
+            });
+            let object = json!({"kind": "Machine", "metadata": {"name": "m1"}, "spec": {}, "status": status});
+            decode::<Machine>(&object.to_string())
+        };
+        let status = of(never).expect("decodes").status;
+        assert_eq!(status.certificates_expiry_date, Some(Timestamp::MAX));
+        assert_eq!(status.conditions[0].last_transition_time, Some(Timestamp::MAX));
+        let error = of("9998-02-30T00:00:00Z").expect_err("no such day").to_string();
+        assert!(
+            error.starts_with("Machine m1: status.certificatesExpiryDate: "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -15,9 +15,14 @@ pub fn object(kind: &str, name: Option<&str>) -> String {
 
 /// A failure to read an object of the management cluster.
 pub fn from_error(object: String, error: &Error) -> Failure {
+    let message = match error {
+        // The source names the object and the field. All other messages are complete.
+        Error::Malformed { source, .. } => format!("{error}: {source}"),
+        _ => error.to_string(),
+    };
     Failure {
         object,
-        message: one_line(&error.to_string()),
+        message: one_line(&message),
         hint: error.hint(),
         forbidden: match error {
             Error::Forbidden { action, .. } => Some(Forbidden {
@@ -57,7 +62,7 @@ pub fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::kind::MACHINE;
+    use kcp_api::{Machine, decode, kind::MACHINE};
 
     use super::{Failure, Forbidden, MAX_MESSAGE_CHARS, from_error, of_kind, one_line};
     use crate::{Action, Error};
@@ -97,6 +102,17 @@ mod tests {
                     in_workload_cluster: false,
                 }),
             }
+        );
+    }
+
+    #[test]
+    fn the_object_and_field_that_cannot_be_decoded_are_named() {
+        let source = decode::<Machine>(r#"{"kind": "Machine", "metadata": {"name": "m1"}, "spec": 1}"#);
+        let error = Error::malformed(list().in_namespace("d"), source.expect_err("no spec"));
+        assert_eq!(
+            of_kind(&MACHINE, &error).message,
+            "cannot list machines in namespace \"d\": the response cannot be decoded: Machine m1: spec: found integer 1, \
+             expected an object"
         );
     }
 

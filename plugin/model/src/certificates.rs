@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlane, Machine, Object as _, SecretOwnership, names::annotation};
 use serde::Serialize;
 
-use crate::staleness::age;
+use crate::{snapshot::Failure, staleness::age};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
@@ -185,6 +185,27 @@ impl Certificate {
     pub fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Self {
         let annotation = || machine.annotation(annotation::CERTIFICATES_EXPIRY)?.parse().ok();
         let expires: Option<Timestamp> = machine.status.certificates_expiry_date.or_else(annotation);
+        let validity = match expires {
+            Some(expires) => Validity::Certificate {
+                issued: None,
+                expires,
+            },
+            None => Validity::Unread {
+                why: "Cluster API has not reported the expiry yet".to_owned(),
+            },
+        };
+        Self::by_kubeadm(control_plane, format!("Machine/{}", machine.name()), validity)
+    }
+
+    /// The certificates that kubeadm issued on Machines that could not be read.
+    pub fn of_unread_machines(control_plane: &KubeadmControlPlane, failure: &Failure) -> Self {
+        let validity = Validity::Unread {
+            why: failure.message.clone(),
+        };
+        Self::by_kubeadm(control_plane, failure.object.clone(), validity)
+    }
+
+    fn by_kubeadm(control_plane: &KubeadmControlPlane, object: String, validity: Validity) -> Self {
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         let renewal = match control_plane.spec.certificates_expiry_days {
             Some(days) => format!("kubeadm: Cluster API replaces the Machine {days} days before the expiry"),
@@ -192,19 +213,8 @@ impl Certificate {
         };
         Self {
             purpose: Purpose::Machine,
-            object: format!("Machine/{}", machine.name()),
-            validity: match expires {
-                Some(expires) => Validity::Certificate {
-                    issued: None,
-                    expires,
-                },
-                None => Validity::Unread {
-                    why: format!(
-                        "Cluster API has not set annotation {} yet",
-                        annotation::CERTIFICATES_EXPIRY
-                    ),
-                },
-            },
+            object,
+            validity,
             renewer: Renewer::Rollout,
             renewal,
             lacks_owner: false,

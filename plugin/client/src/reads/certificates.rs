@@ -2,7 +2,10 @@
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use kcp_api::{CertificateSecret, Object as _, SecretOwnership, kind::SECRET};
+use kcp_api::{
+    CertificateSecret, Object as _, SecretOwnership,
+    kind::{MACHINE, SECRET},
+};
 use kcp_control_plane::{
     certificates::{Certificate, Certificates, Purpose, Validity, secret_purposes},
     snapshot::Snapshot,
@@ -32,6 +35,11 @@ pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadL
     };
     let machines = observed.machines.iter();
     certificates.extend(machines.map(|machine| Certificate::of_machine(control_plane, machine)));
+    let unread = observed
+        .unread
+        .iter()
+        .filter(|unread| unread.object == MACHINE.kind);
+    certificates.extend(unread.map(|failure| Certificate::of_unread_machines(control_plane, failure)));
     Certificates {
         namespace: namespace.to_owned(),
         name: control_plane.name().to_owned(),
@@ -165,6 +173,7 @@ mod tests {
 
     use kcp_control_plane::{
         certificates::{Purpose, Validity},
+        snapshot::Failure,
         testing::plan,
     };
     use serde_json::{Value, json};
@@ -224,6 +233,35 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
                 format!("{} {state}", of.object)
             })
             .collect()
+    }
+
+    #[tokio::test]
+    async fn machines_that_cannot_be_listed_are_unread() {
+        let connection = Connection::canned(|_, path| match path {
+            "/apis" => (200, groups()),
+            _ => failure(404, "NotFound", ""),
+        });
+        let reader = Reader::discover(&connection).await.expect("served");
+        let mut observed = plan::observed();
+        observed.machines.clear();
+        observed.unread.push(Failure {
+            object: "Machine".to_owned(),
+            message: "cannot list machines: forbidden".to_owned(),
+            hint: None,
+            forbidden: None,
+        });
+        let limit = ReadLimit::per_read(Duration::from_secs(5));
+        let read = certificates(&reader, &observed, limit).await;
+        let of_machines: Vec<_> = read
+            .certificates
+            .iter()
+            .filter(|of| of.purpose == Purpose::Machine)
+            .map(|of| (of.object.as_str(), &of.validity))
+            .collect();
+        let unread = Validity::Unread {
+            why: "cannot list machines: forbidden".to_owned(),
+        };
+        assert_eq!(of_machines, [("Machine", &unread)]);
     }
 
     #[tokio::test]

@@ -142,7 +142,12 @@ fn risks(selected: &Kubeconfig) -> Vec<String> {
                 .map_or_else(|_| "an invalid URL".to_owned(), |url| redacted_url(&url));
             format!("proxy-url is set: connections pass through {url}")
         });
-        insecure.into_iter().chain(proxy)
+        let server = cluster.server.as_deref().unwrap_or_default();
+        let plain = server
+            .to_ascii_lowercase()
+            .starts_with("http://")
+            .then(|| "server is an http URL: requests and their credentials are not encrypted".to_owned());
+        insecure.into_iter().chain(proxy).chain(plain)
     });
     risks.collect()
 }
@@ -191,7 +196,7 @@ fn outside_of_user(user: &AuthInfo) -> Option<&'static str> {
 mod tests {
     use std::time::Duration;
 
-    use super::{KubeconfigFault, MAX_BYTES, client, parse};
+    use super::{KubeconfigFault, MAX_BYTES, client, parse, risks};
 
     fn kubeconfig(cluster: &str, user: &str) -> String {
         format!(
@@ -199,6 +204,21 @@ mod tests {
              clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'{cluster}}}}}], \
              users: [{{name: u, user: {{{user}}}}}]}}"
         )
+    }
+
+    #[test]
+    fn settings_that_lower_the_security_are_named() {
+        let risks_of = |text: &str| risks(&parse(text.as_bytes()).expect("a kubeconfig"));
+        let secure = kubeconfig("", "token: t");
+        assert_eq!(risks_of(&secure), [""; 0]);
+        assert_eq!(
+            risks_of(&secure.replace("https:", "HTTP:")),
+            ["server is an http URL: requests and their credentials are not encrypted"]
+        );
+        assert_eq!(
+            risks_of(&kubeconfig(", insecure-skip-tls-verify: true", "token: t")),
+            ["insecure-skip-tls-verify is set: the API server's certificate is not verified"]
+        );
     }
 
     #[test]

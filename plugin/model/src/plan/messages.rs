@@ -164,6 +164,9 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         NoPlan::BeingDeleted => "the control plane is being deleted".to_owned(),
         NoPlan::Refused { why } => format!("the admission rules deny the change: {}", why.join("; ")),
         NoPlan::NoReplicas => "the desired number of Machines is 0".to_owned(),
+        NoPlan::TooManyReplicas { replicas, max } => {
+            format!("the desired number of Machines is {replicas}, and a plan covers at most {max}")
+        }
         NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
         NoPlan::LastMachine { machine } => {
             format!("Machine {machine} is the only Machine: deleting it deletes the cluster's data")
@@ -196,6 +199,7 @@ pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
         NoPlan::QuorumLost { .. } => Some("recover etcd yourself, because the controller cannot"),
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
+        NoPlan::TooManyReplicas { .. } => Some("set spec.replicas to 3 or 5"),
         NoPlan::NoReplicas => Some("to delete the workload cluster, delete its Cluster object"),
         NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
     }

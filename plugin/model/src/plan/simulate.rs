@@ -72,6 +72,10 @@ impl StepVotes {
     }
 }
 
+/// The most Machines that a plan covers. The time of a simulation grows with the square of this number. etcd recommends at most
+/// seven members.
+const MAX_REPLICAS: usize = 99;
+
 /// All steps from `start` to the desired state.
 ///
 /// # Errors
@@ -80,6 +84,12 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
     let spec = context.spec;
     if spec.size() == 0 {
         return Err(NoPlan::NoReplicas);
+    }
+    if spec.size() > MAX_REPLICAS {
+        return Err(NoPlan::TooManyReplicas {
+            replicas: spec.size(),
+            max: MAX_REPLICAS,
+        });
     }
     if spec.rolls_out_without_end() {
         return Err(NoPlan::Endless {
@@ -639,6 +649,15 @@ mod tests {
             ("m1e", 3, 1, lost(1, 1)),
             ("m1 m2e", 3, 1, lost(2, 1)),
             ("m1 m2 m3", 0, 1, NoPlan::NoReplicas),
+            (
+                "m1 m2 m3",
+                101,
+                1,
+                NoPlan::TooManyReplicas {
+                    replicas: 101,
+                    max: 99,
+                },
+            ),
             ("m1!", 1, 0, only("m1")),
             ("m1! m2! m3!", 1, 0, only("m3")),
             ("m1x", 1, 1, only("m1")),

@@ -79,6 +79,11 @@ pub enum NoPlan {
     },
     /// The desired number of Machines is 0, which Cluster API does not allow.
     NoReplicas,
+    /// The desired number of Machines is too large to plan.
+    TooManyReplicas {
+        replicas: usize,
+        max: usize,
+    },
     /// etcd has no quorum, and the controller cannot recover it.
     QuorumLost {
         votes: Votes,

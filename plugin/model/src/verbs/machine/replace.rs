@@ -140,7 +140,10 @@ const fn prevents_creation(no_plan: &NoPlan) -> bool {
         | NoPlan::Stuck { .. }
         | NoPlan::LastMachine { .. }
         | NoPlan::BeingDeleted => true,
-        NoPlan::Endless { .. } | NoPlan::NoReplicas | NoPlan::Refused { .. } => false,
+        NoPlan::Endless { .. }
+        | NoPlan::NoReplicas
+        | NoPlan::TooManyReplicas { .. }
+        | NoPlan::Refused { .. } => false,
     }
 }
 

@@ -47,7 +47,7 @@ bench: assets ## measure a review, status -A and pool lease beside a minimal ser
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
 	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise \
 		--bin status-all --bin pool-leases
-	$(target)/release/status-all
+	GOGC=100 $(target)/release/status-all
 	$(target)/release/pool-leases
 
 .PHONY: soak

@@ -1,6 +1,6 @@
 //! Decodes objects and lists from JSON. Errors name the object and the field.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use kcp_rules::api;
@@ -54,8 +54,19 @@ impl From<DecodeError> for api::DecodeError {
     }
 }
 
-/// Decodes a time, for `#[serde(deserialize_with)]`. A time after the last one that [`Timestamp`] can hold becomes that time.
-/// X.509 writes "never expires" as 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), a day after that limit.
+/// Parses a time. A time after the last one that [`Timestamp`] can hold becomes that time. X.509 writes "never expires" as
+/// 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), a day after that limit.
+///
+/// # Errors
+/// The text is not a time as in RFC 3339.
+pub fn parse_time(text: &str) -> Result<Timestamp, jiff::Error> {
+    match text.parse() {
+        Err(_) if text.starts_with("9999-12-3") => Ok(Timestamp::MAX),
+        parsed => parsed,
+    }
+}
+
+/// Decodes a time like [`parse_time`], for `#[serde(deserialize_with)]`.
 pub(crate) fn timestamp<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Timestamp>, D::Error> {
     struct Time(Timestamp);
 
@@ -75,11 +86,7 @@ pub(crate) fn timestamp<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Tim
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
-            match text.parse() {
-                Ok(time) => Ok(Time(time)),
-                Err(_) if text.starts_with("9999-12-3") => Ok(Time(Timestamp::MAX)),
-                Err(error) => Err(E::custom(error)),
-            }
+            parse_time(text).map(Time).map_err(E::custom)
         }
     }
 
@@ -126,6 +133,83 @@ pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeErr
             .find(|item| serde_json::from_str::<T>(item).is_err())
             .map_or_else(|| locate_error::<List<T>>(json), locate_error::<T>)
     })
+}
+
+/// An object of a list that cannot be decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Undecodable {
+    pub api_version: String,
+    pub namespace: String,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// `spec.clusterName`; none if it is absent or not a string.
+    pub cluster_name: Option<String>,
+    /// The field that has the wrong type.
+    pub error: DecodeError,
+}
+
+impl Undecodable {
+    /// # Errors
+    /// `error`, if the metadata cannot be decoded either.
+    fn new(json: &str, error: DecodeError) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            #[serde(default)]
+            api_version: String,
+            metadata: WireMetadata,
+            #[serde(borrow)]
+            spec: Option<&'a RawValue>,
+        }
+
+        #[derive(Deserialize)]
+        struct WireMetadata {
+            namespace: String,
+            name: String,
+            #[serde(default, deserialize_with = "null_as_default")]
+            labels: BTreeMap<String, String>,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct WireSpec {
+            cluster_name: Option<String>,
+        }
+
+        let Ok(wire) = serde_json::from_str::<Wire<'_>>(json) else {
+            return Err(error);
+        };
+        let spec: Option<WireSpec> = wire.spec.and_then(|spec| serde_json::from_str(spec.get()).ok());
+        Ok(Self {
+            api_version: wire.api_version,
+            namespace: wire.metadata.namespace,
+            name: wire.metadata.name,
+            labels: wire.metadata.labels,
+            cluster_name: spec.and_then(|spec| spec.cluster_name),
+            error,
+        })
+    }
+}
+
+/// Like [`decode_list`], but an object with a field of the wrong type does not hide the other objects.
+///
+/// # Errors
+/// The document is not a list, or the metadata of an item cannot be decoded.
+pub fn decode_each<T: DeserializeOwned>(
+    json: &str,
+) -> Result<List<Result<T, Box<Undecodable>>>, DecodeError> {
+    if let Ok(List { metadata, items }) = serde_json::from_str::<List<T>>(json) {
+        let items = items.into_iter().map(Ok).collect();
+        return Ok(List { metadata, items });
+    }
+    let list: Result<List<Box<RawValue>>, _> = serde_json::from_str(json);
+    let List { metadata, items } = list.map_err(|_| locate_error::<List<T>>(json))?;
+    let items = items.iter().map(|item| match decode(item.get()) {
+        Ok(object) => Ok(Ok(object)),
+        Err(error) => Undecodable::new(item.get(), error).map(|object| Err(Box::new(object))),
+    });
+    let items = items.collect::<Result<_, DecodeError>>()?;
+    Ok(List { metadata, items })
 }
 
 /// Decodes the JSON a second time and records paths, to find the field that `T` rejects.
@@ -184,7 +268,7 @@ where
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{List, decode, decode_list};
+    use super::{List, decode, decode_each, decode_list};
     use crate::{Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, metadata::Object as _};
 
     fn fault<T: serde::de::DeserializeOwned + std::fmt::Debug>(object: &Value) -> String {
@@ -244,6 +328,43 @@ mod tests {
             error.to_string(),
             "Machine d/m2: spec.version: found number 1.35, expected a string"
         );
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_does_not_hide_the_others() {
+        let list = json!({"metadata": {"continue": "more"}, "items": [
+            {"apiVersion": "g/v1", "kind": "Machine", "metadata": {"namespace": "d", "name": "m1", "labels": {"a": "b"}},
+                "spec": {"clusterName": "c1", "version": 1.35}},
+            {"kind": "Machine", "metadata": {"namespace": "e", "name": "m2"}, "spec": {"clusterName": "c2"}},
+            {"kind": "Machine", "metadata": {"namespace": "e", "name": "m3"}, "spec": {"clusterName": 3}},
+        ]});
+        let page = decode_each::<Machine>(&list.to_string()).expect("a list");
+        assert_eq!(page.metadata.continue_.as_deref(), Some("more"));
+        let items: Vec<Result<&str, (&str, Option<&str>, String)>> = page
+            .items
+            .iter()
+            .map(|item| match item {
+                Ok(machine) => Ok(machine.name()),
+                Err(object) => Err((
+                    object.namespace.as_str(),
+                    object.cluster_name.as_deref(),
+                    object.error.to_string(),
+                )),
+            })
+            .collect();
+        let wrong_version = "Machine d/m1: spec.version: found number 1.35, expected a string".to_owned();
+        let wrong_cluster = "Machine e/m3: spec.clusterName: found integer 3, expected a string".to_owned();
+        assert_eq!(
+            items,
+            [
+                Err(("d", Some("c1"), wrong_version)),
+                Ok("m2"),
+                Err(("e", None, wrong_cluster))
+            ]
+        );
+        let without_namespace = json!({"items": [{"metadata": {"name": "m1"}, "spec": 1}]});
+        let error = decode_each::<Machine>(&without_namespace.to_string()).expect_err("no namespace");
+        assert_eq!(error.to_string(), "m1: spec: found integer 1, expected an object");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub mod secret;
 pub use cluster::Cluster;
 pub use condition::{Condition, ConditionStatus};
 pub use control_plane::{KubeadmControlPlane, KubeadmControlPlaneSpec};
-pub use decode::{DecodeError, List, decode, decode_list};
+pub use decode::{DecodeError, List, Undecodable, decode, decode_each, decode_list};
 pub use extension_config::ExtensionConfig;
 pub use hive::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use kind::Kind;

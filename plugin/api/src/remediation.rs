@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::decode::timestamp;
+
 /// The value of the annotations `remediation-in-progress` and `remediation-for`, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -10,6 +12,7 @@ pub struct Remediation {
     /// The deleted Machine; empty if the annotation cannot be decoded.
     #[serde(default)]
     pub machine: String,
+    #[serde(default, deserialize_with = "timestamp")]
     pub timestamp: Option<Timestamp>,
     /// Number of earlier attempts.
     #[serde(default)]
@@ -35,6 +38,8 @@ impl Remediation {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::Remediation;
 
     #[test]
@@ -55,6 +60,14 @@ mod tests {
                 remediation("m1", Some("2026-08-21T09:00:00Z"), 2),
             ),
             (r#"{"machine":"m1"}"#, remediation("m1", None, 0)),
+            (r#"{"machine":"m1","timestamp":null}"#, remediation("m1", None, 0)),
+            (
+                r#"{"machine":"m1","timestamp":"9999-12-31T23:59:59Z"}"#,
+                Remediation {
+                    timestamp: Some(Timestamp::MAX),
+                    ..remediation("m1", None, 0)
+                },
+            ),
             ("{}", remediation("", None, 0)),
             ("null", remediation("", None, 0)),
             ("garbage", malformed()),

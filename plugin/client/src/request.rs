@@ -1,7 +1,7 @@
 //! Requests for objects: reads into compact types, and writes as JSON merge patches.
 
 use http::Request as HttpRequest;
-use kcp_api::{List, decode, decode_list};
+use kcp_api::{DecodeError, List, Undecodable, decode, decode_each, decode_list};
 use kcp_rules::syntax::is_dns1123_subdomain;
 use kube::{
     Resource as _,
@@ -68,6 +68,23 @@ impl Pages<'_> {
     /// # Errors
     /// Same as [`Connection::read`], or an object has a field of the wrong type.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Error> {
+        self.next_decoded_by(decode_list).await
+    }
+
+    /// Like [`Self::next`], but an object with a field of the wrong type does not hide the other objects.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`], or the page is not a list of objects.
+    pub async fn next_each<T: DeserializeOwned>(
+        &mut self,
+    ) -> Result<Option<Vec<Result<T, Box<Undecodable>>>>, Error> {
+        self.next_decoded_by(decode_each).await
+    }
+
+    async fn next_decoded_by<T>(
+        &mut self,
+        decode: fn(&str) -> Result<List<T>, DecodeError>,
+    ) -> Result<Option<Vec<T>>, Error> {
         if self.is_complete {
             return Ok(None);
         }
@@ -80,7 +97,7 @@ impl Pages<'_> {
             })
             .await?;
         let List { items, metadata } =
-            decode_list(&text).map_err(|source| Error::malformed(self.action.clone(), source))?;
+            decode(&text).map_err(|source| Error::malformed(self.action.clone(), source))?;
         let next = metadata.continue_.filter(|next| !next.is_empty());
         self.is_complete = next.is_none();
         self.parameters.continue_token = next;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, Machine, Object as _, SecretOwnership, names::annotation};
+use kcp_api::{
+    KubeadmControlPlane, Machine, Object as _, SecretOwnership, decode::parse_time, names::annotation,
+};
 use serde::Serialize;
 
 use crate::{snapshot::Failure, staleness::age};
@@ -48,6 +50,8 @@ pub enum Validity {
     },
     /// Keys without a certificate never expire.
     NoExpiry,
+    /// The object does not need a certificate, for example because it authenticates with a token.
+    NoCertificate { why: String },
     /// The object does not exist, or does not have the certificate.
     Missing { why: String },
     /// The object could not be read or parsed. One line.
@@ -87,6 +91,8 @@ pub struct Certificate {
 pub enum Urgency {
     Valid,
     NoExpiry,
+    /// The object authenticates without a certificate.
+    NoCertificate,
     Unread,
     ExpiresSoon,
     Missing,
@@ -183,7 +189,7 @@ impl Certificate {
 
     /// The certificates that kubeadm issued on a Machine.
     pub fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Self {
-        let annotation = || machine.annotation(annotation::CERTIFICATES_EXPIRY)?.parse().ok();
+        let annotation = || parse_time(machine.annotation(annotation::CERTIFICATES_EXPIRY)?).ok();
         let expires: Option<Timestamp> = machine.status.certificates_expiry_date.or_else(annotation);
         let validity = match expires {
             Some(expires) => Validity::Certificate {
@@ -225,6 +231,7 @@ impl Certificate {
         let (issued, expires) = match &self.validity {
             Validity::Certificate { issued, expires } => (*issued, *expires),
             Validity::NoExpiry => return Urgency::NoExpiry,
+            Validity::NoCertificate { .. } => return Urgency::NoCertificate,
             Validity::Missing { .. } => return Urgency::Missing,
             Validity::Unread { .. } => return Urgency::Unread,
         };

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use crate::decode::parse_time;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions(Vec<Value>);
 
@@ -39,7 +41,7 @@ impl Conditions {
 
     /// When the condition's status last changed.
     pub fn last_transition_time(&self, type_: &str) -> Option<Timestamp> {
-        self.field(type_, "lastTransitionTime")?.parse().ok()
+        parse_time(self.field(type_, "lastTransitionTime")?).ok()
     }
 
     pub fn has(&self, type_: &str) -> bool {
@@ -116,6 +118,7 @@ fn text<'c>(condition: &'c Value, field: &str) -> Option<&'c str> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::{Conditions, Desired};
@@ -159,6 +162,12 @@ mod tests {
                     "lastTransitionTime": time, "observedGeneration": 3}])
             );
         }
+        let never =
+            json!([{"type": "Available", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59Z"}]);
+        assert_eq!(
+            conditions(never).last_transition_time("Available"),
+            Some(Timestamp::MAX)
+        );
         let first = conditions(Value::Null).with(reserved, now);
         assert_eq!(
             first.last_transition_time("Available"),

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use kcp_api::{
     CertificateSecret, Object as _, SecretOwnership,
-    kind::{MACHINE, SECRET},
+    kind::{KUBEADM_CONTROL_PLANE, MACHINE, SECRET},
 };
 use kcp_control_plane::{
     certificates::{Certificate, Certificates, Purpose, Validity, secret_purposes},
@@ -14,12 +14,26 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, de::IgnoredAny};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::{Action, Error, ReadLimit, reader::Reader, reads::failure::one_line, workload::certificate_end};
+use crate::{
+    Action, Error, ReadLimit,
+    reader::Reader,
+    reads::failure::{object, one_line},
+    workload::certificate_end,
+};
 
 /// Reads the Secrets of a control plane whose Machines are known.
 pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadLimit) -> Certificates {
     let control_plane = &observed.control_plane;
     let namespace = control_plane.namespace();
+    let itself = object(KUBEADM_CONTROL_PLANE.kind, Some(control_plane.name()));
+    if let Some(failure) = observed.unread.iter().find(|unread| unread.object == itself) {
+        // The spec says which certificates there are.
+        return Certificates {
+            namespace: namespace.to_owned(),
+            name: control_plane.name().to_owned(),
+            certificates: vec![Certificate::of_unread_machines(control_plane, failure)],
+        };
+    }
     let mut certificates = match control_plane.cluster() {
         Some(cluster) => {
             let purposes = secret_purposes(control_plane).into_iter();
@@ -141,9 +155,35 @@ struct NamedUser {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
 struct User {
-    #[serde(rename = "client-certificate-data")]
-    certificate: Option<String>,
+    client_certificate_data: Option<String>,
+    client_certificate: Option<IgnoredAny>,
+    token: Option<IgnoredAny>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<IgnoredAny>,
+    exec: Option<IgnoredAny>,
+    auth_provider: Option<IgnoredAny>,
+    username: Option<IgnoredAny>,
+}
+
+impl User {
+    /// How the user authenticates without a client certificate in the Secret; none if the user has no credentials.
+    const fn without_certificate(&self) -> Option<&'static str> {
+        Some(if self.client_certificate.is_some() {
+            "authenticates with a client certificate in a file outside the Secret"
+        } else if self.exec.is_some() {
+            "authenticates with a credential plugin (exec)"
+        } else if self.token.is_some() || self.token_file.is_some() {
+            "authenticates with a token"
+        } else if self.auth_provider.is_some() {
+            "authenticates with an auth provider"
+        } else if self.username.is_some() {
+            "authenticates with a user name and a password"
+        } else {
+            return None;
+        })
+    }
 }
 
 fn of_kubeconfig(bytes: &[u8]) -> Validity {
@@ -151,11 +191,16 @@ fn of_kubeconfig(bytes: &[u8]) -> Validity {
     let Ok(kubeconfig) = serde_saphyr::from_str::<PublicKubeconfig>(text) else {
         return unread("not a valid kubeconfig");
     };
-    let mut users = kubeconfig.users.into_iter();
-    let Some(encoded) = users.find_map(|user| user.user.certificate) else {
-        return missing("the kubeconfig has no client certificate");
+    let users = || kubeconfig.users.iter().map(|user| &user.user);
+    let Some(encoded) = users().find_map(|user| user.client_certificate_data.as_deref()) else {
+        return match users().find_map(User::without_certificate) {
+            Some(how) => Validity::NoCertificate {
+                why: format!("no client certificate: {how}"),
+            },
+            None => missing("the kubeconfig has no client certificate"),
+        };
     };
-    match decode_base64(&encoded) {
+    match decode_base64(encoded) {
         Some(pem) => of_pem(&pem),
         None => unread("client-certificate-data is not base64"),
     }
@@ -227,6 +272,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
                         format!("{} to {expires}", issued.expect("the start"))
                     }
                     Validity::NoExpiry => "no expiry".to_owned(),
+                    Validity::NoCertificate { why } => why.clone(),
                     Validity::Missing { why } => format!("missing: {why}"),
                     Validity::Unread { why } => format!("unread: {why}"),
                 };
@@ -297,6 +343,40 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
                 format!("Secret/c1-kubeconfig {valid}"),
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_without_client_certificate_says_how_it_authenticates() {
+        for (user, expected) in [
+            (
+                json!({"token": "sesame"}),
+                "no client certificate: authenticates with a token",
+            ),
+            (
+                json!({"exec": {"command": "login"}}),
+                "no client certificate: authenticates with a credential plugin (exec)",
+            ),
+            (
+                json!({"client-certificate": "/tmp/a.crt"}),
+                "no client certificate: authenticates with a client certificate in a file outside the Secret",
+            ),
+            (
+                json!({"username": "jane", "password": "sesame"}),
+                "no client certificate: authenticates with a user name and a password",
+            ),
+            (json!({}), "missing: the kubeconfig has no client certificate"),
+        ] {
+            let kubeconfig = json!({"users": [{"name": "a", "user": user}]}).to_string();
+            let states = states(move |name| {
+                let data = json!({"value": base64(&kubeconfig)});
+                (
+                    200,
+                    json!({"kind": "Secret", "metadata": {"name": name}, "data": data}),
+                )
+            });
+            let of_kubeconfig = format!("Secret/c1-kubeconfig {expected}");
+            assert!(states.await.contains(&of_kubeconfig), "{expected}");
+        }
     }
 
     #[tokio::test]

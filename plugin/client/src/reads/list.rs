@@ -1,27 +1,31 @@
 //! Reads all control planes of one or all namespaces from the management cluster, one namespace after the other. Keeps
 //! only the fields that are needed, so that ten thousand control planes take little memory.
 
-use std::collections::{BTreeMap, VecDeque};
+mod sorted;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_api::{
-    Cluster, Kind, Machine, MachineHealthCheck, Object,
+    Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, Object, Undecodable,
     control_plane::ControlPlaneWithoutConfig,
-    kind::{CLUSTER, MACHINE, MACHINE_HEALTH_CHECK},
+    kind::{CLUSTER, KUBEADM_CONTROL_PLANE, MACHINE, MACHINE_HEALTH_CHECK},
     names::label,
 };
 use kube::{
     Api,
     core::{ApiResource, PartialObjectMeta},
 };
-use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::reads::{failure, management::add_cluster_facts};
-use crate::{Action, Connection, Error, ReadLimit, reader::Reader, request::Pages};
-use kcp_control_plane::snapshot::{Failure, Reading, Snapshot};
+use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
+use kcp_control_plane::snapshot::{Reading, Snapshot};
+
+use sorted::{ByCluster, Lists, Sorted};
 
 /// Reads control planes with their Machines, Clusters and `MachineHealthChecks`, sorted by namespace and name.
 /// `namespace` is none for all namespaces; `selector` is a label selector.
+///
+/// An object that cannot be decoded is in `unread` of each control plane that it may belong to.
 ///
 /// # Errors
 /// The control planes cannot be read, or the pages of a list are not sorted.
@@ -97,10 +101,12 @@ pub async fn for_each(
             clusters,
             health_checks,
         };
-        let of_namespace = of_namespace.into_iter();
-        let mut of_namespace: Vec<Snapshot> = of_namespace
-            .map(|ControlPlaneWithoutConfig(control_plane)| control_plane.into())
-            .collect();
+        let action = control_planes.action(&reader.control_planes);
+        let of_namespace = of_namespace.into_iter().map(|object| match object {
+            Ok(ControlPlaneWithoutConfig(control_plane)) => Ok(control_plane.into()),
+            Err(object) => undecodable(*object, &action),
+        });
+        let mut of_namespace = of_namespace.collect::<Result<Vec<Snapshot>, Error>>()?;
         of_namespace.sort_by(|a, b| a.control_plane.name().cmp(b.control_plane.name()));
         let missing = |cluster: &str| Error::NotFound {
             action: Action::new("get", &reader.clusters)
@@ -139,125 +145,27 @@ pub(super) async fn namespace_metadata(
     connection.run_with_limit(limit, &action, read).await
 }
 
-struct Lists<'r> {
-    reader: &'r Reader<'r>,
-    namespace: Option<&'r str>,
-    limit: ReadLimit,
+/// The snapshot of a control plane of which only the metadata can be decoded.
+fn undecodable(object: Undecodable, action: &Action) -> Result<Snapshot, Error> {
+    let Undecodable {
+        api_version,
+        namespace,
+        name,
+        labels,
+        error,
+        ..
+    } = object;
+    let metadata = json!({"namespace": namespace, "name": name, "labels": labels});
+    let known = json!({"apiVersion": api_version, "metadata": metadata});
+    let malformed = Error::malformed(action.clone(), error);
+    let Ok(control_plane) = serde_json::from_value::<KubeadmControlPlane>(known) else {
+        return Err(malformed);
+    };
+    let mut snapshot = Snapshot::from(control_plane);
+    let object = failure::object(KUBEADM_CONTROL_PLANE.kind, Some(&name));
+    snapshot.unread.push(failure::from_error(object, &malformed));
+    Ok(snapshot)
 }
-
-impl<'r> Lists<'r> {
-    fn sorted<T>(&self, resource: Result<ApiResource, Error>, selector: Option<&str>) -> Sorted<'r, T> {
-        let connection = self.reader.connection;
-        let (pages, failure) = match resource {
-            Ok(resource) => (Some(connection.pages(&resource, self.namespace, selector)), None),
-            Err(error) => (None, Some(error)),
-        };
-        Sorted {
-            connection,
-            pages,
-            limit: self.limit,
-            waiting: VecDeque::new(),
-            last_namespace: String::new(),
-            failure,
-            disorder: None,
-        }
-    }
-}
-
-/// A list that is read page by page, and of which one namespace after the other is taken.
-struct Sorted<'r, T> {
-    connection: &'r Connection,
-    /// None if the server does not serve the kind.
-    pages: Option<Pages<'r>>,
-    limit: ReadLimit,
-    /// Objects that have been read and not yet taken.
-    waiting: VecDeque<T>,
-    /// The last namespace of the pages that have been read.
-    last_namespace: String,
-    /// Why the list is incomplete.
-    failure: Option<Error>,
-    /// Set if the pages are not sorted, so that objects of namespaces that were taken before may be missing.
-    disorder: Option<Error>,
-}
-
-impl<T: Object + DeserializeOwned> Sorted<'_, T> {
-    /// Reads pages until an object is waiting, unless the list is complete or a read fails.
-    async fn fill(&mut self) {
-        while self.waiting.is_empty() && self.failure.is_none() && self.disorder.is_none() {
-            match self.next_page().await {
-                Ok(Some(page)) => self.waiting.extend(page),
-                Ok(None) => return,
-                Err(error) => self.failure = Some(error),
-            }
-        }
-    }
-
-    async fn next_page(&mut self) -> Result<Option<Vec<T>>, Error> {
-        let Some(pages) = &mut self.pages else {
-            return Ok(None);
-        };
-        let action = pages.action().clone();
-        let read = self.connection.run_with_limit(self.limit, &action, pages.next());
-        let Some(mut page): Option<Vec<T>> = read.await? else {
-            return Ok(None);
-        };
-        page.sort_by(|a, b| a.namespace().cmp(b.namespace()));
-        if page
-            .first()
-            .is_some_and(|first| *first.namespace() < *self.last_namespace)
-        {
-            let cause = "the API server did not sort the pages of the list by namespace".to_owned();
-            self.disorder = Some(Error::Other { action, cause });
-            return Ok(None);
-        }
-        if let Some(last) = page.last() {
-            last.namespace().clone_into(&mut self.last_namespace);
-        }
-        Ok(Some(page))
-    }
-
-    /// The namespace of the first waiting object.
-    fn next_namespace(&self) -> Option<&str> {
-        self.waiting.front().map(Object::namespace)
-    }
-
-    /// Takes the objects of a namespace, and drops those of earlier namespaces.
-    async fn take(&mut self, namespace: &str) -> Vec<T> {
-        let mut taken = Vec::new();
-        loop {
-            self.fill().await;
-            match self.next_namespace() {
-                Some(next) if next <= namespace => taken.extend(self.waiting.pop_front()),
-                _ => break,
-            }
-        }
-        taken.retain(|object| object.namespace() == namespace);
-        taken
-    }
-
-    /// Takes the objects of a namespace, grouped by the name of their Cluster.
-    async fn by_cluster(
-        &mut self,
-        kind: &Kind,
-        namespace: &str,
-        cluster: impl Fn(&T) -> Option<String>,
-    ) -> ByCluster<T> {
-        let objects = self.take(namespace).await;
-        if let Some(error) = &self.failure {
-            return Err(Box::new(failure::of_kind(kind, error)));
-        }
-        let mut by_cluster: BTreeMap<String, Vec<T>> = BTreeMap::new();
-        for object in objects {
-            if let Some(cluster) = cluster(&object) {
-                by_cluster.entry(cluster).or_default().push(object);
-            }
-        }
-        Ok(by_cluster)
-    }
-}
-
-/// Objects of one namespace by the name of their Cluster.
-type ByCluster<T> = Result<BTreeMap<String, Vec<T>>, Box<Failure>>;
 
 /// Objects that belong to the control planes of a namespace.
 struct RelatedObjects {
@@ -273,9 +181,9 @@ impl RelatedObjects {
         let Some(name) = itself.cluster().map(str::to_owned) else {
             return snapshot;
         };
-        match &mut self.machines {
-            Ok(machines) => {
-                if let Some(of_cluster) = machines.get_mut(&name) {
+        match self.machines.of_cluster(&name) {
+            Ok(of_cluster) => {
+                if let Some(of_cluster) = of_cluster {
                     let own = of_cluster.extract_if(.., |machine| itself.has(machine));
                     snapshot.machines = own.collect();
                     snapshot.others.clone_from(of_cluster);
@@ -286,11 +194,11 @@ impl RelatedObjects {
                     snapshot.machines.sort_by(|a, b| a.name().cmp(b.name()));
                 }
             }
-            Err(failure) => snapshot.unread.push((**failure).clone()),
+            Err(failure) => snapshot.unread.push(failure),
         }
-        snapshot.cluster = match &self.clusters {
+        snapshot.cluster = match self.clusters.of_cluster(&name) {
             Ok(clusters) => {
-                let cluster = clusters.get(&name).and_then(|listed| listed.first());
+                let cluster = clusters.and_then(|listed| listed.first());
                 cluster.cloned().map_or_else(
                     || {
                         let object = failure::object(CLUSTER.kind, Some(&name));
@@ -299,11 +207,11 @@ impl RelatedObjects {
                     Reading::Read,
                 )
             }
-            Err(failure) => Reading::Failed((**failure).clone()),
+            Err(failure) => Reading::Failed(failure),
         };
-        let health_checks = match &self.health_checks {
-            Ok(all) => Reading::Read(all.get(&name).map(Vec::as_slice).unwrap_or_default()),
-            Err(failure) => Reading::Failed((**failure).clone()),
+        let health_checks = match self.health_checks.of_cluster(&name) {
+            Ok(all) => Reading::Read(all.map(|all| all.as_slice()).unwrap_or_default()),
+            Err(failure) => Reading::Failed(failure),
         };
         add_cluster_facts(snapshot, health_checks)
     }

@@ -68,6 +68,8 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
 pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
     let failure = failure::from_error(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
+    // A control plane that could not be decoded in the list is already there.
+    listed.unread.retain(|known| known.object != failure.object);
     listed.unread.push(failure.clone());
     Snapshot {
         workload: Reading::Failed(failure.clone()),

@@ -12,8 +12,9 @@ use crate::{
 /// Show when the certificates of control planes expire, and who or what renews them.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Private keys are neither decoded nor printed. A certificate that expires within 30 days, or a CA \
-        that expires within 180 days, is marked with (soon). The exit code is 1 if a certificate has expired or is missing.
+    after_help = "Private keys are neither decoded nor printed. A certificate is marked with (soon) during the last 30 \
+        days before it expires, a CA during the last 180 days; if a third of the certificate's lifetime is shorter than \
+        that, during the last third. The exit code is 1 if a certificate has expired or is missing.
 
 Examples:
   kubectl kcp certificates

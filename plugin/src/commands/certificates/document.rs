@@ -84,7 +84,9 @@ impl<'r> CertificateDocument<'r> {
         let (issued, expires, reason) = match &certificate.validity {
             Validity::Certificate { issued, expires } => (*issued, Some(*expires), None),
             Validity::NoExpiry => (None, None, None),
-            Validity::Missing { why } | Validity::Unread { why } => (None, None, Some(why.as_str())),
+            Validity::NoCertificate { why } | Validity::Missing { why } | Validity::Unread { why } => {
+                (None, None, Some(why.as_str()))
+            }
         };
         Self {
             purpose: certificate.purpose,

@@ -106,7 +106,11 @@ impl CertificatesReport {
     fn verdict(&self) -> Verdict {
         let verdicts = self.control_planes.iter().map(|of| match of.urgency(self.now) {
             Urgency::Expired | Urgency::Missing => Verdict::Negative,
-            Urgency::Valid | Urgency::NoExpiry | Urgency::Unread | Urgency::ExpiresSoon => Verdict::Met,
+            Urgency::Valid
+            | Urgency::NoExpiry
+            | Urgency::NoCertificate
+            | Urgency::Unread
+            | Urgency::ExpiresSoon => Verdict::Met,
         });
         Verdict::worst(verdicts)
     }

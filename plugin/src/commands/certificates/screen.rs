@@ -50,11 +50,11 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
     let style = match urgency {
         Urgency::Expired | Urgency::Missing => BAD,
         Urgency::ExpiresSoon | Urgency::Unread => WARN,
-        Urgency::Valid | Urgency::NoExpiry => Style::new(),
+        Urgency::Valid | Urgency::NoExpiry | Urgency::NoCertificate => Style::new(),
     };
     let (expires, left, age) = columns(&certificate.validity, urgency, report.now);
     let reason = match &certificate.validity {
-        Validity::Missing { why } | Validity::Unread { why } => Some(why),
+        Validity::NoCertificate { why } | Validity::Missing { why } | Validity::Unread { why } => Some(why),
         Validity::Certificate { .. } | Validity::NoExpiry => None,
     };
     let mut last = certificate.renewal.clone();
@@ -84,6 +84,7 @@ fn columns(validity: &Validity, urgency: Urgency, now: Timestamp) -> (String, St
     let Validity::Certificate { issued, expires } = validity else {
         let state = match urgency {
             Urgency::NoExpiry => "never",
+            Urgency::NoCertificate => "none",
             Urgency::Missing => "missing",
             _ => "unread",
         };

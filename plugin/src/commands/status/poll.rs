@@ -231,11 +231,14 @@ mod tests {
     use tokio::time::sleep;
 
     use super::{
-        Depth, Inspected, MAX_CONCURRENT, MAX_CONTROL_PLANES_QUERIED, Subject, poll, read_concurrently,
+        Depth, Inspected, MAX_CONCURRENT, MAX_CONTROL_PLANES_QUERIED, Subject, poll, poll_rows,
+        read_concurrently,
     };
     use crate::{
-        arguments::global::ColorWhen, commands::status::StatusArguments, output::OutputArguments,
-        terminal::Terminal,
+        arguments::global::ColorWhen,
+        commands::status::{StatusArguments, screen::list},
+        output::OutputArguments,
+        terminal::{Terminal, plain},
     };
     use kcp_client::{
         Connection,
@@ -369,6 +372,34 @@ mod tests {
         let mut deep = arguments();
         deep.deep = true;
         assert_eq!(of_list(&deep), [(Basis::Conditions, Some("etcd".to_owned()))]);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_makes_only_its_control_plane_unknown_and_is_named() {
+        let control_plane = |namespace: &str, name: &str| {
+            json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+                "metadata": {"name": name, "namespace": namespace, "labels": {"cluster.x-k8s.io/cluster-name": name}},
+                "spec": {"replicas": 0, "version": "v1.34.1"}})
+        };
+        let mut undecodable = control_plane("a", "broken");
+        undecodable["spec"]["replicas"] = json!("3");
+        let machine = json!({"kind": "Machine", "metadata": {"namespace": "b", "name": "m1"},
+            "spec": {"clusterName": "c1", "version": 1.35}});
+        let control_planes = [undecodable, control_plane("b", "c1"), control_plane("b", "c2")];
+        let connection = Connection::canned(move |_, path| match path {
+            "/apis" => (200, groups()),
+            path if path.ends_with("/kubeadmcontrolplanes") => (200, json!({"items": control_planes})),
+            path if path.ends_with("/machines") => (200, json!({"items": [machine]})),
+            _ => (200, json!({"items": []})),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let rows = runtime
+            .expect("a runtime")
+            .block_on(async { poll_rows(&connection, None, Instant::now() + Duration::from_secs(30)).await });
+        let rows = rows.expect("a list");
+        let layout = crate::terminal::table::Layout::default();
+        let now = "2026-08-21T12:00:00Z".parse().expect("a time");
+        insta::assert_snapshot!(plain(&list(rows, None, now, layout).text()));
     }
 
     #[test]

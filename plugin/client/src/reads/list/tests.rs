@@ -13,7 +13,10 @@ use crate::{
     Connection, Error, ReadLimit,
     canned::failure,
     reader::Reader,
-    reads::{NO_NAME_ARGUMENT, list::list},
+    reads::{
+        NO_NAME_ARGUMENT,
+        list::{list, namespace_exists},
+    },
 };
 use kcp_control_plane::snapshot::{Failure, Forbidden, Reading, Snapshot};
 
@@ -139,6 +142,127 @@ fn a_page_that_cannot_be_read_makes_its_kind_unknown_from_its_namespace_on() {
         _ => page_of_one(kind, number),
     });
     assert!(matches!(error, Err(Error::Forbidden { .. })), "{error:?}");
+}
+
+/// For each control plane: its name, and the messages of the objects that could not be read.
+fn unread_of(listed: &[Snapshot]) -> Vec<(&str, Vec<&str>)> {
+    let unread = listed.iter().map(|observed| {
+        let readings = [observed.cluster.failure(), observed.health_checks.failure()];
+        let failures = readings.into_iter().flatten().chain(&observed.unread);
+        let messages = failures.map(|failure| failure.message.as_str());
+        (observed.control_plane.name(), messages.collect())
+    });
+    unread.collect()
+}
+
+/// Lists objects of which one, described by the kind and the index in the list, has been changed.
+fn read_with(
+    kind: &'static str,
+    index: usize,
+    change: impl Fn(&mut Value) + Send + Sync + 'static,
+) -> Vec<Snapshot> {
+    let listed = read_pages(move |of, _| {
+        let mut objects = listed_at(of);
+        if of == kind {
+            change(&mut objects[index]);
+        }
+        (200, json!({"metadata": {}, "items": objects}))
+    });
+    listed.expect("they are read")
+}
+
+#[test]
+fn an_object_that_cannot_be_decoded_makes_only_its_own_cluster_unknown() {
+    let message = "cannot list machines in all namespaces: the response cannot be decoded: a/owned: spec.version: found \
+                   number 1.35, expected a string";
+    let wrong_version = |machine: &mut Value| machine["spec"]["version"] = json!(1.35);
+    let listed = read_with("machines", 1, wrong_version);
+    let [first, second, third] = listed.as_slice() else {
+        panic!("three");
+    };
+    assert_eq!(
+        first
+            .unread
+            .iter()
+            .map(|failure| &*failure.object)
+            .collect::<Vec<_>>(),
+        ["Machine"]
+    );
+    assert_eq!(unread_of(std::slice::from_ref(first)), [("kcp1", vec![message])]);
+    assert_eq!(names(std::slice::from_ref(first)), [("kcp1", vec![])]);
+    // Its Cluster does not exist.
+    assert_eq!(second.unread, []);
+    assert_eq!(unread_of(std::slice::from_ref(third)), [("kcp", vec![])]);
+    assert_eq!(names(std::slice::from_ref(third)), [("kcp", vec!["elsewhere"])]);
+
+    let listed = read_with("clusters", 0, |cluster| {
+        cluster["spec"] = json!({"paused": "yes"})
+    });
+    let failed: Vec<bool> = listed
+        .iter()
+        .map(|observed| observed.cluster.failure().is_some())
+        .collect();
+    assert_eq!(failed, [true, true, false], "the second one does not exist");
+
+    let listed = read_with("machinehealthchecks", 0, |check| {
+        check["spec"]["selector"] = json!([])
+    });
+    let failed: Vec<bool> = listed
+        .iter()
+        .map(|observed| observed.health_checks.failure().is_some())
+        .collect();
+    assert_eq!(failed, [false, false, true]);
+}
+
+#[test]
+fn an_object_that_cannot_be_decoded_and_names_no_cluster_makes_its_namespace_unknown() {
+    let changes: [fn(&mut Value); 3] = [
+        |machine| machine["spec"]["clusterName"] = json!(1),
+        |machine| machine["spec"] = json!("c1"),
+        |machine| {
+            machine["spec"]["version"] = json!(1.35);
+            machine["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!("c2");
+        },
+    ];
+    for change in changes {
+        let listed = read_with("machines", 1, change);
+        let unread: Vec<usize> = listed.iter().map(|observed| observed.unread.len()).collect();
+        assert_eq!(unread, [1, 1, 0]);
+    }
+}
+
+#[test]
+fn a_control_plane_that_cannot_be_decoded_is_listed_as_unread() {
+    let listed = read_with("kubeadmcontrolplanes", 2, |control_plane| {
+        control_plane["spec"]["replicas"] = json!("3");
+    });
+    let failures: Vec<(&str, Vec<&Failure>)> = listed
+        .iter()
+        .map(|observed| (observed.control_plane.name(), observed.unread.iter().collect()))
+        .collect();
+    let failure = Failure {
+        object: "KubeadmControlPlane/kcp1".to_owned(),
+        message:
+            "cannot list kubeadmcontrolplanes in all namespaces: the response cannot be decoded: a/kcp1: \
+                  spec.replicas: found string \"3\", expected an integer"
+                .to_owned(),
+        hint: None,
+        forbidden: None,
+    };
+    assert_eq!(
+        failures,
+        [("kcp1", vec![&failure]), ("kcp2", vec![]), ("kcp", vec![])]
+    );
+    assert_eq!(names(&listed)[0], ("kcp1", vec!["owned", "unowned"]));
+    let without_namespace = read_pages(|of, _| {
+        let mut objects = listed_at(of);
+        if of == "kubeadmcontrolplanes" {
+            objects[0] = json!({"metadata": {"name": "kcp"}, "spec": 1});
+        }
+        (200, json!({"items": objects}))
+    });
+    let error = without_namespace.expect_err("it may belong to any namespace");
+    assert!(matches!(error, Error::Malformed { .. }), "{error:?}");
 }
 
 #[test]
@@ -287,4 +411,24 @@ fn each_list_fails_alone() {
     }
     let error = read(None, "kubeadmcontrolplanes").expect_err("nothing is left");
     assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+}
+
+#[test]
+fn a_namespace_that_does_not_exist_is_an_error_unless_the_user_may_not_read_it() {
+    let exists = |code: u16, reason: &'static str| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let connection = Connection::canned(move |_, path| {
+                assert_eq!(path, "/api/v1/namespaces/nosuch");
+                let (code, mut status) = failure(code, reason, "no");
+                status["details"] = json!({"name": "nosuch", "kind": "namespaces"});
+                (code, status)
+            });
+            let limit = ReadLimit::per_read(Duration::from_secs(10));
+            namespace_exists(&connection, "nosuch", limit).await
+        })
+    };
+    let missing = exists(404, "NotFound").expect_err("it does not exist");
+    assert_eq!(missing.to_string(), "cannot get namespaces \"nosuch\": not found");
+    assert!(exists(403, "Forbidden").is_ok());
 }

@@ -51,7 +51,14 @@ pub struct ListRow {
     /// The ids of the checks that have findings, most severe first.
     checks: Vec<&'static str>,
     most_severe: Option<CheckOutcome>,
+    /// Whether the control plane itself could be decoded. Otherwise the counts are unknown.
+    is_decoded: bool,
+    /// The messages of the objects in the management cluster that could not be read.
+    unread: Vec<String>,
 }
+
+/// Maximum number of messages below the table.
+const MAX_UNREAD: usize = 5;
 
 impl ListRow {
     pub fn new(observed: &Snapshot, inspection: &Inspection) -> Self {
@@ -79,6 +86,12 @@ impl ListRow {
             health: inspection.health,
             checks,
             most_severe: findings.first().map(|(_, finding)| finding.outcome),
+            is_decoded: control_plane.spec.version.is_some() || observed.unread.is_empty(),
+            unread: findings
+                .iter()
+                .filter(|(checked, _)| checked.id == "management-unreadable")
+                .map(|(_, finding)| finding.message.clone())
+                .collect(),
         }
     }
 
@@ -95,14 +108,15 @@ impl ListRow {
             health.to_owned()
         };
         let findings = self.checks.join(", ");
+        let count = |text: String| if self.is_decoded { text } else { "-".to_owned() };
         vec![
             Cell::from(if is_of_all { self.namespace.as_str() } else { "" }),
             Cell::from(self.name.as_str()),
             Cell::from(self.cluster.as_deref().unwrap_or_default()),
             Cell::from(self.version.as_deref().unwrap_or("-")),
-            Cell::from(self.replicas.to_string()),
-            Cell::from(format!("{}/{desired}", self.ready)),
-            Cell::from(format!("{}/{desired}", self.up_to_date)),
+            Cell::from(count(self.replicas.to_string())),
+            Cell::from(count(format!("{}/{desired}", self.ready))),
+            Cell::from(count(format!("{}/{desired}", self.up_to_date))),
             Cell::from(votes.unwrap_or_default()),
             Cell::from(age(self.created, now)),
             Cell::styled(verdict, health_style(self.health)),
@@ -123,12 +137,22 @@ pub fn list(
 ) -> Screen {
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     let mut is_empty = true;
+    let mut unread: Vec<String> = Vec::new();
     for row in rows {
         is_empty = false;
+        for message in &row.unread {
+            if unread.len() < MAX_UNREAD && !unread.contains(message) {
+                unread.push(message.clone());
+            }
+        }
         table.row(row.cells(namespace.is_none(), now));
     }
     let text = match namespace {
-        _ if !is_empty => table.render(layout),
+        _ if !is_empty && unread.is_empty() => table.render(layout),
+        _ if !is_empty => {
+            let text = table.render(layout) + "\nmanagement-unreadable:\n";
+            layout.append_paragraphs(text, &unread)
+        }
         Some(namespace) => format!("No control planes found in {} namespace.\n", escape(namespace)),
         None => "No control planes found.\n".to_owned(),
     };

@@ -57,7 +57,7 @@ fn cluster_of(
         let version = count.load(Relaxed).to_string();
         let machine = json!({
             "metadata": {"name": "m1", "namespace": "d", "uid": "u", "resourceVersion": version,
-                "labels": {"cluster.x-k8s.io/control-plane": ""},
+                "labels": {"cluster.x-k8s.io/cluster-name": "c1", "cluster.x-k8s.io/control-plane": ""},
                 "ownerReferences": [{"kind": "KubeadmControlPlane", "name": "example", "controller": true}]},
             "spec": {"clusterName": "c1"},
         });

@@ -125,6 +125,9 @@ pub async fn read_machine(
     };
     let read = read_everything(reader, namespace, control_plane, LIMIT);
     let mut context = Box::pin(read).await?;
+    if let Some(why) = why_of_another_cluster(&object.machine, context.control_plane()) {
+        return Ok(FoundMachine::Other { object: text, why });
+    }
     let health_checks = if with_health_checks {
         health_checks(reader, &object, context.control_plane().cluster()).await?
     } else {
@@ -148,6 +151,34 @@ pub async fn read_machine(
         Cluster"
     );
     Ok(FoundMachine::Other { object: text, why })
+}
+
+/// Why a Machine does not belong to the control plane that its ownerReference or label names; none if it does. The controller
+/// finds its Machines by the label with the Cluster's name.
+fn why_of_another_cluster(machine: &Machine, control_plane: &KubeadmControlPlane) -> Option<String> {
+    let cluster = control_plane.cluster()?;
+    let label = machine.label(label::CLUSTER_NAME);
+    let is_owner = machine.control_plane() == Some(control_plane.name());
+    if label == Some(cluster) || !is_owner {
+        return None;
+    }
+    let name = control_plane.name();
+    let label = label.map_or_else(
+        || format!("the Machine has no label {}", label::CLUSTER_NAME),
+        |label| {
+            format!(
+                "the Machine's label {} names Cluster {label}",
+                label::CLUSTER_NAME
+            )
+        },
+    );
+    Some(format!(
+        "the Machine's ownerReference names control plane {name} of Cluster {cluster}, but {label}, so no controller \
+         manages the Machine; correct the label or the ownerReference with: kubectl edit machine {} \
+         -n {}",
+        machine.name(),
+        machine.namespace()
+    ))
 }
 
 /// Reads the Machines of a Machine's control plane again.
@@ -290,13 +321,18 @@ async fn health_checks(
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{Object as _, kind::MACHINE, machine::Infrastructure, names::annotation};
+    use kcp_api::{
+        Object as _,
+        kind::MACHINE,
+        machine::Infrastructure,
+        names::{annotation, label},
+    };
     use kcp_control_plane::testing::{
         objects::annotate,
-        plan::{machine, template},
+        plan::{machine, observed, template},
     };
 
-    use super::{NoSuchMachine, update_machines};
+    use super::{NoSuchMachine, update_machines, why_of_another_cluster};
     use crate::{Action, Error};
 
     fn hint(known: &[String]) -> String {
@@ -326,6 +362,44 @@ mod tests {
         assert_eq!(
             hint(&many),
             "Machines of control planes in namespace d: m10, m11, m12, m13, m14, m15, m16, m17, m18, m19, and 5 more"
+        );
+    }
+
+    #[test]
+    fn a_machine_whose_label_and_owner_name_different_clusters_belongs_to_neither() {
+        let observed = observed();
+        let control_plane = &observed.control_plane;
+        let why = |cluster: Option<&str>| {
+            let mut machine = observed.machines[0].clone();
+            let labels = machine.metadata.labels.get_or_insert_default();
+            match cluster {
+                Some(cluster) => labels.insert(label::CLUSTER_NAME.to_owned(), cluster.to_owned()),
+                None => labels.remove(label::CLUSTER_NAME),
+            };
+            why_of_another_cluster(&machine, control_plane)
+        };
+        let (cluster, name) = (control_plane.cluster().expect("a Cluster"), control_plane.name());
+        assert_eq!(why(Some(cluster)), None);
+        let of =
+            format!("the Machine's ownerReference names control plane {name} of Cluster {cluster}, but ");
+        let machine = &observed.machines[0];
+        let rest = format!(
+            ", so no controller manages the Machine; correct the label or the ownerReference with: \
+             kubectl edit machine {} -n {}",
+            machine.name(),
+            machine.namespace()
+        );
+        assert_eq!(
+            why(Some("c2")),
+            Some(format!(
+                "{of}the Machine's label cluster.x-k8s.io/cluster-name names Cluster c2{rest}"
+            ))
+        );
+        assert_eq!(
+            why(None),
+            Some(format!(
+                "{of}the Machine has no label cluster.x-k8s.io/cluster-name{rest}"
+            ))
         );
     }
 

@@ -97,6 +97,9 @@ impl WaitCondition {
             .filter(|(count, _)| *count < desired)
             .map(|(count, what)| format!("Machines {what}: {count} of {desired}"))
             .collect();
+        if missing.is_empty() {
+            missing.extend(outdated_despite_counts(control_plane, machines));
+        }
         if control_plane.status.replicas != desired {
             missing.push(format!(
                 "number of Machines: {}, desired {desired}",
@@ -125,6 +128,42 @@ impl WaitCondition {
         }
         missing
     }
+}
+
+/// Machines that are not up to date although the control plane's status counts enough that are: one line each. The controller
+/// writes the counts after it has read the Machines, so the counts may be outdated.
+fn outdated_despite_counts(
+    control_plane: &KubeadmControlPlane,
+    machines: &[Machine],
+) -> impl Iterator<Item = String> {
+    let counted = format!(
+        "Cluster API's kubeadm control plane controller counts {} of {} Machines as up to date",
+        control_plane.status.up_to_date_replicas,
+        control_plane.desired_replicas()
+    );
+    let staying = machines.iter().filter(|machine| !machine.is_deleting());
+    staying.filter_map(move |machine| {
+        let why = why_outdated(control_plane, machine)?;
+        Some(format!(
+            "Machine {} is not up to date ({why}), although {counted}",
+            machine.name()
+        ))
+    })
+}
+
+/// Why a Machine differs from the spec, by its version and its condition `UpToDate`; none if neither says so.
+fn why_outdated(control_plane: &KubeadmControlPlane, machine: &Machine) -> Option<String> {
+    let desired = control_plane.spec.version.as_ref();
+    if let (Some(version), Some(desired)) = (&machine.spec.version, desired)
+        && version != desired
+    {
+        return Some(format!("version {version}, desired {desired}"));
+    }
+    let condition = machine.condition("UpToDate")?;
+    (!condition.is_true()).then(|| match condition.one_line() {
+        message if message.is_empty() => "its condition UpToDate is not True".to_owned(),
+        message => format!("its condition UpToDate is not True: {message}"),
+    })
 }
 
 /// The parts that are missing until a Machine is replaced. Counts the Machines, because the control plane's status lags behind
@@ -167,7 +206,10 @@ pub fn reported_reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::True, metadata::Time};
+    use kcp_api::{
+        ConditionStatus::{False, True, Unknown},
+        metadata::Time,
+    };
 
     use super::{
         WaitCondition, WaitCondition::Replaced, WaitCondition::Replicas, WaitCondition::RolledOut,
@@ -289,6 +331,43 @@ mod tests {
                     }
                 },
                 waiting(&["Machine c1-cp-m1 is not replaced yet"]),
+            ),
+            (
+                "an_outdated_count_and_a_machine_with_the_old_version",
+                RolledOut,
+                |s| s.machines[1].spec.version = Some("v1.33.4".to_owned()),
+                waiting(&[
+                    "Machine c1-cp-m2 is not up to date (version v1.33.4, desired v1.34.1), although Cluster API's \
+                    kubeadm control plane controller counts 3 of 3 Machines as up to date",
+                ]),
+            ),
+            (
+                "an_outdated_count_and_a_machine_that_is_not_up_to_date",
+                RolledOut,
+                |s| {
+                    set(
+                        &mut s.machines[2].status.conditions,
+                        condition("UpToDate", False, "* Flavour"),
+                    )
+                },
+                waiting(&[
+                    "Machine c1-cp-m3 is not up to date (its condition UpToDate is not True: Flavour), although \
+                    Cluster API's kubeadm control plane controller counts 3 of 3 Machines as up to date",
+                ]),
+            ),
+            (
+                "a_machine_whose_state_the_controller_does_not_know",
+                Replicas(3),
+                |s| {
+                    set(
+                        &mut s.machines[2].status.conditions,
+                        condition("UpToDate", Unknown, ""),
+                    )
+                },
+                waiting(&[
+                    "Machine c1-cp-m3 is not up to date (its condition UpToDate is not True: Reason), although Cluster \
+                    API's kubeadm control plane controller counts 3 of 3 Machines as up to date",
+                ]),
             ),
             (
                 "a_rollout_planned_for_later",

@@ -4,10 +4,11 @@ use kcp_rules::api::DecodeError;
 use serde_json::Value;
 
 use crate::{
+    blocker::Blocker,
     change::{
         decision::{Refusal, RefusedBy},
         ownership::ownership,
-        quorum_guard::{QuorumGuard, why_not_reconciled},
+        quorum_guard::QuorumGuard,
     },
     plan::{
         self, Plan,
@@ -68,21 +69,32 @@ pub fn preflight_reviewed(
     let guard = QuorumGuard::new(&plan);
 
     warnings.extend(snapshot.warnings());
-    warnings.extend(why_not_reconciled(&plan));
     let mut refusals = vec![(RefusedBy::Rules, denials)];
     match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
     }
+    // The same blockers as `plan` lists.
+    let blockers: Vec<String> = plan.blockers.iter().map(Blocker::message).collect();
+    let is_forced = force && matches!(guard, QuorumGuard::Blocked(_));
     match &guard {
         QuorumGuard::Clear => {}
-        QuorumGuard::NoWay(_) | QuorumGuard::AtRisk { .. } => {
-            refusals.push((RefusedBy::Command, guard.why()));
+        QuorumGuard::NoWay(_) => refusals.push((RefusedBy::Command, guard.why())),
+        QuorumGuard::AtRisk { votes, .. } => {
+            let mut why = blockers.clone();
+            why.push(messages::at_risk(*votes));
+            refusals.push((RefusedBy::Command, why));
         }
-        QuorumGuard::Blocked(_) if force => warnings.extend(guard.why()),
-        QuorumGuard::Blocked(_) => refusals.push((RefusedBy::Preflight, guard.why())),
+        QuorumGuard::Blocked(_) if force => {}
+        QuorumGuard::Blocked(_) => refusals.push((RefusedBy::Preflight, blockers.clone())),
     }
     refusals.retain(|(_, why)| !why.is_empty());
+    match (&guard, refusals.last_mut()) {
+        (QuorumGuard::Clear, Some((_, why))) => why.extend(blockers),
+        (QuorumGuard::Clear, None) => warnings.extend(blockers),
+        (QuorumGuard::Blocked(_), _) if is_forced => warnings.extend(blockers),
+        _ => {}
+    }
     let by = refusals.first().map(|(by, _)| *by);
     let why = refusals.into_iter().flat_map(|(_, why)| why).collect();
     Ok(Preflight {
@@ -99,14 +111,14 @@ pub fn preflight_reviewed(
 /// One line for each remedy.
 fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     match guard {
-        QuorumGuard::Clear => Vec::new(),
         QuorumGuard::Blocked(_) if force => Vec::new(),
         QuorumGuard::NoWay(no_plan) => {
             let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
             hint.into_iter().collect()
         }
-        QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. } => {
-            let hints = blockers
+        QuorumGuard::Clear | QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
+            let hints = plan
+                .blockers
                 .iter()
                 .map(|blocker| blocker.hint(&plan.namespace, &plan.name));
             hints.flatten().collect()
@@ -144,14 +156,14 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
-    use super::{Preflight, preflight_reviewed, preflight_without_plan};
+    use super::{Blocker, Preflight, preflight_reviewed, preflight_without_plan};
     use crate::{
         change::decision::{Refusal, RefusedBy},
         review::{Review, ReviewContext},
         snapshot::{EtcdMember, EtcdMembers, Failure, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
-            objects::{condition, now, set},
+            objects::{condition, now, pause, set},
         },
     };
 
@@ -240,6 +252,40 @@ mod tests {
             assert_eq!(preflight.refusal, refusal, "{name}");
             assert_eq!(preflight.warnings, warnings, "{name}");
         }
+    }
+
+    #[test]
+    fn a_refusal_lists_the_blockers_that_plan_lists() {
+        let mut blocked = snapshot();
+        fail(&mut blocked, 2, "EtcdPodHealthy", "crashed");
+        let sick = SICK.to_owned();
+        let paused = "the control plane is paused: no controller reconciles it".to_owned();
+        let lines = |snapshot: &ChangeSnapshot, force| {
+            let preflight = of(snapshot, 5, &Review::default(), force);
+            let planned: Vec<String> = preflight.plan.blockers.iter().map(Blocker::message).collect();
+            let mut why = preflight.refusal.map(|refusal| refusal.why).unwrap_or_default();
+            why.extend(preflight.warnings);
+            (planned, why)
+        };
+        for force in [false, true] {
+            assert_eq!(lines(&blocked, force), (vec![sick.clone()], vec![sick.clone()]));
+        }
+        pause(&mut blocked.observed.control_plane.metadata);
+        for force in [false, true] {
+            let (planned, why) = lines(&blocked, force);
+            assert_eq!(planned, why, "force: {force}");
+            assert!(
+                planned.contains(&sick) && planned.contains(&paused),
+                "{planned:?}"
+            );
+        }
+        let mut only_paused = snapshot();
+        pause(&mut only_paused.observed.control_plane.metadata);
+        applied_by(&mut only_paused, "capi-topology");
+        let refusal = of(&only_paused, 5, &Review::default(), false)
+            .refusal
+            .expect("refused");
+        assert_eq!(refusal.why, [TOPOLOGY.to_owned(), paused]);
     }
 
     #[test]

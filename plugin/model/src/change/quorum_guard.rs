@@ -74,15 +74,6 @@ impl QuorumGuard {
     }
 }
 
-/// One line for each reason why no controller reconciles the control plane. A change has no effect until one does.
-pub fn why_not_reconciled(plan: &Plan) -> Vec<String> {
-    let blockers = plan
-        .blockers
-        .iter()
-        .filter(|blocker| blocker.stops_reconciliation());
-    blockers.map(Blocker::message).collect()
-}
-
 /// Why the control plane does not survive the loss of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FatalLoss {
@@ -229,7 +220,7 @@ mod tests {
         metadata::Time,
     };
 
-    use super::{QuorumGuard, fatal_loss, why_not_reconciled};
+    use super::{Blocker, QuorumGuard, fatal_loss};
     use crate::{
         plan::{Desired, Plan, plan, step::NoPlan},
         quorum::Votes,
@@ -413,8 +404,10 @@ mod tests {
         let mut observed = observed();
         pause(&mut observed.control_plane.metadata);
         observed.cluster_mut().spec.control_plane_endpoint = None;
+        let plan = of(&observed, with_replicas(spec(), 5), &[]);
+        assert_eq!(QuorumGuard::new(&plan), QuorumGuard::Clear);
         assert_eq!(
-            why_not_reconciled(&of(&observed, with_replicas(spec(), 5), &[])),
+            plan.blockers.iter().map(Blocker::message).collect::<Vec<_>>(),
             [
                 "the control plane is paused: no controller reconciles it",
                 "the Cluster has no control plane endpoint yet"

@@ -75,17 +75,16 @@ pub fn decide(
 fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
     let control_plane = snapshot.control_plane();
     let blockers = reconciliation_blockers(&snapshot.observed, &control_plane.spec);
-    let pauses: Vec<&Blocker> = blockers
-        .iter()
-        .filter(|blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused))
-        .collect();
-    if force || pauses.is_empty() {
+    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused);
+    if force || !blockers.iter().any(is_pause) {
         return None;
     }
-    let why = pauses.iter().map(|pause| pause.message()).collect();
+    let why = blockers.iter().map(Blocker::message).collect();
     let mut refusal = Refusal::new(RefusedBy::Preflight, why);
     let (namespace, name) = (control_plane.namespace(), control_plane.name());
-    let hints = pauses.iter().filter_map(|pause| pause.hint(namespace, name));
+    let hints = blockers
+        .iter()
+        .filter_map(|blocker| blocker.hint(namespace, name));
     refusal.remedies.extend(hints);
     Some(refusal)
 }

@@ -4,6 +4,8 @@
 
 pub mod format;
 
+use std::borrow::Cow;
+
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 pub use format::{CommandFormat, Formats, OutputFormat};
@@ -12,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     printer::{json, yaml},
-    terminal::{Terminal, escape, escape_text, table::Layout},
+    terminal::{Terminal, escape, escape_json, escape_text, table::Layout},
 };
 
 /// Output flags.
@@ -74,12 +76,21 @@ pub trait Report {
 pub fn print(report: &impl Report, arguments: &OutputArguments, terminal: &Terminal) -> anyhow::Result<()> {
     let width = Terminal::size().map(|size| size.width);
     let format = arguments.format();
-    let mut text = text(report, &format, arguments.layout(width))?;
-    // Templates print raw strings for scripts; on a terminal, escape control characters.
-    if width.is_some() && matches!(format, OutputFormat::JsonPath(_)) {
-        text = escape_text(&text).into_owned();
-    }
+    let text = text(report, &format, arguments.layout(width))?;
+    let text = if width.is_some() {
+        for_terminal(&format, &text)
+    } else {
+        text.into()
+    };
     terminal.print(&text).context("cannot write to stdout")
+}
+
+/// The text for a terminal. jsonpath and YAML contain the raw strings, as in kubectl, so that scripts get the values.
+fn for_terminal<'t>(format: &OutputFormat, text: &'t str) -> Cow<'t, str> {
+    match format {
+        OutputFormat::JsonPath(_) | OutputFormat::Yaml => escape_text(text),
+        _ => text.into(),
+    }
 }
 
 /// The text of a report in this format.
@@ -93,7 +104,7 @@ pub fn text(report: &impl Report, format: &OutputFormat, layout: Layout) -> anyh
         OutputFormat::Json => json(&report.document())?,
         OutputFormat::Yaml => yaml(&report.document())?,
         OutputFormat::JsonPath(template) => template.text(&value(report)?)?,
-        OutputFormat::JsonPathAsJson(template) => template.json(&value(report)?)?,
+        OutputFormat::JsonPathAsJson(template) => escape_json(&template.json(&value(report)?)?).into_owned(),
         OutputFormat::CustomColumns(columns) => columns.text(&value(report)?, !layout.no_headers)?,
         OutputFormat::Special(format) => report
             .special(*format)
@@ -117,7 +128,7 @@ mod tests {
     use serde::Serialize;
     use serde_json::json;
 
-    use super::{CommandFormat, Formats, Layout, OutputArguments, OutputFormat, Report, text};
+    use super::{CommandFormat, Formats, Layout, OutputArguments, OutputFormat, Report, for_terminal, text};
 
     struct Pools;
 
@@ -166,6 +177,46 @@ mod tests {
         let of_json: serde_json::Value = serde_json::from_str(&printed("json")).unwrap();
         assert_eq!(of_json, of_yaml);
         assert!(printed("json").ends_with("}\n"));
+    }
+
+    #[test]
+    fn documents_contain_raw_strings_for_scripts_and_escaped_ones_for_a_terminal() {
+        struct Name(&'static str);
+
+        impl Report for Name {
+            fn table(&self, _: Layout) -> String {
+                String::new()
+            }
+
+            fn document(&self) -> impl Serialize {
+                json!({ "name": self.0 })
+            }
+
+            fn names(&self) -> Vec<String> {
+                Vec::new()
+            }
+        }
+
+        let name = "a\u{9b}\u{200b}\u{202e}";
+        let shown = |format: &str| {
+            let format: OutputFormat = Formats::COMMON.parse(format).unwrap();
+            let text = text(&Name(name), &format, Layout::default()).unwrap();
+            (text.clone(), for_terminal(&format, &text).into_owned())
+        };
+        let (raw, escaped) = shown("jsonpath={.name}");
+        assert_eq!(
+            (raw.as_str(), escaped.as_str()),
+            (name, "a\\u{9b}\\u{200b}\\u{202e}")
+        );
+        let json = "{\n  \"name\": \"a\\u009b\\u200b\\u202e\"\n}\n".to_owned();
+        assert_eq!(shown("json"), (json.clone(), json));
+        let (raw, escaped) = shown("yaml");
+        let read: serde_json::Value = serde_saphyr::from_str(&raw).unwrap();
+        assert_eq!(read, json!({ "name": name }));
+        assert!(!raw.contains('\u{9b}'), "{raw}: kubectl refuses to print it raw");
+        assert!(escaped.is_ascii(), "{escaped}");
+        let (raw, escaped) = shown("custom-columns=N:.name");
+        assert!(raw == escaped && raw.is_ascii(), "{raw}");
     }
 
     #[test]

@@ -10,12 +10,15 @@ mod value;
 use anyhow::Context as _;
 use serde::Serialize;
 
-/// The output of `-o json`.
+use crate::terminal::escape_json;
+
+/// The output of `-o json`. Characters that could control the terminal, and invisible characters, are `\u` escapes.
 ///
 /// # Errors
 /// The document cannot be serialized.
 pub fn json(document: &impl Serialize) -> anyhow::Result<String> {
-    let mut text = serde_json::to_string_pretty(document).context("cannot write JSON")?;
+    let mut text =
+        escape_json(&serde_json::to_string_pretty(document).context("cannot write JSON")?).into_owned();
     text.push('\n');
     Ok(text)
 }

@@ -17,7 +17,7 @@ pub mod style;
 pub mod table;
 pub mod width;
 
-pub use escape::{escape, escape_lines, escape_text};
+pub use escape::{escape, escape_json, escape_lines, escape_text};
 pub use frame::Size;
 use indicatif::{ProgressBar, ProgressFinish};
 use jiff::{Timestamp, tz::TimeZone};

@@ -108,6 +108,12 @@ pub enum LeaseRefusal {
         cluster_deployment: String,
         customization: String,
     },
+    /// The holder already has this entry, and the request is for another one.
+    HeldInstead {
+        cluster_deployment: String,
+        customization: String,
+        requested: String,
+    },
     /// The holder has this entry, but its patches cannot be applied.
     HeldWithPatchProblem {
         cluster_deployment: String,
@@ -278,6 +284,15 @@ impl fmt::Display for LeaseRefusal {
                 f,
                 "{cluster_deployment} already holds {customization}, which another process may still use; release \
                 the lease, or use another name"
+            ),
+            Self::HeldInstead {
+                cluster_deployment,
+                customization,
+                requested,
+            } => write!(
+                f,
+                "{cluster_deployment} already holds {customization}, so it cannot lease {requested}; release the \
+                lease of {customization} first, or use another name"
             ),
             Self::HeldWithPatchProblem {
                 cluster_deployment,

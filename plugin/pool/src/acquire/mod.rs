@@ -87,6 +87,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         user: user.as_deref(),
         install_config: install_config.as_ref(),
         is_new: request.is_new,
+        only: request.selection.customization,
     };
     let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
     if let Some(deployments) = clusters.known() {
@@ -215,6 +216,14 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
         AttemptOutcome::HeldBefore { customization } => LeaseOutcome::Refused(LeaseRefusal::HeldBefore {
             cluster_deployment,
             customization,
+        }),
+        AttemptOutcome::HeldInstead {
+            customization,
+            requested,
+        } => LeaseOutcome::Refused(LeaseRefusal::HeldInstead {
+            cluster_deployment,
+            customization,
+            requested,
         }),
         AttemptOutcome::HeldWithPatchProblem { customization, why } => {
             LeaseOutcome::Refused(LeaseRefusal::HeldWithPatchProblem {

@@ -52,6 +52,8 @@ pub struct AttemptRequest<'r> {
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
     pub is_new: bool,
+    /// The only entry that the request accepts; none accepts every entry in `names`.
+    pub only: Option<&'r str>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +76,11 @@ pub enum AttemptOutcome {
     /// The holder already has this entry, and the request is for a new lease.
     HeldBefore {
         customization: String,
+    },
+    /// The holder already has this entry, and the request is for another one.
+    HeldInstead {
+        customization: String,
+        requested: String,
     },
     /// The holder has this entry, but its patches cannot be applied.
     HeldWithPatchProblem {
@@ -122,9 +129,10 @@ impl AttemptOutcome {
                 customization,
                 availability,
             } if is_unusable_by_patch(availability) => BTreeSet::from([customization.as_str()]),
-            Self::Bound { .. } | Self::HeldBefore { .. } | Self::HeldWithPatchProblem { .. } => {
-                BTreeSet::new()
-            }
+            Self::Bound { .. }
+            | Self::HeldBefore { .. }
+            | Self::HeldInstead { .. }
+            | Self::HeldWithPatchProblem { .. } => BTreeSet::new(),
         }
     }
 }
@@ -153,7 +161,13 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
             Choice::Held(held) if request.is_new => Some(AttemptOutcome::HeldBefore {
                 customization: held.name().to_owned(),
             }),
-            Choice::Held(held) => confirm(store, held, request).await?,
+            Choice::Held(held) => match request.only.filter(|only| *only != held.name()) {
+                Some(only) => Some(AttemptOutcome::HeldInstead {
+                    customization: held.name().to_owned(),
+                    requested: only.to_owned(),
+                }),
+                None => confirm(store, held, request).await?,
+            },
             Choice::Bound { name, availability } => Some(AttemptOutcome::Bound {
                 customization: name.to_owned(),
                 availability,

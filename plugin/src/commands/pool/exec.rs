@@ -20,7 +20,7 @@ use kcp_pool::{
         wait::{Timeout, WaitLimit, wait_for},
     },
     lease::{
-        Ttl, generated_name,
+        LeaseError, Ttl, generated_name,
         renewal::{Heartbeat, LeaseName, RenewedLease},
     },
     objects::{Holder, record::LeaseRecord},
@@ -197,7 +197,10 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     // With a generated name, also release a lease whose write got no response.
     let of_name = || (!is_name_given).then(|| (Target::Pool(arguments.pool.clone()), None));
     let (code, held) = match waited {
-        Err(error) => (Err(reported(error)), of_name()),
+        Err(error) => {
+            let held = of_name().filter(|_| may_be_leased(&error));
+            (Err(reported(error)), held)
+        }
         Ok(Err(signal)) => (Ok(interrupted(signal, terminal)), of_name()),
         Ok(Ok(answer)) => {
             let lease = PoolLease::new(&answer);
@@ -242,6 +245,11 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
         release_or_warn(&store, &request, terminal).await;
     }
     code
+}
+
+/// Whether a request that failed may have stored a lease. Without the pool, nothing is leased.
+fn may_be_leased(error: &LeaseError) -> bool {
+    !matches!(error, LeaseError::Api(Error::NotFound { action }) if action.resource.starts_with("clusterpools"))
 }
 
 /// Releases the lease. A failure is only a warning, because the lease ends after its ttl.
@@ -366,4 +374,26 @@ fn private_file(content: &str, bytes: &[u8]) -> anyhow::Result<NamedTempFile> {
         Ok(file)
     };
     write().with_context(|| format!("cannot write a temporary file for the {content}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_api::kind::{CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL};
+    use kcp_client::{Action, Error};
+    use kcp_pool::lease::LeaseError;
+
+    use super::may_be_leased;
+
+    #[test]
+    fn nothing_is_released_if_the_pool_does_not_exist() {
+        let missing = |action: Action| LeaseError::Api(Error::NotFound { action });
+        let pool = Action::new("get", &CLUSTER_POOL.at("v1")).named("nopool");
+        assert!(!may_be_leased(&missing(pool)));
+        let entry = || Action::new("patch", &CLUSTER_DEPLOYMENT_CUSTOMIZATION.at("v1")).named("a");
+        assert!(may_be_leased(&missing(entry())));
+        assert!(may_be_leased(&LeaseError::InDoubt {
+            customization: "a".to_owned(),
+            source: Box::new(Error::NotFound { action: entry() }),
+        }));
+    }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: ListArguments, session: &Session) -> anyhow::
     };
     let pools = pool_states(&connection, selection).await?;
     let holder = arguments.holder.as_deref();
-    let list = PoolEntryList::new(&pools, holder, arguments.all_namespaces, Timestamp::now());
+    let list = PoolEntryList::new(&pools, holder, arguments.all_namespaces, connection.now());
     for unseen in pools.iter().flat_map(|pool| &pool.unseen) {
         session.terminal.warning(unseen);
     }

@@ -84,14 +84,14 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     let look = || pool_states(&connection, selection);
     if arguments.watch {
         let look = async || Ok(look().await?);
-        let screen = |pools: &Vec<PoolState>, now: Timestamp, size: Size| {
+        let screen = |pools: &Vec<PoolState>, _, size: Size| {
             let layout = arguments.output.layout(Some(size.width));
-            PoolStatusReport::new(pools, &arguments, namespace, now).table(layout)
+            PoolStatusReport::new(pools, &arguments, namespace, connection.now()).table(layout)
         };
         return Box::pin(watch(&session.terminal, look, screen)).await;
     }
     let pools = look().await?;
-    let report = PoolStatusReport::new(&pools, &arguments, namespace, Timestamp::now());
+    let report = PoolStatusReport::new(&pools, &arguments, namespace, connection.now());
     let unseen: BTreeSet<&String> = pools.iter().flat_map(|pool| &pool.unseen).collect();
     for unseen in unseen {
         session.terminal.warning(unseen);

@@ -47,6 +47,7 @@ async fn leased_by(
         user: Some("jane"),
         install_config: None,
         is_new: false,
+        only: None,
     };
     change(&mut request);
     attempt(fake, request).await
@@ -145,6 +146,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
                 user: None,
                 install_config: None,
                 is_new: false,
+                only: None,
             };
             attempt(&fake, request).await.unwrap()
         });
@@ -165,6 +167,25 @@ fn a_new_lease_is_not_one_that_exists() {
     };
     assert_eq!(refused, held);
     assert!(fake.writes.borrow().is_empty());
+}
+
+#[test]
+fn a_holder_of_another_entry_gets_no_second_one_and_is_told_which_it_has() {
+    let fake = Fake::free(&NAMES);
+    fake.put("b", &reserved("us"));
+    let held = AttemptOutcome::HeldInstead {
+        customization: "b".to_owned(),
+        requested: "a".to_owned(),
+    };
+    let refused = run(leased_by(&fake, &["a"], "us", |request| request.only = Some("a")));
+    assert_eq!(refused.unwrap().outcome, held);
+    assert!(fake.writes.borrow().is_empty());
+    let leased = run(leased_by(&fake, &["b"], "us", |request| request.only = Some("b")));
+    let outcome = leased.unwrap().outcome;
+    assert!(
+        matches!(&outcome, AttemptOutcome::Leased(leased) if leased.already && leased.customization == "b"),
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -330,6 +351,7 @@ fn a_broken_entry_is_skipped_and_reported() {
             user: None,
             install_config: Some(&install_config),
             is_new: false,
+            only: None,
         };
         attempt(&fake, request).await.unwrap().outcome
     });

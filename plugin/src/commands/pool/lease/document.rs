@@ -133,9 +133,12 @@ impl PoolLease {
                     (_, Some(_)) => Reason::Timeout,
                     (LeaseRefusal::Exhausted { .. }, None) => Reason::Exhausted,
                     (LeaseRefusal::NoInventory { .. }, None) => Reason::NoSuchEntry,
-                    (LeaseRefusal::HeldBefore { .. } | LeaseRefusal::ClaimExists { .. }, None) => {
-                        Reason::Held
-                    }
+                    (
+                        LeaseRefusal::HeldBefore { .. }
+                        | LeaseRefusal::HeldInstead { .. }
+                        | LeaseRefusal::ClaimExists { .. },
+                        None,
+                    ) => Reason::Held,
                     _ => Reason::Blocked,
                 }),
                 message: Some(match answer.waited {

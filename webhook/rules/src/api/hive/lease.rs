@@ -12,6 +12,9 @@ const FIELDS: [&str; 9] = [
     "state", "uid", "holder", "id", "renewals", "acquired", "deadline", "cluster", "user",
 ];
 
+/// The maximum length of a user's name in a record, in characters.
+const MAX_USER: usize = 200;
+
 /// How long after the deadline `kubectl kcp pool` frees an entry, because clocks differ.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
@@ -87,7 +90,31 @@ impl LeaseRecord {
         for (value, field) in values.iter_mut().zip(FIELDS) {
             *value = words.next()?.strip_prefix(field)?.strip_prefix('=')?;
         }
-        let [state, uid, holder, id, _, _, deadline, _, _] = values;
+        let [
+            state,
+            uid,
+            holder,
+            id,
+            renewals,
+            acquired,
+            deadline,
+            cluster,
+            user,
+        ] = values;
+        let is_number = renewals
+            .parse::<u32>()
+            .is_ok_and(|number| number.to_string() == renewals);
+        let is_cluster = cluster == "-" || cluster.split_once('/').is_some();
+        let is_user = decoded(user).is_some_and(|user| user.chars().count() <= MAX_USER);
+        let is_intact = values.iter().all(|value| decoded(value).is_some())
+            && ![holder, id].contains(&"-")
+            && is_number
+            && parse_time(acquired).is_some()
+            && is_cluster
+            && is_user;
+        if !is_intact {
+            return None;
+        }
         let state = match (state, uid) {
             ("held", "-") => LeaseState::Held,
             ("gone", "-") => LeaseState::Gone,
@@ -96,7 +123,7 @@ impl LeaseRecord {
         };
         let deadline = match deadline {
             "-" => None,
-            deadline => Some(deadline.parse().ok()?),
+            deadline => Some(parse_time(deadline)?),
         };
         words.next().is_none().then(|| Self {
             state,
@@ -105,6 +132,35 @@ impl LeaseRecord {
             deadline,
         })
     }
+}
+
+/// Parses a time in whole seconds in UTC, the only form that records contain.
+fn parse_time(text: &str) -> Option<Timestamp> {
+    let time: Timestamp = text.parse().ok()?;
+    (time.subsec_nanosecond() == 0 && time.to_string() == text).then_some(time)
+}
+
+/// Decodes a value: `%`, and bytes outside `!` to `~`, are written as `%XX`, and a value `-` as `%2D`. None if the plugin
+/// does not write the value like this.
+fn decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        let decoded = match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                let is_upper = |digit: &u8| matches!(digit, b'0'..=b'9' | b'A'..=b'F');
+                let text = std::str::from_utf8(&digits).ok()?;
+                let decoded = u8::from_str_radix(text, 16).ok()?;
+                let is_needed = !matches!(decoded, b'!'..=b'~') || decoded == b'%' || value == "%2D";
+                (digits.iter().all(is_upper) && is_needed).then_some(decoded)?
+            }
+            b'!'..=b'~' => byte,
+            _ => return None,
+        };
+        bytes.push(decoded);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -196,6 +252,59 @@ mod tests {
                 expected,
                 "{case}"
             );
+        }
+    }
+
+    /// The same changes as in the plugin's test `rejects_what_it_would_not_write`: what `pool list` calls unreadable is
+    /// also unreadable here.
+    #[test]
+    fn a_record_with_any_damaged_field_is_unreadable() {
+        let held = record("held", "-", END);
+        assert!(matches!(
+            Lease::from_status(&status(Some("us"), &held)),
+            Some(Lease::Recorded(_))
+        ));
+        let long = format!("user={}", "j".repeat(201));
+        for (from, to) in [
+            ("holder=us", "holder=-"),
+            ("holder=us", "holder=%75s"),
+            ("id=a", "id=-"),
+            ("id=a", "id=%"),
+            ("renewals=0", "renewals=00"),
+            ("renewals=0", "renewals=-1"),
+            ("renewals=0", "renewals=-"),
+            ("renewals=0", "renewals=4294967296"),
+            ("acquired=2026-05-01T00:00:00Z", "acquired=-"),
+            (
+                "acquired=2026-05-01T00:00:00Z",
+                "acquired=2026-05-01T00:00:00+00:00",
+            ),
+            ("acquired=2026-05-01T00:00:00Z", "acquired=2026-05-01T00:00:00.5Z"),
+            ("12:00:00Z", "12:00:00+00:00"),
+            ("12:00:00Z", "12:00:00.5Z"),
+            ("cluster=us/us", "cluster=us"),
+            ("user=jane", "user=jan\u{e9}"),
+            ("user=jane", "user=%6Aane"),
+            ("user=jane", "user=%c3%a9"),
+            ("user=jane", "user=%4"),
+            ("user=jane", "user=%FF"),
+            ("user=jane", long.as_str()),
+        ] {
+            let damaged = held.replace(from, to);
+            assert_ne!(damaged, held, "{from}");
+            let lease = Lease::from_status(&status(Some("us"), &damaged));
+            assert_eq!(lease, Some(Lease::Unreadable), "{to}");
+        }
+        for (from, to) in [
+            ("user=jane", "user=%2D"),
+            ("user=jane", "user=-"),
+            ("user=jane", "user=CN=Jane%20Doe,%20100%25%20-"),
+            ("user=jane", "user=jan%C3%A9"),
+            ("cluster=us/us", "cluster=-"),
+            ("renewals=0", "renewals=4294967295"),
+        ] {
+            let lease = Lease::from_status(&status(Some("us"), &held.replace(from, to)));
+            assert!(matches!(lease, Some(Lease::Recorded(_))), "{to}: {lease:?}");
         }
     }
 

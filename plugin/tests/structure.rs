@@ -219,3 +219,65 @@ fn no_folders_import_each_other() {
     let found: BTreeSet<String> = crates.iter().flat_map(|folder| cycles(folder)).collect();
     assert_eq!(found, BTreeSet::new());
 }
+
+/// Files that read the local clock. Ages and deadlines of objects follow the API server's `Date`, because the local clock may
+/// be wrong.
+const LOCAL_CLOCK: [&str; 11] = [
+    // Until the server has responded. A pool then ends no lease.
+    "plugin/client/src/connection.rs",
+    "plugin/client/src/reads/leader_migration/mod.rs",
+    "plugin/pool/src/store.rs",
+    // The validity of a client certificate that this command issues for itself.
+    "plugin/client/src/reads/etcd/access.rs",
+    // How long this command has waited.
+    "plugin/pool/src/acquire/claim.rs",
+    "plugin/pool/src/acquire/wait.rs",
+    "plugin/src/commands/pool/exec.rs",
+    "plugin/src/commands/pool/exec/claimed.rs",
+    "plugin/src/commands/pool/lease.rs",
+    // Rules on files, without a server.
+    "plugin/src/commands/lint/mod.rs",
+    // The heading of a screen that is drawn again.
+    "plugin/src/watch.rs",
+];
+
+#[test]
+fn ages_and_deadlines_do_not_follow_the_local_clock() {
+    let found: BTreeSet<String> = sources(&workspace().join("plugin"))
+        .into_iter()
+        .filter(|file| {
+            let text = fs::read_to_string(file).expect("a source file");
+            let production = text.split("mod tests {").next().unwrap_or_default();
+            ["Timestamp::now", "SystemTime::now"]
+                .iter()
+                .any(|now| production.contains(now))
+        })
+        .map(|file| {
+            let file = file.strip_prefix(workspace()).expect("in the workspace");
+            file.display().to_string()
+        })
+        .collect();
+    assert_eq!(found, LOCAL_CLOCK.map(str::to_owned).into());
+}
+
+/// The source files of the crates in a folder, without tests and benchmarks.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path());
+    let mut files = Vec::new();
+    for path in entries {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        match path.is_dir() {
+            true if !["tests", "benches", "testing", "target"].contains(&name) => {
+                files.extend(sources(&path))
+            }
+            false if name.ends_with(".rs") && name != "tests.rs" => files.push(path),
+            _ => {}
+        }
+    }
+    files
+}

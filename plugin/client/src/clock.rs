@@ -149,11 +149,13 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::ready, time::Duration};
 
-    use jiff::Timestamp;
+    use http::{Request, Response, header::DATE};
+    use jiff::{SignedDuration, Timestamp};
+    use tower::Service as _;
 
-    use super::{ClockBounds, ServerTime, parse_date, since_boot};
+    use super::{ClockBounds, RecordDates, ServerClock, ServerTime, parse_date, since_boot};
 
     fn time(text: &str) -> Timestamp {
         text.parse().expect("a time")
@@ -197,6 +199,29 @@ mod tests {
             let later = readings.at(seconds(120)).expect("read");
             assert_eq!(later.is_certain, is_certain, "{second}");
         }
+    }
+
+    /// A server whose clock is 70 years ahead of this machine's.
+    #[tokio::test]
+    async fn the_time_follows_the_servers_date_and_not_the_local_clock() {
+        let clock = ServerClock::default();
+        assert_eq!(clock.now(), None);
+        let inner = tower::service_fn(|_: Request<()>| {
+            let answer = Response::builder().header(DATE, "Wed, 01 Jan 2098 00:00:00 GMT");
+            ready(answer.body(()))
+        });
+        let mut service = RecordDates {
+            inner,
+            clock: clock.clone(),
+        };
+        service.call(Request::new(())).await.expect("a response");
+        let now = clock.now().expect("the time");
+        let date = time("2098-01-01T00:00:00Z");
+        let bounds = date..date + SignedDuration::from_mins(5);
+        assert!(
+            bounds.contains(&now.earliest) && bounds.contains(&now.latest),
+            "{now:?}"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use owo_colors::Style;
 
 use crate::commands::status::screen::Layout;
 use crate::terminal::{
+    escape,
     style::BAD,
     table::{Cell, Column, Table},
 };
@@ -37,12 +38,13 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
     let first = all().filter_map(|certificate| certificate.expires).min();
     let soon = now + SignedDuration::from_hours(24 * SOON_DAYS);
     if !layout.is_wide && first.is_none_or(|first| first > soon) {
-        return line(
+        let line = line(
             first,
             all().count(),
             all().filter(|certificate| certificate.expires.is_none()).count(),
             now,
         );
+        return line + &excluded(observed);
     }
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     for (kind, mut certificates) in kinds {
@@ -59,7 +61,14 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
             table.row(row(kind, first.expires, owners(&certificates), now));
         }
     }
-    table.render(layout)
+    table.render(layout) + &excluded(observed)
+}
+
+/// The line about the certificates that `status` does not read.
+fn excluded(observed: &Snapshot) -> String {
+    let control_plane = &observed.control_plane;
+    let (namespace, name) = (escape(control_plane.namespace()), escape(control_plane.name()));
+    format!("without CAs and kubeconfigs; list all with:\n  kubectl kcp certificates {name} -n {namespace}\n")
 }
 
 /// The line about certificates, such as `Certificates:  earliest expiry 2027-11-20 (in 363d)`.

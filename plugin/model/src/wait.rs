@@ -348,7 +348,7 @@ mod tests {
                     set(
                         &mut s.machines[2].status.conditions,
                         condition("UpToDate", False, "* Flavour"),
-                    )
+                    );
                 },
                 waiting(&[
                     "Machine c1-cp-m3 is not up to date (its condition UpToDate is not True: Flavour), although \
@@ -362,7 +362,7 @@ mod tests {
                     set(
                         &mut s.machines[2].status.conditions,
                         condition("UpToDate", Unknown, ""),
-                    )
+                    );
                 },
                 waiting(&[
                     "Machine c1-cp-m3 is not up to date (its condition UpToDate is not True: Reason), although Cluster \

@@ -194,7 +194,7 @@ impl RelatedObjects {
                     snapshot.machines.sort_by(|a, b| a.name().cmp(b.name()));
                 }
             }
-            Err(failure) => snapshot.unread.push(failure),
+            Err(failure) => snapshot.unread.push(*failure),
         }
         snapshot.cluster = match self.clusters.of_cluster(&name) {
             Ok(clusters) => {
@@ -207,11 +207,11 @@ impl RelatedObjects {
                     Reading::Read,
                 )
             }
-            Err(failure) => Reading::Failed(failure),
+            Err(failure) => Reading::Failed(*failure),
         };
         let health_checks = match self.health_checks.of_cluster(&name) {
             Ok(all) => Reading::Read(all.map(|all| all.as_slice()).unwrap_or_default()),
-            Err(failure) => Reading::Failed(failure),
+            Err(failure) => Reading::Failed(*failure),
         };
         add_cluster_facts(snapshot, health_checks)
     }

@@ -386,16 +386,19 @@ mod tests {
         let machine = json!({"kind": "Machine", "metadata": {"namespace": "b", "name": "m1"},
             "spec": {"clusterName": "c1", "version": 1.35}});
         let control_planes = [undecodable, control_plane("b", "c1"), control_plane("b", "c2")];
-        let connection = Connection::canned(move |_, path| match path {
-            "/apis" => (200, groups()),
-            path if path.ends_with("/kubeadmcontrolplanes") => (200, json!({"items": control_planes})),
-            path if path.ends_with("/machines") => (200, json!({"items": [machine]})),
-            _ => (200, json!({"items": []})),
-        });
+        let connect = || {
+            Connection::canned(move |_, path| match path {
+                "/apis" => (200, groups()),
+                path if path.ends_with("/kubeadmcontrolplanes") => (200, json!({"items": control_planes})),
+                path if path.ends_with("/machines") => (200, json!({"items": [machine]})),
+                _ => (200, json!({"items": []})),
+            })
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let rows = runtime
-            .expect("a runtime")
-            .block_on(async { poll_rows(&connection, None, Instant::now() + Duration::from_secs(30)).await });
+        let rows = runtime.expect("a runtime").block_on(async {
+            let end = Instant::now() + Duration::from_secs(30);
+            poll_rows(&connect(), None, end).await
+        });
         let rows = rows.expect("a list");
         let layout = crate::terminal::table::Layout::default();
         let now = "2026-08-21T12:00:00Z".parse().expect("a time");

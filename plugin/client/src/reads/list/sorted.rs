@@ -188,11 +188,11 @@ impl<T> ByCluster<T> {
     ///
     /// # Errors
     /// Why objects of the Cluster are unknown.
-    pub(super) fn of_cluster(&mut self, name: &str) -> Result<Option<&mut Vec<T>>, Failure> {
+    pub(super) fn of_cluster(&mut self, name: &str) -> Result<Option<&mut Vec<T>>, Box<Failure>> {
         let mut unread = self.unread.iter();
         let unread = unread.find(|(cluster, _)| cluster.as_ref().is_none_or(|cluster| cluster == name));
         match unread {
-            Some((_, failure)) => Err(failure.clone()),
+            Some((_, failure)) => Err(Box::new(failure.clone())),
             None => Ok(self.objects.get_mut(name)),
         }
     }

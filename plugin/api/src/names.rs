@@ -98,6 +98,8 @@ pub mod annotation {
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
     /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.
     pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";
+    /// On a control plane: how `kubectl kcp leader-migration rollback` reverses the last step of a migration, as JSON.
+    pub const LEADER_MIGRATION: &str = "kubectl-kcp.dev/leader-migration";
     /// On a Machine: the time of an announced replacement that another command has withdrawn.
     pub const REPLACEMENT_WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
     /// On a pool: clusters that are being created and whose `ClusterDeployments` may not be listed yet.

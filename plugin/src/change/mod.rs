@@ -2,9 +2,10 @@
 //!
 //! - [`engine`]: reads, calls the verb's decision, writes, and records an Event
 //! - [`replacement`]: announces the replacement of a Machine, and refuses other changes during it
-//! - [`report`]: prints the result
+//! - [`report`]: prints the result; [`diff`]: the fields that a write changes
 
 pub mod arguments;
+mod diff;
 pub mod engine;
 mod replacement;
 pub mod report;

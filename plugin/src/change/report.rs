@@ -9,7 +9,10 @@ use serde_json::Value;
 
 use crate::{
     arguments::DryRun,
-    change::engine::{ChangeOutcome, Changed, Engine, Verb},
+    change::{
+        diff::diff,
+        engine::{ChangeOutcome, Changed, Engine, Verb},
+    },
     document::{API_VERSION, ObjectName, resource_name},
     output::{Report, print},
     terminal::{escape, style::BAD, table::Layout},
@@ -106,11 +109,30 @@ impl Changed {
         match &self.outcome {
             ChangeOutcome::Done { done, .. } => {
                 let heading = format!("{object} {}{}\n", escape(done), DryRun::mark(dry_run));
-                layout.append_paragraphs(heading, &self.consequences)
+                let mut text = layout.append_paragraphs(heading, &self.consequences);
+                if dry_run.is_some() {
+                    text += &self.diff();
+                }
+                text
             }
             ChangeOutcome::Unchanged(why) => format!("{object} unchanged: {}\n", escape(why)),
             _ => String::new(),
         }
+    }
+
+    /// The fields that the write changes, one line for each value before and after it.
+    fn diff(&self) -> String {
+        let ChangeOutcome::Done { write, .. } = &self.outcome else {
+            return String::new();
+        };
+        // The object was decoded before.
+        let object: Value = serde_json::from_str(&self.object).unwrap_or_default();
+        let lines = match write {
+            ObjectWrite::Patch { patch, .. } => diff(&object, patch),
+            ObjectWrite::Delete => Vec::new(),
+        };
+        let lines = lines.iter().map(|line| format!("  {}\n", escape(line)));
+        lines.collect()
     }
 
     /// The changed object. `now` is the object that was read after the write, if the read succeeded.
@@ -400,7 +422,11 @@ mod tests {
         done.consequences.clear();
         insta::assert_snapshot!(
             text(&done, Some(DryRun::Server)),
-            @"kubeadmcontrolplane/c1-cp scaled from 3 to 5 (server dry run)"
+            @r"
+        kubeadmcontrolplane/c1-cp scaled from 3 to 5 (server dry run)
+          - spec.replicas: 3
+          + spec.replicas: 5
+        "
         );
         let unchanged = changed(ChangeOutcome::Unchanged("replicas is already 5".to_owned()));
         insta::assert_snapshot!(

@@ -1,7 +1,7 @@
 //! The model of leader migration: an upgrade with any flags and configurations.
 
 use kcp_rules::leader_migration::{
-    Component, Flags, LeaderMigrationConfiguration, Manager, Pair, Side, Verdict,
+    Component, ControllerManagers, Flags, LeaderMigrationConfiguration, Manager, Pair, Verdict,
     generate::{self, Request},
 };
 
@@ -41,11 +41,11 @@ pub(crate) fn holds(bytes: &[u8]) {
         return;
     };
     generated(now.minor, then.minor);
-    let now = Side {
+    let now = ControllerManagers {
         cloud: manager(Component::Cloud, now_cloud),
         kube: now,
     };
-    let then = Side {
+    let then = ControllerManagers {
         cloud: manager(Component::Cloud, then_cloud),
         kube: then,
     };
@@ -69,7 +69,7 @@ fn check(pair: &Pair) {
     assert_eq!(rows.len(), 4);
     let harm = rows.iter().any(|row| row.verdict.is_problem());
     assert!(!harm || pair.has_problem());
-    assert!(pair.exits().is_empty() || pair.has_problem());
+    assert!(pair.startup_errors().is_empty() || pair.has_problem());
     for row in &rows {
         // A controller of one owner without a migration lock is not protected by one.
         let owners = row.now.iter().chain(&row.then);

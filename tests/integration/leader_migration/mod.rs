@@ -5,6 +5,7 @@
 
 mod api_server_restart;
 mod guided_start;
+mod guided_upgrade;
 mod handover;
 mod kubernetes_code;
 mod names;

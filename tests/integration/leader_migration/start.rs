@@ -77,8 +77,12 @@ async fn row_started(
     };
     let model = model(row.program, &flags, row.file);
     let agrees = model.starts() == starts;
-    let differs = (agrees != row.differs.is_empty())
-        .then(|| format!("{:?} {}: the model: {:?}", row.program, row.name, model.exits));
+    let differs = (agrees != row.differs.is_empty()).then(|| {
+        format!(
+            "{:?} {}: the model: {:?}",
+            row.program, row.name, model.startup_errors
+        )
+    });
     Ok(differs)
 }
 
@@ -90,7 +94,7 @@ fn the_model_agrees_with_the_sources_of_versions_that_are_not_built() {
             let flags = Flags::from_command(row.flags.split_whitespace());
             let model = Manager::new(row.component, minor, flags, row.file);
             let case = format!("{} 1.{minor} {} ({})", row.component, row.flags, row.source);
-            assert_eq!(model.starts(), row.starts, "{case}: {:?}", model.exits);
+            assert_eq!(model.starts(), row.starts, "{case}: {:?}", model.startup_errors);
         }
     }
 }

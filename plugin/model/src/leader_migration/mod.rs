@@ -4,6 +4,7 @@
 //! - [`served`]: what a controller manager says about itself: `/healthz?verbose`, `/configz`, `/flagz`
 //! - [`locks`]: which Leases matter, whether each is held, and by which controller manager
 //! - [`reason`]: the verdicts, and why a controller has one; [`verdict`]: the decision on each controller
+//! - [`problem`]: what an upgrade would do wrong, and the fix
 //! - [`permissions`]: what controller managers may do with a migration lock
 //!
 //! A Lease alone proves nothing: its holder renews it even if it runs none of the controllers.
@@ -11,6 +12,7 @@
 pub mod locks;
 pub mod observed;
 pub mod permissions;
+pub mod problem;
 pub mod reason;
 pub mod served;
 pub mod verdict;

@@ -87,9 +87,24 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Upgrade, DecodeError> {
     let version = with_leading_v(options.version);
+    decide_patch(
+        snapshot,
+        options,
+        json!({ "spec": { "version": version } }),
+        context,
+    )
+}
+
+/// Like [`decide`], for a merge patch that changes other fields together with `spec.version`.
+pub fn decide_patch(
+    snapshot: &ChangeSnapshot,
+    options: UpgradeOptions<'_>,
+    patch: Value,
+    context: ReviewContext<'_>,
+) -> Result<Upgrade, DecodeError> {
+    let version = with_leading_v(options.version);
     let observed = &snapshot.observed;
     let from = observed.control_plane.spec.version();
-    let patch = json!({ "spec": { "version": version } });
     let preflight = preflight(snapshot, &patch, options.force, context)?;
     let workers = options
         .workers

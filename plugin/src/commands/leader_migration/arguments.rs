@@ -2,14 +2,18 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use kcp_client::{parse_namespace, reads::leader_migration::WorkloadKind};
-use kcp_rules::syntax::parse_version;
 
 use crate::{
     arguments::{
         ControlPlaneName, DryRun, parse_control_plane, parse_control_plane_of_cluster, parse_object_name,
         parse_timeout,
     },
-    change::arguments::{ReviewArguments, WriteArguments},
+    commands::leader_migration::{
+        parse::{DEFAULT_LEADER_NAME, parse_lease, parse_minor},
+        step_arguments::{
+            CloudIdentity, FinishArguments, RollbackArguments, StartArguments, UpgradeArguments,
+        },
+    },
     output::OutputArguments,
 };
 
@@ -33,6 +37,12 @@ pub enum LeaderMigrationCommand {
     Rbac(RbacArguments),
     /// Enable leader migration on kube-controller-manager before an upgrade, and check that every one uses it
     Start(StartArguments),
+    /// Upgrade a control plane, and hand the migrated controllers over to cloud-controller-manager
+    Upgrade(UpgradeArguments),
+    /// Remove the leader migration configuration after the upgrade
+    Finish(FinishArguments),
+    /// Reverse the last step, until a Machine with the new version has joined
+    Rollback(RollbackArguments),
 }
 
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
@@ -207,55 +217,8 @@ pub struct RbacArguments {
     #[arg(long, value_name = "NAME", default_value = DEFAULT_LEADER_NAME, value_parser = parse_lease)]
     pub leader_name: String,
 
-    /// User of cloud-controller-manager
-    #[arg(long, value_name = "USER", default_value = "system:cloud-controller-manager")]
-    pub ccm_user: String,
-
-    /// Service account of cloud-controller-manager, instead of a user
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_service_account, conflicts_with = "ccm_user")]
-    pub ccm_service_account: Option<(String, String)>,
-}
-
-const START_HELP: &str = "The command installs the configuration of `leader-migration generate` on the control plane, in one \
-update, which replaces every control-plane Machine. Run it again after the rollout: exit code 0 then means that every \
-kube-controller-manager reports leader migration and that one of them holds the Lease. Do not upgrade before that: a \
-kube-controller-manager without leader migration would run its controllers a second time.
-
-With --dry-run -o yaml, the output is the control plane after the change.
-
-Examples:
-  kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --dry-run=server
-  kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --leader-name ipam-migration";
-
-/// Enable leader migration on kube-controller-manager before an upgrade, and check that every one uses it.
-#[derive(Debug, Args)]
-#[command(after_help = START_HELP)]
-pub struct StartArguments {
-    /// Control plane to change, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
-
-    /// Kubernetes version after the upgrade
-    #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
-    pub to: u64,
-
-    /// Migrate Node IPAM, too
-    #[arg(long)]
-    pub node_ipam: bool,
-
-    /// Name of the Lease that is the migration lock
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_LEADER_NAME, value_parser = parse_lease)]
-    pub leader_name: String,
-
-    /// Time limit for the reads in the workload cluster, such as 30s or 2m
-    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
-    pub timeout: Duration,
-
     #[command(flatten)]
-    pub write: WriteArguments,
-
-    #[command(flatten)]
-    pub review: ReviewArguments,
+    pub cloud: CloudIdentity,
 }
 
 /// Where the manifest of a cloud-controller-manager comes from.
@@ -268,9 +231,6 @@ pub enum CloudSource {
         name: String,
     },
 }
-
-/// The migration lock of the default configuration.
-const DEFAULT_LEADER_NAME: &str = "cloud-provider-extraction-migration";
 
 /// `deployment/NAME` and `daemonset/NAME`, also in kubectl's short forms, are objects. Everything else is a file.
 fn parse_cloud_source(text: &str) -> Result<CloudSource, String> {
@@ -288,47 +248,9 @@ fn parse_cloud_source(text: &str) -> Result<CloudSource, String> {
     }
 }
 
-fn parse_service_account(text: &str) -> Result<(String, String), String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok((namespace.to_owned(), name.to_owned()))
-        }
-        _ => Err("expected NAMESPACE/NAME, such as kube-system/cloud-controller-manager".to_owned()),
-    }
-}
-
-/// The minor version of a Kubernetes version such as `v1.36.0` or `1.36`.
-fn parse_minor(text: &str) -> Result<u64, String> {
-    let dots = text.bytes().filter(|byte| *byte == b'.').count();
-    let full = if dots == 1 {
-        format!("{text}.0")
-    } else {
-        text.to_owned()
-    };
-    match parse_version(&full) {
-        Ok(version) if version.major == 1 => Ok(version.minor),
-        _ => Err("expected a Kubernetes 1.x version, such as v1.36.0".to_owned()),
-    }
-}
-
-fn parse_lease(text: &str) -> Result<String, String> {
-    const IN_USE: [&str; 3] = [
-        "kube-controller-manager",
-        "cloud-controller-manager",
-        "kube-scheduler",
-    ];
-    if IN_USE.contains(&text) {
-        return Err("this Lease belongs to a component".to_owned());
-    }
-    if !kcp_rules::syntax::is_dns1123_subdomain(text.as_bytes()) {
-        return Err("expected a valid Lease name: lower-case letters, digits, - and .".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CloudSource, PathBuf, WorkloadKind, parse_cloud_source, parse_lease, parse_minor};
+    use super::{CloudSource, PathBuf, WorkloadKind, parse_cloud_source};
 
     #[test]
     fn a_cloud_controller_manager_is_an_object_or_a_file() {
@@ -348,20 +270,5 @@ mod tests {
         ] {
             assert_eq!(parse_cloud_source(text).map_err(drop), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn versions_and_names_are_parsed() {
-        for (text, expected) in [
-            ("v1.36.0", Some(36)),
-            ("1.35", Some(35)),
-            ("v2.0.0", None),
-            ("x", None),
-        ] {
-            assert_eq!(parse_minor(text).ok(), expected, "{text}");
-        }
-        assert!(parse_lease("ipam-migration").is_ok());
-        assert!(parse_lease("kube-scheduler").is_err());
-        assert!(parse_lease("Bad_Name").is_err());
     }
 }

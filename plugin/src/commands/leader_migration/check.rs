@@ -11,7 +11,7 @@ use kcp_client::{
 };
 use kcp_rules::{
     api::{KubeadmControlPlane, decode},
-    leader_migration::{Manager, Pair, Side},
+    leader_migration::{ControllerManagers, Manager, Pair},
     topics::controller_managers::{self, Unknown},
 };
 use serde::Serialize;
@@ -20,10 +20,10 @@ use serde_json::Value;
 use crate::{
     commands::leader_migration::{
         arguments::{CheckArguments, CloudSource},
+        checked_upgrade::Check,
         document::LeaderMigrationCheck,
         input,
         screen::screen,
-        upgrade::Check,
     },
     document::resource_name,
     output::{Report, print},
@@ -139,13 +139,13 @@ async fn read_cloud(
 
 fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -> anyhow::Result<Check> {
     let mut unknown_clouds = Vec::new();
-    let mut side = |object, cloud| {
-        let (side, unknown) = side(object, cloud, arguments)?;
+    let mut managers = |object, cloud| {
+        let (managers, unknown) = controller_managers(object, cloud, arguments)?;
         unknown_clouds.extend(unknown.filter(|unknown| !unknown_clouds.contains(unknown)));
-        anyhow::Ok(side)
+        anyhow::Ok(managers)
     };
-    let now = side(old, clouds.now).context("cannot check the control plane before the upgrade")?;
-    let then = side(new, clouds.then).context("cannot check the control plane after the upgrade")?;
+    let now = managers(old, clouds.now).context("cannot check the control plane before the upgrade")?;
+    let then = managers(new, clouds.then).context("cannot check the control plane after the upgrade")?;
     Ok(Check {
         name: input::text(new, "/metadata/name").to_owned(),
         namespace: input::text(new, "/metadata/namespace").to_owned(),
@@ -157,11 +157,11 @@ fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -
 
 /// The controller managers, and why `files` does not tell whether there is a cloud-controller-manager. `cloud` is the
 /// cloud-controller-manager that a flag names.
-fn side(
+fn controller_managers(
     object: &Value,
     cloud: Option<Manager>,
     arguments: &CheckArguments,
-) -> anyhow::Result<(Side, Option<Unknown>)> {
+) -> anyhow::Result<(ControllerManagers, Option<Unknown>)> {
     let text = object.to_string();
     let control_plane: KubeadmControlPlane<'_> = decode(&text)?;
     let spec = control_plane.common_spec();
@@ -173,7 +173,7 @@ fn side(
             Err(unknown) => (None, Some(unknown)),
         },
     };
-    Ok((Side { kube, cloud }, unknown))
+    Ok((ControllerManagers { kube, cloud }, unknown))
 }
 
 impl Report for Check {

@@ -1,10 +1,11 @@
 //! The JSON of `leader-migration check`: `kubectl-kcp.dev/v1alpha1`.
 
+use kcp_control_plane::leader_migration::problem::Problem;
 use kcp_rules::leader_migration::{Phase, Row, Verdict, handover::Gap, pair::Owner};
 use serde::Serialize;
 
 use crate::{
-    commands::leader_migration::upgrade::{Check, Problem},
+    commands::leader_migration::checked_upgrade::Check,
     document::{API_VERSION, ObjectName},
 };
 

@@ -1,7 +1,10 @@
 //! `leader-migration generate`.
 
-use anyhow::{Context as _, ensure};
-use kcp_rules::leader_migration::generate::{self as model, Request};
+use anyhow::Context as _;
+use kcp_rules::leader_migration::{
+    generate::{self as model, Request},
+    steps,
+};
 use serde_json::Value;
 
 use crate::{
@@ -10,9 +13,6 @@ use crate::{
     session::Session,
     verdict::Verdict,
 };
-
-/// In v1beta1, extraArgs is a map.
-const API_VERSION: &str = "controlplane.cluster.x-k8s.io/v1beta2";
 
 /// Runs `leader-migration generate`.
 ///
@@ -44,13 +44,7 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
              #   kubectl get kubeadmcontrolplane NAME -o yaml > control-plane.yaml\n{configuration}"
         ));
     };
-    let version = control_plane.get("apiVersion").and_then(Value::as_str);
-    ensure!(
-        version == Some(API_VERSION),
-        "the control plane must have apiVersion {API_VERSION}; write it with: kubectl get \
-         kubeadmcontrolplanes.v1beta2.controlplane.cluster.x-k8s.io NAME -o yaml"
-    );
-    let patch = yaml(&model::patch(control_plane, &configuration))?;
+    let patch = yaml(&steps::start(&configuration).patch(control_plane))?;
     Ok(format!(
         "{title}{configuration}---\n\
          # Save this as patch.yaml. Before the upgrade, install the configuration on the control plane:\n\
@@ -75,7 +69,7 @@ mod tests {
             file: None,
         };
         let control_plane = json!({
-            "apiVersion": API_VERSION,
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
             "spec": {"kubeadmConfigSpec": {"files": [{"path": "/etc/kubernetes/manifests/vip.yaml", "content": "vip"}]}},
         });
         insta::assert_snapshot!(generated(&arguments, Some(&control_plane)).unwrap());
@@ -85,11 +79,9 @@ mod tests {
             "{alone}"
         );
         let old = json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1"});
-        let refused = generated(&arguments, Some(&old)).unwrap_err().to_string();
-        assert!(
-            refused.starts_with("the control plane must have apiVersion"),
-            "{refused}"
-        );
+        let flags_of_map = "extraArgs:\n          enable-leader-migration: \"true\"";
+        let patch = generated(&arguments, Some(&old)).unwrap();
+        assert!(patch.contains(flags_of_map), "{patch}");
     }
 
     #[test]

@@ -14,9 +14,13 @@ use crate::{commands::lint::document::parse, file};
 
 /// The objects in a file, with the items of lists.
 pub(super) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
-    let content = file::read(path)?;
+    parsed(path, &file::read(path)?)
+}
+
+/// The objects in the content of a file, with the items of lists.
+pub(super) fn parsed(path: &Path, content: &[u8]) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
-    for document in parse(&content) {
+    for document in parse(content) {
         let object = document
             .with_context(|| format!("cannot parse {}", path.display()))?
             .to_json();

@@ -1,22 +1,30 @@
 //! `kubectl kcp leader-migration`: hands controllers over from kube-controller-manager to cloud-controller-manager
 //! (KEP-2436).
 //!
-//! - [`check`]: reads an upgrade; [`upgrade`]: its problems; [`document`], [`screen`]: its JSON and text
+//! - [`check`]: reads an upgrade; [`checked_upgrade`]: its problems; [`document`], [`screen`]: its JSON and text
 //! - [`generate`]: a configuration that protects
 //! - [`status`]: what runs in a workload cluster now
 //! - [`rbac`]: permissions for the migration lock
-//! - [`start`]: installs the configuration, the first step of a migration
-//! - [`input`]: reads manifests of control planes and controller managers
+//! - [`start`], [`upgrade`], [`finish`], [`rollback`]: the steps of a migration; [`step`],
+//!   [`static_pod`]: what they share
+//! - [`input`]: reads manifests of control planes and controller managers; [`parse`]: parses flags
 
 mod arguments;
 mod check;
+mod checked_upgrade;
 mod document;
+mod finish;
 mod generate;
 mod input;
+mod parse;
 mod rbac;
+mod rollback;
 mod screen;
 mod start;
+mod static_pod;
 mod status;
+mod step;
+mod step_arguments;
 #[cfg(test)]
 mod tests;
 mod upgrade;
@@ -37,5 +45,8 @@ pub async fn run(arguments: LeaderMigrationArguments, session: &Session) -> anyh
         LeaderMigrationCommand::Status(arguments) => status::run(&arguments, session).await,
         LeaderMigrationCommand::Rbac(arguments) => rbac::run(&arguments, session).await,
         LeaderMigrationCommand::Start(arguments) => start::run(&arguments, session).await,
+        LeaderMigrationCommand::Upgrade(arguments) => upgrade::run(&arguments, session).await,
+        LeaderMigrationCommand::Finish(arguments) => finish::run(&arguments, session).await,
+        LeaderMigrationCommand::Rollback(arguments) => rollback::run(&arguments, session).await,
     }
 }

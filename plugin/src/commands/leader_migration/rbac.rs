@@ -16,11 +16,11 @@ use kcp_client::{
     update::WriteMode,
 };
 use kcp_control_plane::leader_migration::permissions::{Identity, LEASES, role, role_binding};
-use kcp_rules::leader_migration::{Component, Lock};
+use kcp_rules::leader_migration::Lock;
 
 use crate::{
     arguments::DryRun,
-    commands::leader_migration::arguments::RbacArguments,
+    commands::leader_migration::{arguments::RbacArguments, step_arguments::kube_identity},
     document::resource_name,
     printer::yaml,
     session::Session,
@@ -194,15 +194,7 @@ fn lock(arguments: &RbacArguments) -> Lock {
 
 /// The users of both controller managers.
 fn identities(arguments: &RbacArguments) -> [Identity; 2] {
-    let kube = Identity::User(format!("system:{}", Component::Kube));
-    let cloud = match &arguments.ccm_service_account {
-        Some((namespace, name)) => Identity::ServiceAccount {
-            namespace: namespace.clone(),
-            name: name.clone(),
-        },
-        None => Identity::User(arguments.ccm_user.clone()),
-    };
-    [kube, cloud]
+    [kube_identity(), arguments.cloud.identity()]
 }
 
 fn manifests(arguments: &RbacArguments) -> anyhow::Result<String> {
@@ -225,7 +217,7 @@ fn manifests(arguments: &RbacArguments) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::plain;
+    use crate::{commands::leader_migration::step_arguments::CloudIdentity, terminal::plain};
 
     fn arguments() -> RbacArguments {
         RbacArguments {
@@ -235,8 +227,10 @@ mod tests {
             field_manager: "kubectl-kcp".to_owned(),
             timeout: Duration::from_secs(20),
             leader_name: "ipam-migration".to_owned(),
-            ccm_user: "system:cloud-controller-manager".to_owned(),
-            ccm_service_account: None,
+            cloud: CloudIdentity {
+                ccm_user: "system:cloud-controller-manager".to_owned(),
+                ccm_service_account: None,
+            },
         }
     }
 

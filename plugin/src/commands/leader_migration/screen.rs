@@ -1,9 +1,11 @@
 //! The text of `leader-migration check`.
 
-use kcp_rules::leader_migration::{Component, Phase, Side, Verdict, handover::Gap, pair::Owner};
+use kcp_rules::leader_migration::{
+    Component, ControllerManagers, Phase, Verdict, handover::Gap, pair::Owner,
+};
 use owo_colors::Style;
 
-use super::upgrade::{Check, lease};
+use super::checked_upgrade::{Check, lease};
 use crate::terminal::{
     style::{BAD, FAINT, GOOD, WARN},
     table::{Cell, Layout, Table},
@@ -41,9 +43,9 @@ pub(super) fn screen(check: &Check, layout: Layout) -> String {
     parts.join("\n")
 }
 
-fn versions(side: &Side) -> String {
-    let kube = format!("{} 1.{}", Component::Kube, side.kube.minor);
-    match &side.cloud {
+fn versions(managers: &ControllerManagers) -> String {
+    let kube = format!("{} 1.{}", Component::Kube, managers.kube.minor);
+    match &managers.cloud {
         Some(cloud) => format!("{kube}, {} 1.{}", Component::Cloud, cloud.minor),
         None => format!("{kube}, no {}", Component::Cloud),
     }

@@ -1,11 +1,11 @@
 //! Screens and documents of `leader-migration check`.
 
 use kcp_rules::{
-    leader_migration::{Component, Flags, Manager, Pair, Side},
+    leader_migration::{Component, ControllerManagers, Flags, Manager, Pair},
     topics::controller_managers::Unknown,
 };
 
-use super::{document::LeaderMigrationCheck, screen::screen, upgrade::Check};
+use super::{checked_upgrade::Check, document::LeaderMigrationCheck, screen::screen};
 use crate::{
     terminal::{plain, table::Layout},
     testing::{
@@ -39,11 +39,11 @@ fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>
         namespace: "default".to_owned(),
         replicas: Some(replicas),
         pair: Pair {
-            now: Side {
+            now: ControllerManagers {
                 kube: kube(now),
                 cloud: None,
             },
-            then: Side {
+            then: ControllerManagers {
                 kube: kube(then),
                 cloud: cloud.map(|flags| manager(Component::Cloud, then.0, flags)),
             },

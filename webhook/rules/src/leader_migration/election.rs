@@ -200,7 +200,7 @@ mod tests {
             ),
             // Fact 12: kube-controller-manager without the flag next to a migrating cloud-controller-manager.
             (
-                "one side migrates",
+                "one component migrates",
                 vec![kube("m", ""), cloud("m", MIGRATE)],
                 2,
                 2,

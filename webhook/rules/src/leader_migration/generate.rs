@@ -1,12 +1,8 @@
-//! A configuration that protects an upgrade, and the change of a control plane that installs it.
+//! A configuration that protects an upgrade.
 
-use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{CONTROLLERS, Controller};
-
-/// Where the file is, on the host and in the Pod.
-pub const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
 
 /// The first minor version whose kube-controller-manager exits with leader migration enabled.
 pub const UNSUPPORTED_SINCE: u64 = 36;
@@ -86,61 +82,11 @@ pub fn configuration(request: &Request) -> Result<String, Refusal> {
     ))
 }
 
-/// The merge patch of a v1beta2 `KubeadmControlPlane` that enables leader migration with this configuration. A merge patch
-/// replaces lists, so it contains the existing entries, too.
-pub fn patch(control_plane: &Value, configuration: &str) -> Value {
-    let list = |pointer: &str| {
-        let list = control_plane.pointer(pointer).and_then(Value::as_array);
-        list.cloned().unwrap_or_default()
-    };
-    let base = "/spec/kubeadmConfigSpec";
-    let component = format!("{base}/clusterConfiguration/controllerManager");
-    let mut flags = list(&format!("{component}/extraArgs"));
-    set(
-        &mut flags,
-        "name",
-        json!({"name": "enable-leader-migration", "value": "true"}),
-    );
-    set(
-        &mut flags,
-        "name",
-        json!({"name": "leader-migration-config", "value": PATH}),
-    );
-    let mut volumes = list(&format!("{component}/extraVolumes"));
-    let volume = json!({"name": "leader-migration", "hostPath": PATH, "mountPath": PATH, "readOnly": true, "pathType": "File"});
-    set(&mut volumes, "name", volume);
-    let mut files = list(&format!("{base}/files"));
-    let file = json!({"path": PATH, "owner": "root:root", "permissions": "0644", "content": configuration});
-    set(&mut files, "path", file);
-    json!({"spec": {"kubeadmConfigSpec": {
-        "clusterConfiguration": {"controllerManager": {"extraArgs": flags, "extraVolumes": volumes}},
-        "files": files,
-    }}})
-}
-
-/// Replaces the entry with the same key, or appends it.
-fn set(list: &mut Vec<Value>, key: &str, entry: Value) {
-    let key_of = |entry: &Value| {
-        entry
-            .as_object()
-            .and_then(|fields: &Map<String, Value>| fields.get(key).cloned())
-    };
-    match list.iter_mut().find(|known| key_of(known) == key_of(&entry)) {
-        Some(known) => *known = entry,
-        None => list.push(entry),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Component, Flags, Manager, Pair, Side, Verdict},
+        super::{Component, ControllerManagers, Flags, Manager, Pair, Verdict},
         *,
-    };
-    use crate::{
-        Change, Configuration,
-        api::{KubeadmControlPlane, decode},
-        judge,
     };
 
     fn request(from: u64, to: u64, node_ipam: bool) -> Request {
@@ -184,11 +130,11 @@ mod tests {
             // A cloud provider that is not in-tree any more lets the old version exit.
             let old = if from <= 30 { old.as_str() } else { migrating };
             let pair = Pair {
-                now: Side {
+                now: ControllerManagers {
                     kube: Manager::new(Component::Kube, from, flags(old), Some(&text)),
                     cloud: None,
                 },
-                then: Side {
+                then: ControllerManagers {
                     kube: Manager::new(Component::Kube, to, flags("--controllers=*,-nodeipam"), None),
                     cloud: Some(Manager::new(
                         Component::Cloud,
@@ -200,7 +146,7 @@ mod tests {
             };
             let verdicts: Vec<Verdict> = pair.rows().iter().map(|row| row.verdict).collect();
             assert_eq!(verdicts, expected, "1.{from} to 1.{to}");
-            assert_eq!(pair.exits(), [], "1.{from} to 1.{to}");
+            assert_eq!(pair.startup_errors(), [], "1.{from} to 1.{to}");
             assert_eq!(pair.findings(), [], "1.{from} to 1.{to}");
         }
     }
@@ -214,47 +160,5 @@ mod tests {
         ] {
             assert_eq!(configuration(&request(from, to, node_ipam)), Err(expected));
         }
-    }
-
-    #[test]
-    fn our_rules_accept_a_generated_patch_that_keeps_what_is_there() {
-        let mut object = json!({
-            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
-            "kind": "KubeadmControlPlane",
-            "metadata": {"name": "edge", "namespace": "default"},
-            "spec": {"replicas": 3, "version": "v1.35.4",
-                "machineTemplate": {"spec": {"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io",
-                    "kind": "DockerMachineTemplate", "name": "edge"}}},
-                "kubeadmConfigSpec": {
-                    "clusterConfiguration": {"controllerManager": {"extraArgs": [
-                        {"name": "profiling", "value": "false"}, {"name": "enable-leader-migration", "value": "false"}]}},
-                    "initConfiguration": {}, "joinConfiguration": {},
-                    "files": [{"path": "/etc/other", "content": "x"}]}},
-        });
-        let text = configuration(&request(35, 36, true)).unwrap();
-        let patch = patch(&object, &text);
-        let at = |pointer: &str| patch.pointer(pointer).cloned();
-        assert_eq!(
-            at("/spec/kubeadmConfigSpec/clusterConfiguration/controllerManager/extraArgs"),
-            Some(json!([
-                {"name": "profiling", "value": "false"},
-                {"name": "enable-leader-migration", "value": "true"},
-                {"name": "leader-migration-config", "value": PATH},
-            ]))
-        );
-        assert_eq!(
-            at("/spec/kubeadmConfigSpec/files/0/path"),
-            Some(json!("/etc/other"))
-        );
-        json_patch::merge(&mut object, &patch);
-        let object = object.to_string();
-        let new: KubeadmControlPlane<'_> = decode(&object).unwrap();
-        let judgement = judge(&Change::create(&new), &Configuration::default());
-        let findings: Vec<(&str, String)> = judgement
-            .findings
-            .iter()
-            .map(|finding| (finding.rule.id, finding.message().to_string()))
-            .collect();
-        assert_eq!(findings, Vec::new());
     }
 }

@@ -210,14 +210,14 @@ fn messages_show_names_of_controllers_and_leases_alone() {
             let manager = Manager::new(component, 37, Flags::from_pairs(flags), file.map(String::as_str));
             let old = Manager {
                 minor: 35,
-                exits: Vec::new(),
+                startup_errors: Vec::new(),
                 ..manager.clone()
             };
             shown.extend(
                 manager
-                    .exits
+                    .startup_errors
                     .iter()
-                    .flat_map(|exit| [exit.to_string(), exit.fix()]),
+                    .flat_map(|error| [error.to_string(), error.fix()]),
             );
             let findings = finding::findings([&old, &manager].into_iter());
             shown.extend(

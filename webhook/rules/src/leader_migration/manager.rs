@@ -3,7 +3,7 @@
 use super::{
     Component, Controller, Filter, Flags, LeaderMigrationConfiguration, Problem,
     cloud_provider::{LAST_IN_TREE, is_in_tree},
-    exit::{self, Exit},
+    startup_error::{self, StartupError},
 };
 
 /// A Lease for leader election.
@@ -50,22 +50,22 @@ pub struct Manager {
     /// Problems of the configuration with which it runs.
     pub problems: Vec<Problem>,
     /// Why the controller manager exits at startup. Empty if it runs.
-    pub exits: Vec<Exit>,
+    pub startup_errors: Vec<StartupError>,
 }
 
 impl Manager {
     /// A controller manager with the text of the file at [`Flags::configuration_path`]. `None` means that the file does not exist.
     pub fn new(component: Component, minor: u64, flags: Flags, file: Option<&str>) -> Self {
-        let mut exits = exit::by_flags(component, minor, &flags);
+        let mut startup_errors = startup_error::by_flags(component, minor, &flags);
         let (configuration, problems) = match (flags.configuration_path(), file) {
             (Some(_), None) => {
-                exits.push(Exit::NoFile);
+                startup_errors.push(StartupError::NoFile);
                 (None, Vec::new())
             }
             (Some(_), Some(text)) => match LeaderMigrationConfiguration::parse_to_start(text, Some(minor)) {
                 Ok((configuration, problems)) => (Some(configuration), problems),
                 Err(problems) => {
-                    exits.push(Exit::Configuration(problems));
+                    startup_errors.push(StartupError::Configuration(problems));
                     (None, Vec::new())
                 }
             },
@@ -77,14 +77,14 @@ impl Manager {
             minor,
             configuration: configuration.filter(|_| is_enabled),
             problems,
-            exits,
+            startup_errors,
             flags,
         }
     }
 
     /// Whether the controller manager runs, rather than exit at startup.
     pub fn starts(&self) -> bool {
-        self.exits.is_empty()
+        self.startup_errors.is_empty()
     }
 
     /// Whether it runs controllers only while it holds a Lease.

@@ -7,12 +7,13 @@
 //!
 //! - [`cloud_provider`], [`known_names`], [`controllers`]: what each minor version of Kubernetes has
 //! - [`configuration`]: the configuration file, its validation and its defaults
-//! - [`component`], [`flags`], [`exit`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
+//! - [`component`], [`flags`], [`startup_error`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
 //! - [`election`]: every way in which controller managers can hold their locks
 //! - [`pair`]: an upgrade: who runs each controller before, during and after it
 //! - [`finding`]: settings that have another effect than their name suggests
 //! - [`workload`]: a cloud-controller-manager in a manifest
-//! - [`generate`]: a configuration that protects, and the patch that installs it
+//! - [`generate`]: a configuration that protects an upgrade
+//! - [`step`]: a change of a control plane that can be reversed; [`steps`]: the steps of a migration
 //! - [`handover`]: how long no controller manager runs a controller
 
 pub mod cloud_provider;
@@ -20,7 +21,6 @@ pub mod component;
 pub mod configuration;
 pub mod controllers;
 mod election;
-pub mod exit;
 pub mod finding;
 pub mod flags;
 pub mod generate;
@@ -28,13 +28,17 @@ pub mod handover;
 pub mod known_names;
 pub mod manager;
 pub mod pair;
+pub mod startup_error;
+pub mod step;
+pub mod steps;
 pub mod workload;
 
 pub use component::Component;
 pub use configuration::{Filter, LeaderMigrationConfiguration, Problem};
 pub use controllers::{CONTROLLERS, Controller};
-pub use exit::Exit;
 pub use finding::Finding;
 pub use flags::Flags;
 pub use manager::{Assignment, Lock, Manager};
-pub use pair::{Pair, Phase, Row, Side, Verdict};
+pub use pair::{ControllerManagers, Pair, Phase, Row, Verdict};
+pub use startup_error::StartupError;
+pub use step::Step;

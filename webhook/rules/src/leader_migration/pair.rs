@@ -1,7 +1,7 @@
 //! An upgrade from one pair of controller managers to the next: who runs each controller before, during and after it.
 
 use super::{
-    Assignment, CONTROLLERS, Component, Controller, Exit, Lock, Manager,
+    Assignment, CONTROLLERS, Component, Controller, Lock, Manager, StartupError,
     election::{Runners, runners},
     finding::{self, Finding},
     handover::{Gap, Timing, gap},
@@ -9,14 +9,14 @@ use super::{
 
 /// The controller managers of a control plane, one version of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct ControllerManagers {
     /// kube-controller-manager.
     pub kube: Manager,
     /// cloud-controller-manager, if there is one.
     pub cloud: Option<Manager>,
 }
 
-impl Side {
+impl ControllerManagers {
     fn managers(&self) -> impl Iterator<Item = &Manager> {
         std::iter::once(&self.kube).chain(&self.cloud)
     }
@@ -45,9 +45,9 @@ impl Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// Before.
-    pub now: Side,
+    pub now: ControllerManagers,
     /// After.
-    pub then: Side,
+    pub then: ControllerManagers,
 }
 
 /// A part of an upgrade.
@@ -143,7 +143,7 @@ impl Pair {
     }
 
     /// Why controller managers exit at startup. One that does not change is listed once.
-    pub fn exits(&self) -> Vec<(Phase, Component, &Exit)> {
+    pub fn startup_errors(&self) -> Vec<(Phase, Component, &StartupError)> {
         let now = self.now.managers().map(|manager| (Phase::Now, manager));
         let then = self
             .then
@@ -152,8 +152,8 @@ impl Pair {
             .map(|manager| (Phase::Then, manager));
         now.chain(then)
             .flat_map(|(phase, manager)| {
-                let exits = manager.exits.iter();
-                exits.map(move |exit| (phase, manager.component, exit))
+                let startup_errors = manager.startup_errors.iter();
+                startup_errors.map(move |error| (phase, manager.component, error))
             })
             .collect()
     }
@@ -165,7 +165,7 @@ impl Pair {
 
     /// Whether the upgrade would harm the cluster, or a setting has no effect.
     pub fn has_problem(&self) -> bool {
-        !self.exits().is_empty()
+        !self.startup_errors().is_empty()
             || self.rows().iter().any(|row| row.verdict.is_problem())
             || self.findings().iter().any(Finding::is_problem)
     }
@@ -191,8 +191,8 @@ impl Pair {
     /// `--controllers` on purpose, for example because a network plugin allocates the addresses of Pods.
     pub fn is_handover(&self) -> bool {
         let [now, then] = [&self.now, &self.then];
-        let provider = |side: &Side| {
-            let provider = side.kube.flags.get("cloud-provider");
+        let provider = |managers: &ControllerManagers| {
+            let provider = managers.kube.flags.get("cloud-provider");
             provider.unwrap_or_default().to_owned()
         };
         now.kube.configuration.is_some()
@@ -214,7 +214,7 @@ impl Pair {
         let now = (phase != Phase::Then).then_some(&self.now);
         let then = (phase != Phase::Now).then_some(&self.then);
         let mut running: Vec<&Manager> = Vec::new();
-        for manager in now.into_iter().chain(then).flat_map(Side::managers) {
+        for manager in now.into_iter().chain(then).flat_map(ControllerManagers::managers) {
             if !running.contains(&manager) {
                 running.push(manager);
             }
@@ -224,16 +224,16 @@ impl Pair {
 
     /// The same change, if the cloud provider has a controller, or does not have it.
     fn assuming(&self, controller: &Controller, is_there: bool) -> Self {
-        let side = |side: &Side| Side {
-            kube: side.kube.clone(),
-            cloud: side
+        let assuming = |managers: &ControllerManagers| ControllerManagers {
+            kube: managers.kube.clone(),
+            cloud: managers
                 .cloud
                 .as_ref()
                 .map(|cloud| cloud.assuming(controller, is_there)),
         };
         Self {
-            now: side(&self.now),
-            then: side(&self.then),
+            now: assuming(&self.now),
+            then: assuming(&self.then),
         }
     }
 

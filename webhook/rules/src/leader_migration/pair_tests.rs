@@ -40,10 +40,10 @@ pub(super) fn cloud(minor: u64, flags: &[&str], file: &str) -> Option<Manager> {
 }
 
 pub(super) fn pair(now: (Manager, Option<Manager>), then: (Manager, Option<Manager>)) -> Pair {
-    let side = |(kube, cloud)| Side { kube, cloud };
+    let managers = |(kube, cloud)| ControllerManagers { kube, cloud };
     Pair {
-        now: side(now),
-        then: side(then),
+        now: managers(now),
+        then: managers(then),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    leader_migration::{Component, Exit, Flags, cloud_provider, exit, known_names},
+    leader_migration::{Component, Flags, StartupError, cloud_provider, known_names, startup_error},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
@@ -74,46 +74,46 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     let list = controller_manager(spec);
     let minor = spec.minor().unwrap_or(TEMPLATES_AT);
     let flags = Flags::from_pairs(list.pairs());
-    let exits = exit::by_flags(Component::Kube, minor, &flags);
+    let errors = startup_error::by_flags(Component::Kube, minor, &flags);
     let mut names: Vec<&str> = Vec::new();
-    for exit in &exits {
-        let (flag, detail, remedy) = match exit {
-            Exit::FeatureGate => (
+    for error in &errors {
+        let (flag, detail, remedy) = match error {
+            StartupError::FeatureGate => (
                 "feature-gates",
                 format!(
                     "kube-controller-manager 1.{} and later does not know the feature gate \
                      ControllerManagerLeaderMigration, and exits at startup",
-                    exit::GATE_UNKNOWN_SINCE
+                    startup_error::GATE_UNKNOWN_SINCE
                 ),
                 "remove the gate; leader migration needs none",
             ),
-            Exit::ResourceLock => (
+            StartupError::ResourceLock => (
                 "leader-elect-resource-lock",
                 "controller managers exit at startup with a lock other than leases".to_owned(),
                 "remove the flag; leases is the default",
             ),
-            Exit::UnknownFlag(flag) => (
+            StartupError::UnknownFlag(flag) => (
                 *flag,
                 format!(
                     "kube-controller-manager 1.{} and later does not know this flag and exits at startup",
-                    exit::SERVICE_SYNCS_UNKNOWN_SINCE
+                    startup_error::SERVICE_SYNCS_UNKNOWN_SINCE
                 ),
                 "remove it; cloud-controller-manager has the flag",
             ),
-            Exit::UnknownController(name) => {
+            StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
                 names.push(known_names::shown(name).unwrap_or("a name in this list"));
                 continue;
             }
             // Other rules report these.
-            Exit::MigrationUnsupported
-            | Exit::NoServiceAccountKey
-            | Exit::NotABoolean(_)
-            | Exit::CloudProvider(_)
-            | Exit::NoFile
-            | Exit::Configuration(_) => continue,
+            StartupError::MigrationUnsupported
+            | StartupError::NoServiceAccountKey
+            | StartupError::NotABoolean(_)
+            | StartupError::CloudProvider(_)
+            | StartupError::NoFile
+            | StartupError::Configuration(_) => continue,
         };
-        let action = if *exit == Exit::ResourceLock {
+        let action = if *error == StartupError::ResourceLock {
             Action::Deny
         } else {
             spec.versioned_action()

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::ControlPlaneSpec,
     leader_migration::{
-        Component, Flags, Manager, Side,
+        Component, ControllerManagers, Flags, Manager,
         workload::{MountedFile, Workload},
     },
 };
@@ -54,8 +54,11 @@ pub struct CloudFile {
 ///
 /// # Errors
 /// One of them cannot be determined.
-pub fn side(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<Side, Unknown> {
-    Ok(Side {
+pub fn controller_managers(
+    spec: &ControlPlaneSpec<'_>,
+    allocates_node_cidrs: bool,
+) -> Result<ControllerManagers, Unknown> {
+    Ok(ControllerManagers {
         kube: kube(spec, allocates_node_cidrs)?,
         cloud: cloud(spec)?.map(|cloud| cloud.manager),
     })

@@ -10,7 +10,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    leader_migration::{Component, Pair, Phase, Row, Side, Verdict, pair::Owner},
+    leader_migration::{Component, ControllerManagers, Pair, Phase, Row, Verdict, pair::Owner},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
@@ -66,11 +66,11 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         _ => (Cloud::Unknown, [None, None], None),
     };
     let [cloud_now, cloud_then] = clouds;
-    let now = Side {
+    let now = ControllerManagers {
         kube: now,
         cloud: cloud_now,
     };
-    let then = Side {
+    let then = ControllerManagers {
         kube: then,
         cloud: cloud_then,
     };
@@ -147,10 +147,10 @@ fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
             None => Some((not_in_files(&names, known), Action::Warn)),
         },
         Verdict::CannotStart(Component::Cloud, phase) if phase != Phase::Now => {
-            let exit = cloud_then?.exits.first()?;
+            let error = cloud_then?.startup_errors.first()?;
             let detail = format!(
                 "after the rollout no controller manager would run {names}, because cloud-controller-manager exits at \
-                 start: {exit}"
+                 start: {error}"
             );
             Some((detail, certain))
         }

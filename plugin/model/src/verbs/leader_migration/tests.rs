@@ -1,292 +1,396 @@
-//! What `start` decides, for control planes and for what their controller managers report.
+//! What each verb decides in each phase, and a whole migration from its start to its end.
 
-use std::time::Duration;
+use kcp_rules::leader_migration::{Component, Flags, Manager};
+use serde_json::Value;
 
-use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, decode as decode_object};
-use kcp_rules::{
-    leader_migration::{Flags, Lock},
-    view::View,
+use super::{
+    CloudManifest, Facts,
+    finish::{self, FinishOptions},
+    rollback,
+    start::{self, StartOptions},
+    testing::{LEADER, cloud, handed_over, kube, migrating, observed, replace, snapshot, take, three},
+    upgrade::{self, HandoverOptions},
 };
-use serde_json::json;
-
-use super::*;
 use crate::{
-    leader_migration::{ObservedLease, Settings, SettingsSource, served},
-    snapshot::Failure,
-    testing::{change, objects::now},
+    change::decision::Decision,
+    kubelet_skew::Workers,
+    leader_migration::{Observed, ObservedManager},
+    review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
+    testing::objects::now,
+    verbs::upgrade::UpgradeOptions,
 };
 
-const LEADER: &str = "m";
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: ccm}, spec: {containers: [{name: ccm, image: \
+    openstack-cloud-controller-manager:v1.36.0, args: [--allocate-node-cidrs=true, \
+    \"--controllers=*,node-ipam-controller\", --enable-leader-migration=MIGRATES, \
+    --leader-migration-config=/etc/kubernetes/leader-migration.yaml], volumeMounts: [{name: m, mountPath: \
+    /etc/kubernetes}]}], volumes: [{name: m, hostPath: {path: /etc/kubernetes}}]}}";
 
-/// A control plane of three Machines at this version.
-fn snapshot(version: &str) -> ChangeSnapshot {
-    let mut snapshot = change::snapshot();
-    let mut object: Value = decode(&snapshot.object).expect("JSON");
-    object["spec"]["version"] = json!(version);
-    set_object(&mut snapshot, &object);
-    for machine in &mut snapshot.observed.machines {
-        machine.spec.version = Some(version.to_owned());
-    }
-    snapshot
+const CONFIGURATION: &str = "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: \
+    m, controllerLeaders: [{name: node-ipam-controller, component: \"*\"}]}";
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Start,
+    Upgrade,
+    /// With the manifest of a static Pod.
+    UpgradeWith,
+    Finish,
+    FinishWith,
+    Rollback,
 }
 
-fn set_object(snapshot: &mut ChangeSnapshot, object: &Value) {
-    snapshot.object = object.to_string();
-    snapshot.object_at_start.clone_from(&snapshot.object);
-    let decoded: KubeadmControlPlane = decode_object(&snapshot.object).expect("a control plane");
-    snapshot.observed.control_plane.spec = decoded.spec;
+fn decide(verb: Verb, snapshot: &ChangeSnapshot, observed: &Observed) -> Decision {
+    decide_with(verb, snapshot, observed, &[])
 }
 
-/// The same control plane after the configuration was installed.
-fn installed() -> ChangeSnapshot {
-    let mut snapshot = snapshot("v1.35.4");
-    let Decision::Write(proposal) = decision(&snapshot, &observed(Vec::new(), None), &[]) else {
-        panic!("not written");
-    };
-    let object = patched(&snapshot.object, proposal.write.fields()).expect("JSON");
-    set_object(&mut snapshot, &decode(&object).expect("JSON"));
-    snapshot
-}
-
-fn decision(snapshot: &ChangeSnapshot, observed: &Observed, missing: &[String]) -> Decision {
-    let options = StartOptions {
-        to: 36,
-        node_ipam: true,
-        leader_name: LEADER,
-        observed,
-        missing_permissions: missing,
-    };
-    decided(snapshot, options)
-}
-
-fn decided(snapshot: &ChangeSnapshot, options: StartOptions<'_>) -> Decision {
+fn decide_with(verb: Verb, snapshot: &ChangeSnapshot, observed: &Observed, missing: &[String]) -> Decision {
+    let view = snapshot.view();
     let context = ReviewContext {
         now: now(),
         field_manager: "kubectl-kcp",
-        view: &View::default(),
+        view: &view,
         configuration: None,
     };
-    decide(snapshot, options, context).expect("decodes")
-}
-
-/// A kube-controller-manager with these flags. Its configuration has this leader name.
-fn kube(pod: &str, flags: &str, leader: &str) -> ObservedManager {
-    let file = format!(
-        "{{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: {leader}, \
-         controllerLeaders: [{{name: node-ipam-controller, component: \"*\"}}]}}"
+    let facts = Facts {
+        observed,
+        missing_permissions: missing,
+    };
+    let migrates = matches!(verb, Verb::UpgradeWith);
+    let text = POD.replace("MIGRATES", &migrates.to_string());
+    let flags = format!(
+        "--allocate-node-cidrs=true --controllers=*,node-ipam-controller --enable-leader-migration={migrates} \
+         --leader-migration-config=f"
     );
     let flags = Flags::from_command(flags.split(' '));
-    ObservedManager {
-        component: Component::Kube,
-        namespace: "kube-system".to_owned(),
-        pod: pod.to_owned(),
-        node: "n1".to_owned(),
-        minor: Some(35),
-        health: Health::Serves(["node-ipam-controller".to_owned()].into()),
-        settings: Settings {
-            source: SettingsSource::Configz,
-            manager: Ok(served::manager(Component::Kube, Some(35), flags, Some(&file))),
-            unverified: None,
-        },
-    }
-}
-
-fn migrating(pod: &str) -> ObservedManager {
-    kube(
-        pod,
-        "--enable-leader-migration --leader-migration-config=f",
-        LEADER,
-    )
-}
-
-fn three() -> Vec<ObservedManager> {
-    ["k1", "k2", "k3"].map(migrating).to_vec()
-}
-
-/// The main Lease, held by `k_1`, and the migration Lease with this holder.
-fn observed(managers: Vec<ObservedManager>, holder: Option<&str>) -> Observed {
-    let time: Timestamp = now();
-    let lock = |role, name: &str, holder: Option<&str>| ObservedLock {
-        role,
-        lock: Lock {
-            namespace: "kube-system".to_owned(),
-            name: name.to_owned(),
-        },
-        lease: Ok(holder.map(|holder| ObservedLease {
-            holder: Some(holder.to_owned()),
-            renewed: Some(time),
-            duration: Some(Duration::from_secs(15)),
-            ..ObservedLease::default()
-        })),
+    let manager = Manager::new(Component::Cloud, 36, flags, Some(CONFIGURATION));
+    let manifest = matches!(verb, Verb::UpgradeWith | Verb::FinishWith).then_some(CloudManifest {
+        content: &text,
+        manager: &manager,
+    });
+    let decided = match verb {
+        Verb::Start => {
+            let options = StartOptions {
+                to: 36,
+                node_ipam: true,
+                leader_name: LEADER,
+                facts,
+            };
+            start::decide(snapshot, options, context)
+        }
+        Verb::Upgrade | Verb::UpgradeWith => {
+            let options = HandoverOptions {
+                upgrade: UpgradeOptions {
+                    version: "v1.36.0",
+                    force: false,
+                    workers: &Workers::default(),
+                },
+                manifest,
+                facts,
+            };
+            upgrade::decide(snapshot, options, context)
+        }
+        Verb::Finish | Verb::FinishWith => {
+            finish::decide(snapshot, FinishOptions { manifest, facts }, context)
+        }
+        Verb::Rollback => rollback::decide(snapshot, facts, context),
     };
-    Observed {
-        now: time,
-        managers: Ok(managers),
-        locks: vec![
-            lock(
-                LockRole::Main(Component::Kube),
-                "kube-controller-manager",
-                Some("k_1"),
-            ),
-            lock(LockRole::Migration, LEADER, holder),
-        ],
+    decided.expect("decodes")
+}
+
+fn shown(decision: &Decision) -> String {
+    match decision {
+        Decision::Unchanged(why) => format!("done: {why}"),
+        Decision::Refused(refusal) => format!("refused: {}", refusal.why.join("; ")),
+        Decision::Write(proposal) => format!("writes: {}", proposal.done),
     }
 }
 
-fn why(decision: Decision) -> Vec<String> {
-    match decision {
-        Decision::Refused(refusal) => refusal.why,
-        other => panic!("not refused: {other:?}"),
-    }
+fn spec(snapshot: &ChangeSnapshot) -> Value {
+    let object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+    object["spec"].clone()
 }
+
+fn annotations(snapshot: &ChangeSnapshot) -> Value {
+    let object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+    object["metadata"]["annotations"].clone()
+}
+
+const OLD: &str = "v1.35.4";
+const NEW: &str = "v1.36.0";
+
+fn enabled() -> ChangeSnapshot {
+    let before = snapshot(OLD);
+    let written = decide(Verb::Start, &before, &observed(Vec::new(), None));
+    take(before, &written)
+}
+
+fn upgrading() -> ChangeSnapshot {
+    let before = enabled();
+    let written = decide(Verb::UpgradeWith, &before, &observed(three(), Some("k_1")));
+    take(before, &written)
+}
+
+/// After the handover: this cloud-controller-manager runs beside kube-controller-managers that gave up.
+fn taken_over(flags: &str) -> Observed {
+    let mut managers = handed_over();
+    managers.push(cloud("c1", flags));
+    observed(managers, Some("c_1"))
+}
+
+const MIGRATING: &str = "--enable-leader-migration --leader-migration-config=f";
 
 #[test]
-fn versions_decide_whether_there_is_anything_to_migrate() {
-    let nobody = observed(Vec::new(), None);
-    for (version, to, node_ipam, expected) in [
+fn every_verb_decides_in_every_phase() {
+    let settling = || replace(upgrading(), 3, NEW);
+    let off = || {
+        let before = settling();
+        let written = decide(Verb::FinishWith, &before, &taken_over(MIGRATING));
+        take(before, &written)
+    };
+    let behind = "refused: Machine m1 has v1.35.4, and not yet v1.36.0; Machine m2 has v1.35.4, and not yet v1.36.0; Machine \
+                  m3 has v1.35.4, and not yet v1.36.0";
+    let gone = "done: nothing to migrate: kube-controller-manager 1.36 runs no controller that cloud-controller-manager can run";
+    let started = "done: every kube-controller-manager uses leader migration with Lease m";
+    for (phase, snapshot, observed, expected) in [
         (
-            "v1.35.4",
-            36,
-            false,
-            Ok(
-                "nothing to migrate: kube-controller-manager 1.35 runs no cloud controller; --node-ipam migrates Node IPAM",
-            ),
+            "before",
+            snapshot(OLD),
+            observed(handed_over(), None),
+            [
+                "writes: leader migration enabled with Lease m",
+                "refused: leader migration is not enabled, so a controller could run twice during the upgrade",
+                "done: no controller manager uses leader migration",
+                "done: the control plane has no leader migration",
+            ],
         ),
         (
-            "v1.36.0",
-            37,
-            true,
-            Err(
-                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller over: \
-                 stop its controller with --controllers, then start cloud-controller-manager",
-            ),
+            "enabled",
+            enabled(),
+            observed(three(), Some("k_1")),
+            [
+                started,
+                "writes: upgraded from v1.35.4 to v1.36.0, with the handover to cloud-controller-manager",
+                "refused: kube-controller-manager still migrates, and runs the controllers",
+                "writes: rolled back to before its start",
+            ],
         ),
         (
-            "v1.35.4",
-            34,
-            true,
-            Err("the version after the upgrade, 1.34, is lower than the version before it, 1.35"),
+            "upgrading",
+            upgrading(),
+            observed(three(), Some("k_1")),
+            [
+                gone,
+                behind,
+                behind,
+                "writes: rolled back to v1.35.4 with leader migration",
+            ],
+        ),
+        (
+            "settling",
+            settling(),
+            taken_over(MIGRATING),
+            [
+                gone,
+                "done: every Machine has v1.36.0",
+                "writes: leader migration finished at v1.36.0",
+                "refused: Machine m1 has joined with v1.36.0, and Kubernetes does not support a downgrade: continue with the \
+                 rollout; Machine m2 has joined with v1.36.0, and Kubernetes does not support a downgrade: continue with the \
+                 rollout; Machine m3 has joined with v1.36.0, and Kubernetes does not support a downgrade: continue with the \
+                 rollout",
+            ],
+        ),
+        (
+            "finished",
+            off(),
+            taken_over("--v=2"),
+            [
+                gone,
+                "done: version is already v1.36.0",
+                "done: no controller manager uses leader migration",
+                "done: the control plane has no leader migration",
+            ],
+        ),
+        (
+            "finished, before the rollout",
+            off(),
+            taken_over(MIGRATING),
+            [
+                gone,
+                "done: version is already v1.36.0",
+                "refused: cloud-controller-manager still uses leader migration",
+                "done: the control plane has no leader migration",
+            ],
         ),
     ] {
-        let options = StartOptions {
-            to,
-            node_ipam,
-            leader_name: LEADER,
-            observed: &nobody,
-            missing_permissions: &[],
-        };
-        let expected = match expected {
-            Ok(why) => Decision::Unchanged(why.to_owned()),
-            Err(why) => refused(vec![why.to_owned()]),
-        };
-        assert_eq!(decided(&snapshot(version), options), expected, "{version}");
+        let verbs = [Verb::Start, Verb::UpgradeWith, Verb::FinishWith, Verb::Rollback];
+        for (verb, expected) in verbs.into_iter().zip(expected) {
+            assert_eq!(
+                shown(&decide(verb, &snapshot, &observed)),
+                expected,
+                "{phase} {verb:?}"
+            );
+        }
     }
 }
 
 #[test]
-fn the_configuration_is_installed_once_and_only_with_permissions() {
-    let nobody = observed(Vec::new(), None);
-    let Decision::Write(proposal) = decision(&snapshot("v1.35.4"), &nobody, &[]) else {
-        panic!("not written");
-    };
-    assert_eq!(proposal.done, "leader migration enabled with Lease m");
-    assert_eq!(
-        proposal.event.note("alice"),
-        "leader migration enabled by alice with Lease m"
+fn rollback_restores_the_control_plane_exactly() {
+    let before = snapshot(OLD);
+    let enabled = enabled();
+    let upgrading = upgrading();
+    let observed = observed(three(), Some("k_1"));
+    assert_eq!(spec(&upgrading)["version"], NEW);
+    let back = decide(Verb::Rollback, &upgrading, &observed);
+    let back = take(upgrading, &back);
+    assert_eq!(spec(&back), spec(&enabled));
+    assert_eq!(annotations(&back), annotations(&enabled));
+    let back = decide(Verb::Rollback, &enabled, &observed);
+    let back = take(enabled, &back);
+    assert_eq!(spec(&back), spec(&before));
+    assert!(
+        annotations(&back)
+            .get("kubectl-kcp.dev/leader-migration")
+            .is_none()
     );
-    let flags = "/spec/kubeadmConfigSpec/clusterConfiguration/controllerManager/extraArgs/0";
-    assert_eq!(
-        proposal.write.fields().pointer(flags),
-        Some(&json!({"name": "enable-leader-migration", "value": "true"}))
-    );
-    assert!(matches!(
-        decision(&installed(), &nobody, &[]),
-        Decision::Refused(_)
-    ));
+}
 
-    let missing = ["the user may not update Lease m".to_owned()];
-    let Decision::Refused(refusal) = decision(&snapshot("v1.35.4"), &nobody, &missing) else {
+#[test]
+fn rollback_is_possible_until_a_machine_with_the_new_version_has_joined() {
+    let mut created = replace(upgrading(), 1, NEW);
+    let observed = observed(three(), Some("k_1"));
+    assert!(
+        shown(&decide(Verb::Rollback, &created, &observed)).starts_with("refused: Machine m1 has joined")
+    );
+    created.observed.machines[0].status.node_name = None;
+    assert_eq!(
+        shown(&decide(Verb::Rollback, &created, &observed)),
+        "writes: rolled back to v1.35.4 with leader migration"
+    );
+
+    let mut foreign = enabled();
+    foreign.observed.control_plane.metadata.annotations = None;
+    assert!(
+        shown(&decide(Verb::Rollback, &foreign, &observed))
+            .starts_with("refused: the control plane does not record its last step")
+    );
+    // Without leader migration, kube-controller-manager would run Node IPAM beside this one.
+    let mut managers = three();
+    managers.push(cloud("c1", MIGRATING));
+    let beside = super::testing::observed(managers, Some("k_1"));
+    assert_eq!(
+        shown(&decide(Verb::Rollback, &enabled(), &beside)),
+        "refused: node-ipam-controller runs in two controller managers at the same time while Machines of both versions run; \
+         stop cloud-controller-manager first"
+    );
+}
+
+#[test]
+fn upgrade_waits_for_every_controller_manager() {
+    let enabled = enabled();
+    let with = |managers: Vec<ObservedManager>| observed(managers, Some("k_1"));
+    let beside = |cloud: ObservedManager| {
+        let mut managers = three();
+        managers.push(cloud);
+        with(managers)
+    };
+    let mut unlike = vec![migrating("k1"), migrating("k2")];
+    unlike.push(kube("k3", "--v=2", LEADER));
+    for (verb, observed, missing, expected) in [
+        (
+            Verb::UpgradeWith,
+            with(unlike),
+            "",
+            "refused: k3 runs without leader migration",
+        ),
+        (
+            Verb::UpgradeWith,
+            with(three()),
+            "the user may not update Lease m",
+            "refused: the user may not update Lease m",
+        ),
+        (
+            Verb::Upgrade,
+            with(three()),
+            "",
+            "refused: no cloud-controller-manager runs, and no manifest was given",
+        ),
+        (
+            Verb::Upgrade,
+            beside(cloud("c1", MIGRATING)),
+            "",
+            "writes: upgraded from v1.35.4 to v1.36.0, with the handover to cloud-controller-manager",
+        ),
+        (
+            Verb::Upgrade,
+            beside(cloud("c1", "--v=2")),
+            "",
+            "refused: node-ipam-controller runs in two controller managers at the same time before the upgrade",
+        ),
+    ] {
+        let missing: Vec<String> = Some(missing.to_owned())
+            .filter(|line| !line.is_empty())
+            .into_iter()
+            .collect();
+        let decision = shown(&decide_with(verb, &enabled, &observed, &missing));
+        assert!(decision.starts_with(expected), "{decision}");
+    }
+}
+
+#[test]
+fn finish_waits_until_cloud_controller_manager_has_taken_over() {
+    let settling = replace(upgrading(), 3, NEW);
+    let without_cloud = observed(handed_over(), None);
+    let mut one_migrates = handed_over();
+    one_migrates.pop();
+    one_migrates.push(migrating("k3"));
+    let mut idle = handed_over();
+    let mut cloud = cloud("c1", MIGRATING);
+    cloud.health = crate::leader_migration::Health::Serves(std::collections::BTreeSet::new());
+    idle.push(cloud);
+    for (verb, observed, expected) in [
+        (
+            Verb::Finish,
+            taken_over(MIGRATING),
+            "refused: the static Pod of cloud-controller-manager enables leader migration: give a manifest without \
+             --enable-leader-migration with --ccm-manifest",
+        ),
+        (
+            Verb::FinishWith,
+            observed(one_migrates, Some("k_1")),
+            "refused: k3 still uses leader migration",
+        ),
+        (Verb::FinishWith, without_cloud, "refused: node-ipam-controller: "),
+        (
+            Verb::FinishWith,
+            observed(idle, Some("c_1")),
+            "refused: node-ipam-controller: ",
+        ),
+    ] {
+        let decision = shown(&decide(verb, &settling, &observed));
+        assert!(decision.starts_with(expected), "{verb:?}: {decision}");
+    }
+}
+
+#[test]
+fn versions_that_cannot_migrate_name_what_to_stop_and_start() {
+    let decision = decide(Verb::Upgrade, &snapshot("v1.36.0"), &observed(Vec::new(), None));
+    assert_eq!(shown(&decision), "done: version is already v1.36.0");
+    let Decision::Refused(refusal) = decide(Verb::Upgrade, &snapshot("v1.36.1"), &observed(Vec::new(), None))
+    else {
         panic!("not refused");
     };
     assert_eq!(
-        (refusal.why.as_slice(), refusal.remedies),
-        (
-            missing.as_slice(),
-            vec![format!(
-                "grant the permissions with: kubectl kcp leader-migration rbac {} --leader-name m --apply",
-                kcp_api::Object::name(snapshot("v1.35.4").control_plane())
-            )]
-        )
-    );
-}
-
-#[test]
-fn start_passes_only_if_every_old_controller_manager_migrates() {
-    let installed = installed();
-    let started = "every kube-controller-manager uses leader migration with Lease m";
-    assert_eq!(
-        decision(&installed, &observed(three(), Some("k_1")), &[]),
-        Decision::Unchanged(started.to_owned())
-    );
-    let with = |last: ObservedManager| vec![migrating("k1"), migrating("k2"), last];
-    let down = ObservedManager {
-        health: Health::Down("connection refused".to_owned()),
-        ..migrating("k3")
-    };
-    let mut unverified = migrating("k3");
-    unverified.settings.unverified = Some("forbidden".to_owned());
-    for (managers, holder, expected) in [
-        (
-            with(kube("k3", "--v=2", LEADER)),
-            Some("k_1"),
-            "k3 runs without leader migration",
-        ),
-        (
-            with(kube(
-                "k3",
-                "--enable-leader-migration --leader-migration-config=f",
-                "other",
-            )),
-            Some("k_1"),
-            "k3 uses Lease other as its migration lock instead of m",
-        ),
-        (
-            with(down),
-            Some("k_1"),
-            "k3 does not report what it runs: connection refused",
-        ),
-        (
-            with(unverified),
-            Some("k_1"),
-            "k3 does not report its settings: forbidden",
-        ),
-        (
-            vec![migrating("k1"), migrating("k2")],
-            Some("k_1"),
-            "the number of Pods of kube-controller-manager is 2, and the number of control-plane Machines is 3",
-        ),
-        (three(), None, "no controller manager holds Lease m"),
-        (
-            three(),
-            Some("stranger"),
-            "stranger, which is not known to be a kube-controller-manager, holds Lease m",
-        ),
-    ] {
-        let observed = observed(managers, holder);
-        assert_eq!(why(decision(&installed, &observed, &[])), [expected]);
-    }
-    let unread = Observed {
-        managers: Err(Failure {
-            object: "Pod".to_owned(),
-            message: "forbidden".to_owned(),
-            hint: None,
-            forbidden: None,
-        }),
-        ..observed(Vec::new(), None)
-    };
-    assert_eq!(
-        why(decision(&installed, &unread, &[])),
-        ["could not read Pod: forbidden"]
+        refusal.remedies,
+        [
+            "stop node-ipam-controller in kube-controller-manager: set controllers to \
+             *,bootstrapsigner,tokencleaner,-node-ipam-controller in \
+             spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the rollout: kubectl kcp \
+             rollout status example -n default --watch",
+            "then start cloud-controller-manager with node-ipam-controller; no controller manager runs node-ipam-controller from \
+             the end of the rollout until cloud-controller-manager holds its main lock: at once, or 13 to 21 s after its start \
+             if an earlier holder did not release the Lease",
+        ]
     );
 }

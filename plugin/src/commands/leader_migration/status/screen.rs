@@ -11,7 +11,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::Status;
 use crate::{
-    commands::leader_migration::upgrade::lease,
+    commands::leader_migration::checked_upgrade::lease,
     terminal::{
         escape,
         style::{BAD, FAINT, GOOD, WARN},

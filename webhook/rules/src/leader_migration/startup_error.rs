@@ -12,7 +12,7 @@ pub const SERVICE_SYNCS_UNKNOWN_SINCE: u64 = 37;
 
 /// Why a controller manager exits at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum StartupError {
     /// kube-controller-manager 1.36 and later exits after it has taken both locks.
     MigrationUnsupported,
     /// kube-controller-manager 1.35 and later ends with a segmentation violation if leader migration is on.
@@ -36,7 +36,7 @@ pub enum Exit {
     Configuration(Vec<Problem>),
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for StartupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MigrationUnsupported => f.write_str(
@@ -70,7 +70,7 @@ impl fmt::Display for Exit {
     }
 }
 
-impl Exit {
+impl StartupError {
     /// What to change.
     pub fn fix(&self) -> String {
         match self {
@@ -98,49 +98,49 @@ impl Exit {
 }
 
 /// Each flag that makes a controller manager exit at startup. Does not consider its configuration file.
-pub fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<Exit> {
-    let mut exits: Vec<Exit> = BOOLEAN
+pub fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<StartupError> {
+    let mut startup_errors: Vec<StartupError> = BOOLEAN
         .into_iter()
         .filter(|flag| flags.boolean(flag, false).is_err())
-        .map(Exit::NotABoolean)
+        .map(StartupError::NotABoolean)
         .collect();
     let has_gate = flags
         .feature_gates()
         .any(|gate| gate == "ControllerManagerLeaderMigration");
     if has_gate && minor >= GATE_UNKNOWN_SINCE {
-        exits.push(Exit::FeatureGate);
+        startup_errors.push(StartupError::FeatureGate);
     }
     let elects_leader = flags.boolean("leader-elect", true) == Ok(true);
     let lock = flags.get("leader-elect-resource-lock").unwrap_or("leases");
     if elects_leader && lock != "leases" {
-        exits.push(Exit::ResourceLock);
+        startup_errors.push(StartupError::ResourceLock);
     }
     if component == Component::Kube {
-        kube(minor, flags, &mut exits);
+        kube(minor, flags, &mut startup_errors);
     }
-    exits
+    startup_errors
 }
 
-fn kube(minor: u64, flags: &Flags, exits: &mut Vec<Exit>) {
+fn kube(minor: u64, flags: &Flags, startup_errors: &mut Vec<StartupError>) {
     let is_migrating = flags.enable_leader_migration();
     if is_migrating && minor >= 36 {
-        exits.push(Exit::MigrationUnsupported);
+        startup_errors.push(StartupError::MigrationUnsupported);
     } else if is_migrating && minor == 35 && flags.text("service-account-private-key-file").is_none() {
-        exits.push(Exit::NoServiceAccountKey);
+        startup_errors.push(StartupError::NoServiceAccountKey);
     }
     if minor >= SERVICE_SYNCS_UNKNOWN_SINCE && flags.get("concurrent-service-syncs").is_some() {
-        exits.push(Exit::UnknownFlag("concurrent-service-syncs"));
+        startup_errors.push(StartupError::UnknownFlag("concurrent-service-syncs"));
     }
     let unknown = flags.list("controllers").filter_map(|item| {
         let name = item.strip_prefix('-').unwrap_or(item);
         let is_unknown = item != "*" && known_names::is_known(name, minor) == Some(false);
-        is_unknown.then(|| Exit::UnknownController(name.to_owned()))
+        is_unknown.then(|| StartupError::UnknownController(name.to_owned()))
     });
-    exits.extend(unknown);
+    startup_errors.extend(unknown);
     let gates: Vec<&str> = flags.list("feature-gates").collect();
     let provider = flags.get("cloud-provider").unwrap_or_default();
     if let Some(cause) = cloud_provider::refusal(provider, &gates.join(","), Some(minor)) {
-        exits.push(Exit::CloudProvider(cause));
+        startup_errors.push(StartupError::CloudProvider(cause));
     }
 }
 
@@ -154,13 +154,14 @@ mod tests {
     fn controller_managers_exit_at_start() {
         use Component::{Cloud, Kube};
         const MIGRATION: &str = "--enable-leader-migration --service-account-private-key-file=k";
-        let unknown = |name: &str| Exit::UnknownController(name.to_owned());
-        let no_clouds =
-            || Exit::CloudProvider("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned());
+        let unknown = |name: &str| StartupError::UnknownController(name.to_owned());
+        let no_clouds = || {
+            StartupError::CloudProvider("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned())
+        };
         for (component, minor, command, expected) in [
             (Kube, 35, MIGRATION, vec![]),
-            (Kube, 36, MIGRATION, vec![Exit::MigrationUnsupported]),
-            (Kube, 37, MIGRATION, vec![Exit::MigrationUnsupported]),
+            (Kube, 36, MIGRATION, vec![StartupError::MigrationUnsupported]),
+            (Kube, 37, MIGRATION, vec![StartupError::MigrationUnsupported]),
             (Kube, 36, "--enable-leader-migration --leader-elect=false", vec![]),
             (Cloud, 37, MIGRATION, vec![]),
             (Kube, 34, "--enable-leader-migration", vec![]),
@@ -168,7 +169,7 @@ mod tests {
                 Kube,
                 35,
                 "--enable-leader-migration",
-                vec![Exit::NoServiceAccountKey],
+                vec![StartupError::NoServiceAccountKey],
             ),
             (Kube, 36, "--controllers=*,-route,-service-lb-controller", vec![]),
             (
@@ -187,7 +188,7 @@ mod tests {
                 Kube,
                 27,
                 "--feature-gates=A=true,ControllerManagerLeaderMigration=true",
-                vec![Exit::FeatureGate],
+                vec![StartupError::FeatureGate],
             ),
             (
                 Kube,
@@ -199,13 +200,13 @@ mod tests {
                 Cloud,
                 30,
                 "--feature-gates=ControllerManagerLeaderMigration=false",
-                vec![Exit::FeatureGate],
+                vec![StartupError::FeatureGate],
             ),
             (
                 Kube,
                 35,
                 "--leader-elect-resource-lock=endpoints",
-                vec![Exit::ResourceLock],
+                vec![StartupError::ResourceLock],
             ),
             (
                 Kube,
@@ -220,26 +221,26 @@ mod tests {
                 Kube,
                 37,
                 "--concurrent-service-syncs=2",
-                vec![Exit::UnknownFlag("concurrent-service-syncs")],
+                vec![StartupError::UnknownFlag("concurrent-service-syncs")],
             ),
             (
                 Kube,
                 35,
                 "--leader-elect=yes",
-                vec![Exit::NotABoolean("leader-elect")],
+                vec![StartupError::NotABoolean("leader-elect")],
             ),
             (
                 Cloud,
                 36,
                 "--enable-leader-migration --leader-migration-config=/missing",
-                vec![Exit::NoFile],
+                vec![StartupError::NoFile],
             ),
             // Without enable, nothing reads the file.
             (Cloud, 36, "--leader-migration-config=/missing", vec![]),
         ] {
             let flags = Flags::from_command(command.split(' '));
             assert_eq!(
-                Manager::new(component, minor, flags, None).exits,
+                Manager::new(component, minor, flags, None).startup_errors,
                 expected,
                 "{component} 1.{minor} {command}"
             );
@@ -276,13 +277,17 @@ mod tests {
                 ("leader-elect", election),
                 ("service-account-private-key-file", "/k"),
             ]);
-            let exits = Manager::new(Component::Kube, minor, flags, Some(text)).exits;
+            let startup_errors = Manager::new(Component::Kube, minor, flags, Some(text)).startup_errors;
             assert_eq!(
-                matches!(exits.as_slice(), [Exit::Configuration(_)]),
+                matches!(startup_errors.as_slice(), [StartupError::Configuration(_)]),
                 expected,
-                "{text} at 1.{minor}: {exits:?}"
+                "{text} at 1.{minor}: {startup_errors:?}"
             );
-            assert_eq!(exits.is_empty(), !expected, "{text} at 1.{minor}: {exits:?}");
+            assert_eq!(
+                startup_errors.is_empty(),
+                !expected,
+                "{text} at 1.{minor}: {startup_errors:?}"
+            );
         }
     }
 }

@@ -1,0 +1,146 @@
+//! The problems of an upgrade, and how to fix each.
+
+use kcp_rules::{
+    leader_migration::{
+        Component, ControllerManagers, Manager, Pair, Phase, Row, Verdict, generate::UNSUPPORTED_SINCE,
+    },
+    topics::controller_managers::Unknown,
+};
+
+/// A problem with what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub message: String,
+    pub fix: String,
+    pub is_harmful: bool,
+}
+
+/// Every problem with its fix, the most severe first.
+pub fn problems(pair: &Pair, unknown_clouds: &[Unknown]) -> Vec<Problem> {
+    let startup_errors = pair
+        .startup_errors()
+        .into_iter()
+        .map(|(phase, component, error)| {
+            let managers = if phase == Phase::Now {
+                &pair.now
+            } else {
+                &pair.then
+            };
+            let minor = manager(managers, component).map(|manager| manager.minor);
+            let minor = minor.map_or_else(String::new, |minor| format!(" 1.{minor}"));
+            Problem {
+                message: format!("{component}{minor} exits at startup: {error}"),
+                fix: error.fix(),
+                is_harmful: true,
+            }
+        });
+    let rows = pair.rows();
+    let rows = rows.iter().filter_map(|row| of_row(pair, row));
+    let findings = pair.findings().into_iter().map(|finding| Problem {
+        message: finding.to_string(),
+        fix: finding.fix(),
+        is_harmful: finding.is_problem(),
+    });
+    let unknown = unknown_clouds.iter().map(|unknown| Problem {
+        message: unknown.to_string(),
+        fix: "give the manifest of cloud-controller-manager with --ccm, and the one before the upgrade with --old-ccm"
+            .to_owned(),
+        is_harmful: false,
+    });
+    startup_errors
+        .chain(rows)
+        .chain(findings)
+        .chain(unknown)
+        .collect()
+}
+
+fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
+    let name = row.controller.canonical;
+    let (message, fix) = match row.verdict {
+        Verdict::RunsTwice(phase) => (
+            format!(
+                "{name} runs in two controller managers at the same time {}",
+                when(phase)
+            ),
+            fix_of_two_owners(pair, name),
+        ),
+        Verdict::Orphaned(phase) => (
+            format!("no controller manager runs {name} {}", when(phase)),
+            fix_of_no_owner(pair, name),
+        ),
+        Verdict::CannotStart(component, phase) => (
+            format!(
+                "no controller manager runs {name} {}: {component} exits at startup",
+                when(phase)
+            ),
+            format!("let {component} start; see above"),
+        ),
+        Verdict::SwitchedOff => (
+            format!("no controller manager runs {name} after the upgrade, because the flags disable it"),
+            fix_of_no_owner(pair, name),
+        ),
+        Verdict::Unknown => (
+            format!(
+                "cloud-controller-manager may run {name}: its flags and its cloud provider do not say so"
+            ),
+            format!(
+                "add {name} to the --controllers of cloud-controller-manager if its cloud provider has {name}; otherwise \
+                 remove --allocate-node-cidrs"
+            ),
+        ),
+        Verdict::Protected | Verdict::Unprotected | Verdict::NothingToMigrate => return None,
+    };
+    Some(Problem {
+        message,
+        fix,
+        is_harmful: row.verdict.is_problem(),
+    })
+}
+
+fn fix_of_two_owners(pair: &Pair, name: &str) -> String {
+    if pair.now.kube.minor >= UNSUPPORTED_SINCE {
+        return format!(
+            "kube-controller-manager 1.36 and later cannot migrate: disable {name} in the --controllers of \
+             kube-controller-manager, wait for the rollout, then enable it in cloud-controller-manager"
+        );
+    }
+    let (from, to) = (pair.now.kube.minor, pair.then.kube.minor);
+    let ipam = if name == "node-ipam-controller" {
+        " --node-ipam"
+    } else {
+        ""
+    };
+    format!(
+        "before the upgrade, enable leader migration on kube-controller-manager and cloud-controller-manager, with a \
+         configuration that lists {name}; to generate this configuration: kubectl kcp leader-migration generate \
+         --from 1.{from} --to 1.{to}{ipam}"
+    )
+}
+
+fn fix_of_no_owner(pair: &Pair, name: &str) -> String {
+    match &pair.then.cloud {
+        Some(_) => format!(
+            "enable {name} in the --controllers of cloud-controller-manager, and let its leader migration \
+             configuration assign {name} to \"*\""
+        ),
+        None => format!(
+            "if a cloud-controller-manager runs {name}, give its manifest with --ccm; otherwise enable {name} in \
+             kube-controller-manager"
+        ),
+    }
+}
+
+fn manager(managers: &ControllerManagers, component: Component) -> Option<&Manager> {
+    match component {
+        Component::Kube => Some(&managers.kube),
+        Component::Cloud => managers.cloud.as_ref(),
+    }
+}
+
+fn when(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Now => "before the upgrade",
+        Phase::Rollout => "while Machines of both versions run",
+        Phase::Then => "after the upgrade",
+    }
+}

@@ -1,0 +1,150 @@
+//! Why the controller managers of a workload cluster are not ready for a step.
+
+use kcp_rules::leader_migration::{Component, Manager};
+
+use crate::{
+    leader_migration::{Health, LockRole, LockState, Observed, ObservedLock, ObservedManager},
+    snapshot::change::ChangeSnapshot,
+};
+
+/// Why not every kube-controller-manager is known to migrate with a Lease, one line for each reason. `holders` are the
+/// components that may hold the Lease.
+pub(super) fn why_not_started(
+    snapshot: &ChangeSnapshot,
+    observed: &Observed,
+    leader_name: &str,
+    holders: &[Component],
+) -> Vec<String> {
+    let mut reasons = each_kube(snapshot, observed, |manager| {
+        let pod = &manager.pod;
+        match settings(manager) {
+            Err(why) => Some(why),
+            Ok(settings) => match settings.migration_lock() {
+                None => Some(format!("{pod} runs without leader migration")),
+                Some(lock) if lock.name != leader_name => Some(format!(
+                    "{pod} uses Lease {} as its migration lock instead of {leader_name}",
+                    lock.name
+                )),
+                Some(_) => None,
+            },
+        }
+    });
+    if reasons.is_empty() {
+        reasons.extend(why_not_held(observed, leader_name, holders));
+    }
+    reasons
+}
+
+/// Why not every kube-controller-manager is known to run without leader migration, one line for each reason.
+pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) -> Vec<String> {
+    each_kube(snapshot, observed, |manager| match settings(manager) {
+        Err(why) => Some(why),
+        Ok(settings) if settings.migration_lock().is_some() => {
+            Some(format!("{} still uses leader migration", manager.pod))
+        }
+        Ok(_) => None,
+    })
+}
+
+/// The reasons of each kube-controller-manager, of which every Machine must have one.
+fn each_kube(
+    snapshot: &ChangeSnapshot,
+    observed: &Observed,
+    why: impl Fn(&ObservedManager) -> Option<String>,
+) -> Vec<String> {
+    let managers = match &observed.managers {
+        Ok(managers) => managers,
+        Err(failure) => return vec![format!("could not read {}: {}", failure.object, failure.message)],
+    };
+    let of_kube = managers
+        .iter()
+        .filter(|manager| manager.component == Component::Kube);
+    let kube: Vec<&ObservedManager> = of_kube.collect();
+    let mut reasons: Vec<String> = kube.iter().filter_map(|manager| why(manager)).collect();
+    let machines = snapshot.observed.machines.len();
+    if kube.len() != machines {
+        reasons.push(format!(
+            "the number of Pods of kube-controller-manager is {}, and the number of control-plane Machines is {machines}",
+            kube.len()
+        ));
+    }
+    reasons
+}
+
+/// The settings that a controller manager itself reports, or why it does not.
+pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
+    let pod = &manager.pod;
+    if let Health::Down(why) | Health::Unread(why) = &manager.health {
+        return Err(format!("{pod} does not report what it runs: {why}"));
+    }
+    match (&manager.settings.manager, &manager.settings.unverified) {
+        (Ok(settings), None) => Ok(settings),
+        (Err(why), _) | (Ok(_), Some(why)) => Err(format!("{pod} does not report its settings: {why}")),
+    }
+}
+
+/// The cloud-controller-manager that runs; none if no Pod does.
+///
+/// # Errors
+/// Why its settings are unknown, or that several differ, one line for each reason.
+pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec<String>> {
+    let managers = match &observed.managers {
+        Ok(managers) => managers,
+        Err(failure) => {
+            return Err(vec![format!(
+                "could not read {}: {}",
+                failure.object, failure.message
+            )]);
+        }
+    };
+    let mut found: Option<&Manager> = None;
+    let mut reasons = Vec::new();
+    for manager in managers
+        .iter()
+        .filter(|manager| manager.component == Component::Cloud)
+    {
+        match settings(manager) {
+            Err(why) => reasons.push(why),
+            Ok(settings) if found.is_some_and(|found| found != settings) => reasons.push(format!(
+                "{} has other settings than another cloud-controller-manager; wait for its rollout",
+                manager.pod
+            )),
+            Ok(settings) => found = Some(settings),
+        }
+    }
+    if reasons.is_empty() {
+        Ok(found)
+    } else {
+        Err(reasons)
+    }
+}
+
+/// Why the Lease does not prove that one of these components has the migration lock.
+fn why_not_held(observed: &Observed, leader_name: &str, holders: &[Component]) -> Option<String> {
+    let is_lock = |lock: &&ObservedLock| lock.role == LockRole::Migration && lock.lock.name == leader_name;
+    let Some(lock) = observed.locks.iter().find(is_lock) else {
+        return Some(format!("Lease {leader_name} was not read"));
+    };
+    match lock.state(observed.now) {
+        LockState::Held { holder } => {
+            let component = observed.attribution(lock).component();
+            let is_expected = component.is_some_and(|component| holders.contains(&component));
+            let expected = holders.iter().map(|component| component.name());
+            (!is_expected).then(|| {
+                format!(
+                    "{holder}, which is not known to be a {}, holds Lease {leader_name}",
+                    expected.collect::<Vec<_>>().join(" or a ")
+                )
+            })
+        }
+        LockState::Expired { holder, .. } => {
+            Some(format!("{holder} has not renewed Lease {leader_name} in time"))
+        }
+        LockState::Absent | LockState::Free => {
+            Some(format!("no controller manager holds Lease {leader_name}"))
+        }
+        LockState::Unread(failure) => {
+            Some(format!("could not read Lease {leader_name}: {}", failure.message))
+        }
+    }
+}

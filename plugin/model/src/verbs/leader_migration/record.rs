@@ -1,0 +1,45 @@
+//! How the last step of a migration is reversed: the entries of the control plane that it changed, as they were before.
+
+use kcp_api::{KubeadmControlPlane, Object as _, names::annotation};
+use kcp_rules::leader_migration::Step;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The value of the annotation `leader-migration`, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The step back.
+    pub undo: Step,
+    /// The record of the step before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Box<Record>>,
+}
+
+impl Record {
+    /// The record of a control plane; none if it has no valid one.
+    pub fn of(control_plane: &KubeadmControlPlane) -> Option<Self> {
+        serde_json::from_str(control_plane.annotation(annotation::LEADER_MIGRATION)?).ok()
+    }
+
+    /// The patch of a step that also writes this record, or removes the record.
+    pub fn with(record: Option<&Self>, mut patch: Value) -> Value {
+        let text = record.and_then(|record| serde_json::to_string(record).ok());
+        add_fields(
+            &mut patch,
+            &json!({"metadata": {"annotations": {annotation::LEADER_MIGRATION: text}}}),
+        );
+        patch
+    }
+}
+
+/// Adds fields to a merge patch. Unlike a merge, it keeps a null, which removes a field.
+fn add_fields(patch: &mut Value, more: &Value) {
+    match (patch, more) {
+        (Value::Object(patch), Value::Object(more)) => {
+            for (name, value) in more {
+                add_fields(patch.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (patch, more) => *patch = more.clone(),
+    }
+}

@@ -1,0 +1,119 @@
+//! `leader-migration start`: enables leader migration on kube-controller-manager, before the upgrade.
+
+use kcp_rules::{
+    api::{DecodeError, decode},
+    leader_migration::{
+        Component,
+        generate::{self, Request},
+        steps,
+    },
+    syntax::parse_version,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Facts, gates::why_not_started, phase::Managers, record::Record, refused, refused_with, stop_then_start,
+    watch_the_rollout, write,
+};
+use crate::{
+    change::decision::{ChangeEvent, Decision},
+    review::ReviewContext,
+    snapshot::change::ChangeSnapshot,
+};
+
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions<'s> {
+    /// The minor version of cloud-controller-manager after the upgrade.
+    pub to: u64,
+    pub node_ipam: bool,
+    /// The name of the Lease that is the migration lock.
+    pub leader_name: &'s str,
+    pub facts: Facts<'s>,
+}
+
+/// Decides whether to install the leader migration configuration. After that, the decision is `Unchanged` only if every
+/// kube-controller-manager uses it: one that does not would run the controllers a second time during the upgrade.
+pub fn decide(
+    snapshot: &ChangeSnapshot,
+    options: StartOptions<'_>,
+    context: ReviewContext<'_>,
+) -> Result<Decision, DecodeError> {
+    let object: Value = decode(&snapshot.object)?;
+    let version = snapshot.control_plane().spec.version();
+    let Ok(from) = parse_version(version) else {
+        return Ok(refused(vec![format!(
+            "spec.version is not a version: {version:?}"
+        )]));
+    };
+    let StartOptions {
+        to,
+        node_ipam,
+        leader_name,
+        ..
+    } = options;
+    let request = Request {
+        from: from.minor,
+        to,
+        node_ipam,
+        leader_name: leader_name.to_owned(),
+    };
+    let configuration = match generate::configuration(&request) {
+        Ok(configuration) => configuration,
+        Err(nothing @ generate::Refusal::Nothing(_)) => return Ok(Decision::Unchanged(nothing.to_string())),
+        Err(unsupported @ generate::Refusal::Unsupported(_)) => {
+            return Ok(match Managers::of(&object)? {
+                Ok(managers) => stop_then_start(snapshot, &managers.kube, unsupported.to_string()),
+                Err(_) => refused(vec![unsupported.to_string()]),
+            });
+        }
+        Err(refusal) => return Ok(refused(vec![refusal.to_string()])),
+    };
+    let step = steps::start(&configuration);
+    let patch = step.patch(&object);
+    if patch == json!({}) {
+        return Ok(started(snapshot, options));
+    }
+    let missing = options.facts.missing_permissions;
+    if !missing.is_empty() {
+        let name = kcp_api::Object::name(snapshot.control_plane());
+        return Ok(refused_with(
+            missing.to_vec(),
+            vec![format!(
+                "grant the permissions with: kubectl kcp leader-migration rbac {name} --leader-name {leader_name} --apply"
+            )],
+        ));
+    }
+    let record = Record {
+        undo: step.inverse(&object),
+        earlier: None,
+    };
+    let event = ChangeEvent {
+        reason: "LeaderMigrationEnabled",
+        action: "EnableLeaderMigration",
+        done: "leader migration enabled",
+        detail: format!("with Lease {leader_name}"),
+    };
+    write(
+        snapshot,
+        Record::with(Some(&record), patch),
+        event,
+        false,
+        context,
+    )
+}
+
+/// The decision after the configuration is installed.
+fn started(snapshot: &ChangeSnapshot, options: StartOptions<'_>) -> Decision {
+    let leader_name = options.leader_name;
+    let reasons = why_not_started(snapshot, options.facts.observed, leader_name, &[Component::Kube]);
+    if reasons.is_empty() {
+        return Decision::Unchanged(format!(
+            "every kube-controller-manager uses leader migration with Lease {leader_name}"
+        ));
+    }
+    refused_with(reasons, vec![watch_the_rollout(snapshot)])
+}
+
+#[cfg(test)]
+#[path = "start_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! What `start` decides, for control planes and for what their controller managers report.
+
+use kcp_rules::view::View;
+
+use super::*;
+use crate::{
+    leader_migration::{Health, Observed, ObservedManager},
+    snapshot::Failure,
+    testing::objects::now,
+    verbs::leader_migration::testing::{LEADER, kube, migrating, observed, snapshot, take, three},
+};
+
+/// The same control plane after the configuration was installed.
+fn installed() -> ChangeSnapshot {
+    let snapshot = snapshot("v1.35.4");
+    let written = decision(&snapshot, &observed(Vec::new(), None), &[]);
+    take(snapshot, &written)
+}
+
+fn decision(snapshot: &ChangeSnapshot, observed: &Observed, missing: &[String]) -> Decision {
+    let options = StartOptions {
+        to: 36,
+        node_ipam: true,
+        leader_name: LEADER,
+        facts: Facts {
+            observed,
+            missing_permissions: missing,
+        },
+    };
+    decided(snapshot, options)
+}
+
+fn decided(snapshot: &ChangeSnapshot, options: StartOptions<'_>) -> Decision {
+    let context = ReviewContext {
+        now: now(),
+        field_manager: "kubectl-kcp",
+        view: &View::default(),
+        configuration: None,
+    };
+    decide(snapshot, options, context).expect("decodes")
+}
+
+fn why(decision: Decision) -> Vec<String> {
+    match decision {
+        Decision::Refused(refusal) => refusal.why,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn versions_decide_whether_there_is_anything_to_migrate() {
+    let nobody = observed(Vec::new(), None);
+    for (version, to, node_ipam, expected) in [
+        (
+            "v1.35.4",
+            36,
+            false,
+            Ok(
+                "nothing to migrate: kube-controller-manager 1.35 runs no cloud controller; --node-ipam migrates Node IPAM",
+            ),
+        ),
+        (
+            "v1.36.0",
+            37,
+            true,
+            Err(
+                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller over: \
+                 stop its controller with --controllers, then start cloud-controller-manager",
+            ),
+        ),
+        (
+            "v1.35.4",
+            34,
+            true,
+            Err("the version after the upgrade, 1.34, is lower than the version before it, 1.35"),
+        ),
+    ] {
+        let options = StartOptions {
+            to,
+            node_ipam,
+            leader_name: LEADER,
+            facts: Facts {
+                observed: &nobody,
+                missing_permissions: &[],
+            },
+        };
+        match (decided(&snapshot(version), options), expected) {
+            (Decision::Unchanged(why), Ok(expected)) => assert_eq!(why, expected, "{version}"),
+            (decision, Err(expected)) => assert_eq!(why(decision), [expected], "{version}"),
+            (decision, Ok(_)) => panic!("{version}: {decision:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_configuration_is_installed_once_and_only_with_permissions() {
+    let nobody = observed(Vec::new(), None);
+    let Decision::Write(proposal) = decision(&snapshot("v1.35.4"), &nobody, &[]) else {
+        panic!("not written");
+    };
+    assert_eq!(proposal.done, "leader migration enabled with Lease m");
+    assert_eq!(
+        proposal.event.note("alice"),
+        "leader migration enabled by alice with Lease m"
+    );
+    let flags = "/spec/kubeadmConfigSpec/clusterConfiguration/controllerManager/extraArgs/0";
+    assert_eq!(
+        proposal.write.fields().pointer(flags),
+        Some(&json!({"name": "enable-leader-migration", "value": "true"}))
+    );
+    assert!(matches!(
+        decision(&installed(), &nobody, &[]),
+        Decision::Refused(_)
+    ));
+
+    let missing = ["the user may not update Lease m".to_owned()];
+    let Decision::Refused(refusal) = decision(&snapshot("v1.35.4"), &nobody, &missing) else {
+        panic!("not refused");
+    };
+    assert_eq!(
+        (refusal.why.as_slice(), refusal.remedies),
+        (
+            missing.as_slice(),
+            vec![format!(
+                "grant the permissions with: kubectl kcp leader-migration rbac {} --leader-name m --apply",
+                kcp_api::Object::name(snapshot("v1.35.4").control_plane())
+            )]
+        )
+    );
+}
+
+#[test]
+fn start_passes_only_if_every_old_controller_manager_migrates() {
+    let installed = installed();
+    let started = "every kube-controller-manager uses leader migration with Lease m";
+    assert_eq!(
+        decision(&installed, &observed(three(), Some("k_1")), &[]),
+        Decision::Unchanged(started.to_owned())
+    );
+    let with = |last: ObservedManager| vec![migrating("k1"), migrating("k2"), last];
+    let down = ObservedManager {
+        health: Health::Down("connection refused".to_owned()),
+        ..migrating("k3")
+    };
+    let mut unverified = migrating("k3");
+    unverified.settings.unverified = Some("forbidden".to_owned());
+    for (managers, holder, expected) in [
+        (
+            with(kube("k3", "--v=2", LEADER)),
+            Some("k_1"),
+            "k3 runs without leader migration",
+        ),
+        (
+            with(kube(
+                "k3",
+                "--enable-leader-migration --leader-migration-config=f",
+                "other",
+            )),
+            Some("k_1"),
+            "k3 uses Lease other as its migration lock instead of m",
+        ),
+        (
+            with(down),
+            Some("k_1"),
+            "k3 does not report what it runs: connection refused",
+        ),
+        (
+            with(unverified),
+            Some("k_1"),
+            "k3 does not report its settings: forbidden",
+        ),
+        (
+            vec![migrating("k1"), migrating("k2")],
+            Some("k_1"),
+            "the number of Pods of kube-controller-manager is 2, and the number of control-plane Machines is 3",
+        ),
+        (three(), None, "no controller manager holds Lease m"),
+        (
+            three(),
+            Some("stranger"),
+            "stranger, which is not known to be a kube-controller-manager, holds Lease m",
+        ),
+    ] {
+        let observed = observed(managers, holder);
+        assert_eq!(why(decision(&installed, &observed, &[])), [expected]);
+    }
+    let unread = Observed {
+        managers: Err(Failure {
+            object: "Pod".to_owned(),
+            message: "forbidden".to_owned(),
+            hint: None,
+            forbidden: None,
+        }),
+        ..observed(Vec::new(), None)
+    };
+    assert_eq!(
+        why(decision(&installed, &unread, &[])),
+        ["could not read Pod: forbidden"]
+    );
+}

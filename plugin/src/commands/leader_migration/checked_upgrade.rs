@@ -1,0 +1,45 @@
+//! What `leader-migration check` found out about an upgrade.
+
+use kcp_control_plane::leader_migration::problem::{Problem, problems};
+use kcp_rules::leader_migration::{Component, Lock, Pair, pair::Owner};
+use kcp_rules::topics::controller_managers::Unknown;
+
+/// An upgrade of a control plane.
+pub(crate) struct Check {
+    /// The control plane. Empty if its manifest has no name.
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    /// Desired number of Machines; none if the manifest does not set it.
+    pub(crate) replicas: Option<i64>,
+    pub(crate) pair: Pair,
+    /// Why `files` does not tell whether a static Pod is a cloud-controller-manager.
+    pub(crate) unknown_clouds: Vec<Unknown>,
+}
+
+impl Check {
+    pub(crate) fn has_problem(&self) -> bool {
+        self.problems().iter().any(|problem| problem.is_harmful)
+    }
+
+    /// Every problem with its fix, the most severe first.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        problems(&self.pair, &self.unknown_clouds)
+    }
+
+    /// Whether a stop of the old controller managers before the start of the new ones is simpler.
+    pub(crate) fn recommends_stop_then_start(&self) -> bool {
+        let moves = self.pair.rows().iter().any(|row| {
+            let owner = |owners: &[Owner]| owners.first().map(|owner| owner.component);
+            owner(&row.now) == Some(Component::Kube) && owner(&row.then) == Some(Component::Cloud)
+        });
+        moves && self.replicas == Some(1)
+    }
+}
+
+/// The name of a Lease, with its namespace unless that is `kube-system`.
+pub(super) fn lease(lock: &Lock) -> String {
+    match lock.namespace.as_str() {
+        "kube-system" => lock.name.clone(),
+        namespace => format!("{namespace}/{}", lock.name),
+    }
+}

@@ -1,0 +1,223 @@
+//! Takes a step of a migration: reads the workload cluster, decides, writes, and waits.
+
+use std::time::{Duration, Instant};
+
+use kcp_client::{
+    Connection, ReadLimit,
+    reader::Reader,
+    reads::{
+        change::LIMIT,
+        leader_migration::{leader_migration, permissions::permissions, workload_connection},
+        workers::read_workers,
+    },
+};
+use kcp_control_plane::{
+    change::decision::{Decision, Refusal, RefusedBy},
+    kubelet_skew::Workers,
+    leader_migration::{Observed, permissions::Identity},
+    review::ReviewContext,
+    snapshot::change::{ChangeSnapshot, ReadScope},
+    verbs::leader_migration::{Facts, phase::Managers},
+    wait::WaitCondition,
+};
+use kcp_rules::leader_migration::Lock;
+use serde_json::Value;
+
+use crate::{
+    change::engine::{ChangeOutcome, Changed, Engine, Verb},
+    commands::leader_migration::step_arguments::StepArguments,
+    session::Session,
+    terminal::escape,
+    verdict::Verdict,
+    wait::Wait,
+};
+
+/// The namespace of what kubeadm installs.
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// The time between two reads of `--wait`, after the rollout.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time limit of a wait that has none: ten years.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A step, and what to read for it.
+pub(super) struct Step<'s> {
+    pub(super) arguments: &'s StepArguments,
+    /// The verb for error messages, before the name of the control plane.
+    pub(super) infinitive: &'static str,
+    pub(super) not_done: &'s str,
+    /// Who needs the migration lock.
+    pub(super) identities: Vec<Identity>,
+    /// The name of the migration lock; none for that of the control plane.
+    pub(super) leader_name: Option<&'s str>,
+    /// Whether the decision after the rollout says that the step has taken effect.
+    pub(super) is_confirmed: bool,
+}
+
+/// What was read for a step.
+pub(super) struct Reads {
+    observed: Observed,
+    missing_permissions: Vec<String>,
+    pub(super) workers: Workers,
+    /// The control plane.
+    pub(super) control_plane: Value,
+}
+
+impl Reads {
+    pub(super) fn facts(&self) -> Facts<'_> {
+        Facts {
+            observed: &self.observed,
+            missing_permissions: &self.missing_permissions,
+        }
+    }
+}
+
+impl Step<'_> {
+    /// Takes the step.
+    ///
+    /// # Errors
+    /// A read fails, it is unknown whether the change was written, or the result cannot be printed.
+    pub(super) async fn take(
+        &self,
+        session: &Session,
+        decide: impl Fn(&ChangeSnapshot, &Reads, ReviewContext<'_>) -> anyhow::Result<Decision>,
+    ) -> anyhow::Result<Verdict> {
+        let StepArguments {
+            name, write, review, ..
+        } = self.arguments;
+        let configuration = review.read()?;
+        let connection = session.connect().await?;
+        let reader = Reader::discover(&connection).await?;
+        let reads = Box::pin(self.read(&reader)).await?;
+        let before = match self.arguments.wait {
+            Some(_) => Some(reader.snapshot(&connection.namespace, name).await?),
+            None => None,
+        };
+        let engine = Engine {
+            reader: &reader,
+            terminal: &session.terminal,
+            arguments: write,
+            configuration: configuration.as_ref(),
+        };
+        let verb = Verb {
+            name,
+            infinitive: self.infinitive,
+            not_done: self.not_done,
+            force_effect: None,
+            waits_for_replacement: true,
+        };
+        let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
+            decide(snapshot, &reads, context)
+        });
+        let changed = Box::pin(changed).await?;
+        let verdict = engine.report(&verb, &changed).await?;
+        let (ChangeOutcome::Done { .. }, Some(timeout)) = (&changed.outcome, self.arguments.wait) else {
+            return Ok(verdict);
+        };
+        let end = Instant::now() + Some(timeout).filter(|limit| !limit.is_zero()).unwrap_or(FOREVER);
+        let wait = Wait {
+            name,
+            condition: WaitCondition::RolledOut,
+            timeout,
+            before,
+            on_interrupt: format!(
+                "the rollout continues; watch with: kubectl kcp rollout status {name} -n {} --watch",
+                connection.namespace
+            ),
+            done: format!("kubeadmcontrolplane/{} is rolled out\n", escape(name)),
+        };
+        let verdict = Box::pin(wait.run(&reader, &session.terminal)).await?;
+        if verdict != Verdict::Met || !self.is_confirmed {
+            return Ok(verdict);
+        }
+        loop {
+            let reads = Box::pin(self.read(&reader)).await?;
+            let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
+            let view = snapshot.view();
+            let outcome = match decide(&snapshot, &reads, engine.context(&view))? {
+                Decision::Refused(_) if Instant::now() + INTERVAL < end => {
+                    tokio::time::sleep(INTERVAL).await;
+                    continue;
+                }
+                Decision::Unchanged(why) => ChangeOutcome::Unchanged(why),
+                Decision::Refused(refusal) => ChangeOutcome::Refused(refusal),
+                Decision::Write(_) => ChangeOutcome::Refused(Refusal::new(
+                    RefusedBy::Command,
+                    vec!["another client has changed the control plane: run the command again".to_owned()],
+                )),
+            };
+            return engine
+                .report(&verb, &Changed::without_write(&snapshot, outcome))
+                .await;
+        }
+    }
+
+    async fn read(&self, reader: &Reader<'_>) -> anyhow::Result<Reads> {
+        let StepArguments {
+            name,
+            ccm_namespace,
+            timeout,
+            write,
+            ..
+        } = self.arguments;
+        let management = reader.connection;
+        let end = Instant::now() + *timeout;
+        let (text, control_plane) = reader.control_plane(&management.namespace, name).await?;
+        let object: Value = serde_json::from_str(&text)?;
+        let observed = Box::pin(leader_migration(management, &control_plane, ccm_namespace, end)).await;
+        let leader_name = match self.leader_name {
+            Some(leader_name) => Some(leader_name.to_owned()),
+            None => Managers::of(&object)?
+                .ok()
+                .and_then(|managers| Some(managers.kube.migration_lock()?.name)),
+        };
+        let missing_permissions = match leader_name {
+            Some(leader_name) if !self.identities.is_empty() => {
+                let workload = workload_connection(management, &control_plane, end).await;
+                let lock = Lock {
+                    namespace: KUBE_SYSTEM.to_owned(),
+                    name: leader_name,
+                };
+                match workload {
+                    Ok(cluster) => missing(&cluster, &self.identities, &lock, &write.field_manager).await,
+                    Err(failure) => vec![format!(
+                        "could not review the permissions of controller managers: {}: {}",
+                        failure.object, failure.message
+                    )],
+                }
+            }
+            _ => Vec::new(),
+        };
+        let limit = ReadLimit::per_read(LIMIT);
+        let workers = Box::pin(read_workers(reader, control_plane.cluster(), limit)).await;
+        Ok(Reads {
+            observed,
+            missing_permissions,
+            workers,
+            control_plane: object,
+        })
+    }
+}
+
+/// What controller managers may not do with the Lease, one line for each permission.
+async fn missing(
+    cluster: &Connection,
+    identities: &[Identity],
+    lock: &Lock,
+    field_manager: &str,
+) -> Vec<String> {
+    match permissions(cluster, identities, lock, field_manager).await {
+        Ok(permissions) => permissions
+            .into_iter()
+            .filter(|permission| !permission.is_allowed)
+            .map(|permission| match permission.verb {
+                "create" => format!("{} may not create Leases in {KUBE_SYSTEM}", permission.user),
+                verb => format!("{} may not {verb} Lease {}", permission.user, lock.name),
+            })
+            .collect(),
+        Err(error) => vec![format!(
+            "could not review the permissions of controller managers: {error}"
+        )],
+    }
+}

@@ -16,7 +16,7 @@ with_assets = setsid tests/envtest/assets > /dev/null & assets=$$!; \
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: assets
 assets: ## build the programs that the tests and the demo run against, once: about seven minutes on two cores
@@ -31,11 +31,25 @@ demo: ## show the product on a real control plane; KEEP=1 keeps it up until Ctrl
 	@$(call with_assets,cargo build $(demo_programs))
 	@exec $(target)/debug/demo
 
+.PHONY: demo-migration
+demo-migration: ## show leader migration on real controller managers: the denial, check and status
+	@$(call with_assets,cargo build $(demo_programs))
+	@exec $(target)/debug/demo --leader-migration
+
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.
 .PHONY: test
 test: ## run every test: unit, table, snapshot and integration
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test --workspace --all-features --locked --no-fail-fast
+
+# The tests that `make test` leaves out, because they need kube-controller-managers that take half an hour to build.
+.PHONY: test-migration
+test-migration: ROUNDS ?= 10
+test-migration: ## test leader migration on kube-controller-manager 1.30, 1.35 and 1.37 too; moves Node IPAM ROUNDS times
+	@tests/envtest/managers > /dev/null
+	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	MIGRATION_ROUNDS=$(ROUNDS) INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
+		--ignored --nocapture leader_migration
 
 .PHONY: unit
 unit: ## run the tests that need neither assets nor network

@@ -11,6 +11,14 @@ use crate::products;
 /// The programs that envtest's `KUBEBUILDER_ASSETS` contains by convention.
 const KUBERNETES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
+/// Builds kube-controller-manager of the minor versions that `assets` does not build.
+const OTHER_MANAGERS: &str = "tests/envtest/managers";
+
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
+/// The minor version of the Kubernetes programs in the folder.
+const MINOR: &str = "36";
+
 /// The folder of the programs.
 #[derive(Debug, Clone)]
 pub struct Assets {
@@ -21,23 +29,26 @@ pub struct Assets {
 impl Assets {
     /// Finds the programs. Builds them first if this machine has not done so yet.
     pub fn locate() -> Result<Self> {
-        let script = products::workspace().join("tests/envtest/assets");
-        // The build takes minutes and must not look like a hang, so its progress is printed to our standard error.
-        let output = Command::new(&script)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .with_context(|| format!("running {}", script.display()))?;
-        ensure!(
-            output.status.success(),
-            "{} ended with {}",
-            script.display(),
-            output.status
-        );
-        let folder = String::from_utf8(output.stdout).context("reading the name of the assets folder")?;
-        let folder = PathBuf::from(folder.trim());
+        let folder = printed_by("tests/envtest/assets")?;
         let kubernetes = env::var_os("KUBEBUILDER_ASSETS").map_or_else(|| folder.clone(), PathBuf::from);
         Ok(Self { folder, kubernetes })
+    }
+
+    /// kube-controller-manager of a Kubernetes version, with or without `v`. All versions of a minor version are the same
+    /// program. Builds it if it is not that of [`Self::program`] and if this machine has not done so yet.
+    pub fn kube_controller_manager(&self, version: &str) -> Result<PathBuf> {
+        let minor = version.trim_start_matches('v').split('.').nth(1);
+        match minor.with_context(|| format!("{version} is not a version"))? {
+            MINOR => Ok(self.program(CONTROLLER_MANAGER)),
+            minor => {
+                let program = printed_by(OTHER_MANAGERS)?.join(format!("{CONTROLLER_MANAGER}-1.{minor}"));
+                ensure!(
+                    program.exists(),
+                    "{OTHER_MANAGERS} does not build kube-controller-manager 1.{minor}"
+                );
+                Ok(program)
+            }
+        }
     }
 
     pub fn program(&self, name: &str) -> PathBuf {
@@ -61,4 +72,23 @@ impl Assets {
     pub fn kwok(&self, file: &str) -> PathBuf {
         self.folder.join("kwok-config").join(file)
     }
+}
+
+/// The folder that a script of the workspace prints when it is complete.
+fn printed_by(script: &str) -> Result<PathBuf> {
+    let script = products::workspace().join(script);
+    // A build takes minutes and must not look like a hang, so its progress is printed to our standard error.
+    let output = Command::new(&script)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("running {}", script.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} ended with {}",
+        script.display(),
+        output.status
+    );
+    let folder = String::from_utf8(output.stdout).context("reading the name of the folder")?;
+    Ok(PathBuf::from(folder.trim()))
 }

@@ -1,9 +1,11 @@
-//! The audit log of an API server: writes to the objects that our webhooks review, with the webhooks' annotations.
+//! The audit log of an API server: writes to the objects that our webhooks review, with the webhooks' annotations; and in
+//! workload clusters, writes of Nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -21,6 +23,33 @@ rules:
 - level: None
 ";
 
+/// Logs writes of Nodes with their content, but not of their status, and nothing else.
+pub(crate) const NODES: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  verbs: [create, update, patch]
+  resources:
+  - group: \"\"
+    resources: [nodes]
+- level: None
+";
+
+/// A write that set `spec.podCIDR` of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodCidrWrite {
+    pub node: String,
+    pub pod_cidr: String,
+    /// The name of the user who wrote it.
+    pub user: String,
+    /// The program that wrote it: the start of the User-Agent.
+    pub program: String,
+    /// When the API server received it.
+    pub at: Timestamp,
+}
+
 pub(crate) struct AuditLog {
     log: PathBuf,
     rules: PathBuf,
@@ -31,10 +60,30 @@ pub(crate) struct AuditLog {
 struct Event {
     verb: String,
     #[serde(default)]
+    user: User,
+    #[serde(default)]
     user_agent: String,
     object_ref: ObjectRef,
     #[serde(default)]
+    request_object: Value,
+    #[serde(default)]
+    response_status: ResponseStatus,
+    #[serde(default)]
+    request_received_timestamp: String,
+    #[serde(default)]
     annotations: Map<String, Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+struct ResponseStatus {
+    #[serde(default)]
+    code: u16,
 }
 
 #[derive(Deserialize)]
@@ -52,12 +101,22 @@ struct ObjectRef {
 impl AuditLog {
     /// Writes the audit policy to a folder, which will contain the log too.
     pub(crate) fn prepare(folder: &Path) -> Result<Self> {
-        let rules = folder.join("audit-policy.yaml");
-        fs::write(&rules, RULES).with_context(|| format!("writing {}", rules.display()))?;
-        Ok(Self {
+        let log = Self::in_folder(folder);
+        log.write_rules(RULES)?;
+        Ok(log)
+    }
+
+    /// The log in a folder, which may not exist yet.
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        Self {
             log: folder.join("audit.log"),
-            rules,
-        })
+            rules: folder.join("audit-policy.yaml"),
+        }
+    }
+
+    /// Writes the audit policy.
+    pub(crate) fn write_rules(&self, rules: &str) -> Result<()> {
+        fs::write(&self.rules, rules).with_context(|| format!("writing {}", self.rules.display()))
     }
 
     /// The kube-apiserver flags for this log. The API server writes an event before it answers the request.
@@ -114,6 +173,30 @@ impl AuditLog {
         };
         let events = self.events()?.into_iter().filter(is_of_resource);
         Ok(events.map(|event| event.user_agent).collect())
+    }
+
+    /// Each successful write of `podCIDR` of a Node, oldest first.
+    pub(crate) fn pod_cidr_writes(&self) -> Result<Vec<PodCidrWrite>> {
+        let mut writes = Vec::new();
+        for event in self.events()? {
+            let pod_cidr = event
+                .request_object
+                .pointer("/spec/podCIDR")
+                .and_then(Value::as_str);
+            let Some(pod_cidr) = pod_cidr.filter(|_| event.response_status.code < 300) else {
+                continue;
+            };
+            let program = event.user_agent.split('/').next().unwrap_or_default();
+            let at = event.request_received_timestamp.parse();
+            writes.push(PodCidrWrite {
+                node: event.object_ref.name,
+                pod_cidr: pod_cidr.to_owned(),
+                user: event.user.username,
+                program: program.to_owned(),
+                at: at.context("reading the time of a write")?,
+            });
+        }
+        Ok(writes)
     }
 
     fn events(&self) -> Result<Vec<Event>> {

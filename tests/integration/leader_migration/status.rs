@@ -4,12 +4,12 @@ mod scene;
 
 use anyhow::{Result, ensure};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::controller_manager::{Identity, Program};
+use kcp_tests::controller_manager::{CLOUD_POD, CloudPod, Identity, Program};
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::json;
 
-use self::scene::{Cloud, Scene};
+use self::scene::{Scene, migrating, without_migration};
 use super::{MIGRATION, configuration};
 use crate::shared::with_controllers;
 
@@ -62,9 +62,9 @@ async fn nothing_to_migrate_then_runs_twice(scene: &Scene<'_>) -> Result<()> {
     ensure!(manager.get("controllers") == Some(&started), "{manager}");
 
     let mut cloud = scene
-        .cloud("second", Identity::Administrator, &Cloud::without_migration())
+        .cloud("second", Identity::Administrator, &without_migration())
         .await?;
-    let pods = format!("{} and {}", scene.kube_pod, scene::CLOUD_POD);
+    let pods = format!("{} and {}", scene.kube_pod, CLOUD_POD);
     let reason = format!("{pods} run it at the same time");
     scene.comes_to("runs-twice", 1, &reason).await?;
     scene.end(&mut kube).await?;
@@ -75,9 +75,9 @@ async fn nothing_to_migrate_then_runs_twice(scene: &Scene<'_>) -> Result<()> {
 /// has the short name, so it runs Node IPAM under its main lock.
 async fn unprotected(scene: &Scene<'_>) -> Result<()> {
     let text = configuration(&[NODE_IPAM]);
-    let other = Cloud {
+    let other = CloudPod {
         controllers: "service-lb-controller",
-        ..Cloud::migrating(&text)
+        ..migrating(&text)
     };
     let mut cloud = scene.cloud("holder", Identity::Administrator, &other).await?;
     scene.locks.held(MIGRATION).await?;
@@ -98,11 +98,11 @@ async fn unprotected(scene: &Scene<'_>) -> Result<()> {
 async fn protected_then_unknown_then_stale(scene: &Scene<'_>) -> Result<()> {
     let mut kube = scene.kube("after", &[WITHOUT_NODE_IPAM]).await?;
     let text = configuration(&[NODE_IPAM]);
-    let migrating = Cloud::migrating(&text);
-    let mut cloud = scene.cloud("after", Identity::Administrator, &migrating).await?;
-    let reason = format!("{} runs it and holds Lease {MIGRATION}", scene::CLOUD_POD);
+    let cloud_pod = migrating(&text);
+    let mut cloud = scene.cloud("after", Identity::Administrator, &cloud_pod).await?;
+    let reason = format!("{} runs it and holds Lease {MIGRATION}", CLOUD_POD);
     let status = scene.comes_to("protected", 0, &reason).await?;
-    scene.checks_the_object_as_its_manifest(&migrating).await?;
+    scene.checks_the_object_as_its_manifest(&cloud_pod).await?;
     let lease = status.lease(MIGRATION)?;
     let component = json!("cloud-controller-manager");
     for field in ["componentByHolder", "componentByFieldManager", "fieldManager"] {
@@ -117,9 +117,9 @@ async fn protected_then_unknown_then_stale(scene: &Scene<'_>) -> Result<()> {
     );
     scene.comes_to("unknown", 2, &reason).await?;
 
-    scene.create_cloud_pod(&migrating).await?;
+    scene.create_cloud_pod(&cloud_pod).await?;
     cloud.kill().await?;
-    let reason = format!("{} does not run: nothing listens on port 10258", scene::CLOUD_POD);
+    let reason = format!("{} does not run: nothing listens on port 10258", CLOUD_POD);
     scene.comes_to("orphaned", 1, &reason).await?;
     let status = scene.comes_to_verdict("stale", 1).await?;
     let reason = status.reason();
@@ -141,12 +141,12 @@ async fn orphaned_by_its_configuration(scene: &Scene<'_>) -> Result<()> {
     let mut kube = scene.kube("orphan", &[WITHOUT_NODE_IPAM]).await?;
     let other = configuration(&[NODE_IPAM]).replace("\"*\"", "kube-controller-manager");
     let mut cloud = scene
-        .cloud("orphan", Identity::Administrator, &Cloud::migrating(&other))
+        .cloud("orphan", Identity::Administrator, &migrating(&other))
         .await?;
     scene.locks.held(MIGRATION).await?;
     let reason = format!(
         "the configuration of {} assigns it to another component",
-        scene::CLOUD_POD
+        CLOUD_POD
     );
     let status = scene.comes_to("orphaned", 1, &reason).await?;
     ensure!(
@@ -162,11 +162,11 @@ async fn orphaned_until_permitted(scene: &Scene<'_>) -> Result<()> {
     scene.permit_main_lock().await?;
     let mut kube = scene.kube("forbidden", &[WITHOUT_NODE_IPAM]).await?;
     let text = configuration(&[NODE_IPAM]);
-    let migrating = Cloud::migrating(&text);
-    let mut cloud = scene.cloud("forbidden", Identity::Own, &migrating).await?;
+    let cloud_pod = migrating(&text);
+    let mut cloud = scene.cloud("forbidden", Identity::Own, &cloud_pod).await?;
     let reason = format!(
         "{} is healthy, but has not taken Lease {MIGRATION}, which has no holder",
-        scene::CLOUD_POD
+        CLOUD_POD
     );
     let status = scene.comes_to("orphaned", 1, &reason).await?;
     // The group system:masters needs no review, so cloud-controller-manager answers although it may not create one.
@@ -193,7 +193,7 @@ async fn orphaned_until_permitted(scene: &Scene<'_>) -> Result<()> {
         granted.code == 0 && has_rows(&granted, &[&created, &get.replace(" no", " yes")]),
         "{granted}"
     );
-    let reason = format!("{} runs it and holds Lease {MIGRATION}", scene::CLOUD_POD);
+    let reason = format!("{} runs it and holds Lease {MIGRATION}", CLOUD_POD);
     scene.comes_to("protected", 0, &reason).await?;
     let again = scene.rbac(&["--apply"]).await?;
     ensure!(again.code == 0 && !again.stdout.contains(role), "{again}");

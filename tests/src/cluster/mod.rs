@@ -20,6 +20,8 @@ pub struct Cluster {
     client: Client,
     namespace: String,
     name: String,
+    /// The spec of its machines, see `machines`.
+    machine: Value,
 }
 
 impl Cluster {
@@ -46,21 +48,55 @@ impl Cluster {
             client: client.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            machine: json!({}),
         };
+        cluster.create_infrastructure().await?;
+        Ok(cluster)
+    }
+
+    /// Creates a cluster whose control plane machines run a real kube-controller-manager of their version. `component` is the
+    /// `controllerManager` of the control plane.
+    pub async fn create_with_controller_managers(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        replicas: u32,
+        version: &str,
+        component: &Value,
+    ) -> Result<Self> {
+        let cluster = Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            machine: json!({"controllerManager": true}),
+        };
+        cluster.create_infrastructure().await?;
+        let mut control_plane = cluster.control_plane(replicas, version);
+        let configuration = control_plane.pointer_mut("/spec/kubeadmConfigSpec/clusterConfiguration");
+        if let Some(configuration) = configuration.and_then(Value::as_object_mut) {
+            configuration.insert("controllerManager".to_owned(), component.clone());
+        }
+        create(&cluster.control_planes(), control_plane).await?;
+        Ok(cluster)
+    }
+
+    async fn create_infrastructure(&self) -> Result<()> {
+        let Self {
+            client, namespace, ..
+        } = self;
         let infrastructure =
             |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(
             &infrastructure(resources::stand_in_clusters()),
-            cluster.stand_in_cluster(),
+            self.stand_in_cluster(),
         )
         .await?;
         create(
             &infrastructure(resources::stand_in_machine_templates()),
-            cluster.machine_template(),
+            self.machine_template(),
         )
         .await?;
-        create(&resources::clusters(client, namespace), cluster.cluster()).await?;
-        Ok(cluster)
+        create(&resources::clusters(client, namespace), self.cluster()).await
     }
 
     pub async fn get(&self) -> Result<Value> {
@@ -209,7 +245,7 @@ impl Cluster {
             "apiVersion": format!("{INFRASTRUCTURE_GROUP}/v1beta1"),
             "kind": "StandInMachineTemplate",
             "metadata": {"name": self.name},
-            "spec": {"template": {"spec": {}}},
+            "spec": {"template": {"spec": self.machine}},
         })
     }
 

@@ -21,6 +21,7 @@ impl Cluster {
             client: client.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            machine: json!({}),
         };
         let of = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(

@@ -4,6 +4,7 @@
 //! They run beside the API server, with the flags that kubeadm sets. Their locks are in a namespace per test or per row, so
 //! that many of them share one API server.
 
+mod cloud_pod;
 mod locks;
 mod process;
 
@@ -22,6 +23,7 @@ use crate::pki::{Authority, KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::run::Run;
 
+pub use cloud_pod::{CLOUD_POD, CloudPod};
 pub use locks::Locks;
 pub use process::{ControllerManager, End};
 
@@ -68,6 +70,7 @@ pub enum Identity {
 const KUBE: &[&str] = &["--controllers=serviceaccount-token-controller,node-ipam-controller"];
 /// Our program has Node IPAM. The model knows that only if a flag names it.
 const CLOUD: &[&str] = &["--cloud-provider=demo", "--controllers=*,node-ipam-controller"];
+pub(crate) const CONTROLLERS: &str = "--controllers=";
 const BOTH: &[&str] = &["--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16"];
 
 /// The API server of controller managers. Its folder has the files `kubeconfig`, `ca.crt` and `sa.key`.
@@ -172,6 +175,29 @@ impl ControllerManagers {
         self.start_program(&program, name, flags).await
     }
 
+    /// Starts the cloud-controller-manager of a Pod, with only the controllers that the Pod names.
+    pub async fn start_cloud(
+        &self,
+        port: u16,
+        name: &str,
+        pod: &CloudPod<'_>,
+        (identity, locks): (Identity, &Locks),
+        more: &[&str],
+    ) -> Result<ControllerManager> {
+        let mut flags = self.flags(Program::Cloud, identity, locks);
+        // The values would add up, and the cloud-node-controller of our provider gives a Node an address at which the API
+        // server does not reach kwok.
+        flags.retain(|flag| !flag.starts_with(CONTROLLERS));
+        flags.push(format!("{CONTROLLERS}{}", pod.controllers));
+        if let Some(configuration) = pod.configuration {
+            let file = self.file(&format!("{name}.yaml"), configuration)?;
+            flags.push("--enable-leader-migration=true".to_owned());
+            flags.push(flag_of("leader-migration-config", &file));
+        }
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
+        self.start_on(port, Program::Cloud, name, &flags).await
+    }
+
     /// [`Self::start`] on this port.
     pub async fn start_on(
         &self,
@@ -194,7 +220,8 @@ impl ControllerManagers {
         self.start_program_on(free_port()?, program, name, flags).await
     }
 
-    async fn start_program_on(
+    /// [`Self::start_program`] on this port.
+    pub async fn start_program_on(
         &self,
         port: u16,
         program: &Path,

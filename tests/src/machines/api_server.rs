@@ -9,6 +9,7 @@ use kube::Client;
 
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
 use crate::api_server::{NO_ENVIRONMENT, ready};
+use crate::audit::{AuditLog, NODES, PodCidrWrite};
 use crate::kubeconfig::{self, User};
 use crate::pki::Subject;
 use crate::process::Process;
@@ -17,6 +18,11 @@ use crate::wait;
 impl WorkloadCluster {
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
+    }
+
+    /// Each write of `podCIDR` of a Node, oldest first, according to the audit log.
+    pub fn pod_cidr_writes(&self) -> Result<Vec<PodCidrWrite>> {
+        AuditLog::in_folder(&self.folder).pod_cidr_writes()
     }
 
     /// Stops the API server: it accepts connections and never responds.
@@ -53,7 +59,7 @@ impl WorkloadCluster {
                 ..Subject::default()
             },
         )?;
-        let arguments = [
+        let mut arguments = vec![
             format!("--etcd-servers={}", self.etcd_route.url()),
             format!("--etcd-cafile={}", certificates.etcd_authority_file.display()),
             format!(
@@ -94,6 +100,9 @@ impl WorkloadCluster {
             ),
             "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
         ];
+        let audit = AuditLog::in_folder(&self.folder);
+        audit.write_rules(NODES)?;
+        arguments.extend(audit.arguments());
         let log = format!("{}-apiserver", self.name);
         let program = self.assets.program("kube-apiserver");
         let mut process = Process::start(&self.run, &log, &program, arguments, NO_ENVIRONMENT)?;

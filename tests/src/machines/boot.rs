@@ -17,6 +17,8 @@ pub(super) struct NewMachine<'a> {
     /// The Kubernetes version, with `v`.
     pub(super) version: &'a str,
     pub(super) provider_id: &'a str,
+    /// Whether it runs a real kube-controller-manager.
+    pub(super) has_controller_manager: bool,
 }
 
 impl NewMachine<'_> {
@@ -45,10 +47,16 @@ impl WorkloadCluster {
                 return Ok(Ipv4Addr::LOCALHOST);
             }
         };
+        let controller_manager_flags = if machine.has_controller_manager {
+            self.start_controller_manager(machine, data).await?
+        } else {
+            Vec::new()
+        };
         let description = ControlPlaneNode {
             node: machine.node(),
             address,
             api_port: self.api_port,
+            controller_manager_flags,
         };
         node::create_control_plane(self.client()?, &description).await?;
         Ok(address)

@@ -61,6 +61,13 @@ impl BootstrapData {
         }
     }
 
+    /// Every file, by path on the machine.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(path, content)| (path.as_str(), content.as_str()))
+    }
+
     /// A file in `/etc/kubernetes/pki`.
     pub(super) fn pki(&self, name: &str) -> Result<&str> {
         let path = format!("/etc/kubernetes/pki/{name}");

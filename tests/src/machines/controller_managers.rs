@@ -1,13 +1,25 @@
 //! Real controller managers of a workload cluster. They run beside its API server; port-forwards to their pods reach them.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::net::Ipv4Addr;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
-use super::node::{ensure_exists, forward, forwards};
+use super::boot::NewMachine;
+use super::bootstrap_data::BootstrapData;
+use super::node::{self, CONTROLLER_MANAGER, ensure_exists, forward, forwards};
+use super::static_pod::{StaticPod, below};
 use super::workload_cluster::WorkloadCluster;
-use crate::controller_manager::{ControllerManagers, Server};
+use crate::addresses::free_port;
+use crate::controller_manager::{CONTROLLERS, ControllerManagers, Identity, Locks, Program, Server};
 use crate::pki::Subject;
+
+/// The port of kube-controller-manager in its pod.
+const PORT: u16 = 10257;
+
+/// As kubeadm does: each controller has a service account of its own.
+const OWN_ACCOUNTS: &str = "--use-service-account-credentials=true";
 
 impl WorkloadCluster {
     /// Controller managers for this cluster, whose first machine has booted.
@@ -26,6 +38,72 @@ impl WorkloadCluster {
             administrator: &administrator,
         };
         ControllerManagers::new(&self.run, &self.assets, &server, &self.name)
+    }
+
+    /// Starts the kube-controller-manager of a machine that boots, with the flags, volumes and files that the control plane
+    /// asks for. Returns the flags that its pod shows. If it exits, it is not started again.
+    pub(super) async fn start_controller_manager(
+        &self,
+        machine: &NewMachine<'_>,
+        data: &BootstrapData,
+    ) -> Result<Vec<String>> {
+        let root = self.folder.join("machines").join(machine.name);
+        for (path, content) in data.files() {
+            let path = below(&root, path);
+            let folder = path.parent().context("a file has no folder")?;
+            fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+            fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+        }
+        let client = self.client()?;
+        // kubeadm reads it from the cluster when it joins, and stored it there when it created the first machine.
+        let pod = StaticPod::of(&node::cluster_configuration(client).await?)?;
+        let files = self
+            .controller_manager_files
+            .get_or_try_init(async || self.controller_managers());
+        let files = files.await?;
+        let locks = Locks::in_namespace(client, node::NAMESPACE);
+        let mut flags = files.flags(Program::Kube, Identity::Own, &locks);
+        flags.push(OWN_ACCOUNTS.to_owned());
+        let asked = pod.flags_below(&root);
+        if asked.iter().any(|flag| flag.starts_with(CONTROLLERS)) {
+            // The values of several flags would add up.
+            flags.retain(|flag| !flag.starts_with(CONTROLLERS));
+        }
+        flags.extend(asked);
+
+        let program = self.assets.kube_controller_manager(machine.version)?;
+        let port = free_port()?;
+        self.forward(&format!("{CONTROLLER_MANAGER}-{}", machine.name), PORT, port)
+            .await?;
+        let name = format!("kube-{}", machine.name);
+        let manager = files.start_program_on(port, &program, &name, &flags).await?;
+        let mut running = self.controller_managers.lock().await;
+        running.insert(machine.name.to_owned(), manager);
+        let shown = ["--allocate-node-cidrs=true", "--leader-elect=true", OWN_ACCOUNTS];
+        let shown = shown.map(str::to_owned).into_iter();
+        Ok(shown.chain(pod.flags()).collect())
+    }
+
+    /// Ends the kube-controller-manager of a machine, if it has one. It releases no Lease.
+    pub(super) async fn stop_controller_manager(&self, machine: &str) -> Result<()> {
+        let manager = self.controller_managers.lock().await.remove(machine);
+        match manager {
+            Some(mut manager) => manager.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The controllers that the kube-controller-manager of a machine has started. Fails unless it is healthy.
+    pub async fn controllers_of(&self, machine: &str) -> Result<BTreeSet<String>> {
+        let running = self.controller_managers.lock().await;
+        let manager = running.get(machine);
+        let manager = manager.with_context(|| format!("{machine} has no kube-controller-manager"))?;
+        manager.controllers().await
+    }
+
+    /// The machines whose kube-controller-manager was started.
+    pub async fn machines_with_controller_managers(&self) -> Vec<String> {
+        self.controller_managers.lock().await.keys().cloned().collect()
     }
 
     /// Lets port-forwards to a port of a pod in kube-system reach a local port.

@@ -2,7 +2,8 @@
 //!
 //! It implements the contract of Cluster API for `StandInCluster` and `StandInMachine`. A machine that boots starts a
 //! real etcd member and writes the Node and the static pods that a kubelet would write. The first machine of a cluster
-//! also starts the workload cluster's API server and kwok.
+//! also starts the workload cluster's API server and kwok. A machine whose spec has `controllerManager: true` starts a real
+//! kube-controller-manager of its version as well.
 
 mod api_server;
 mod boot;
@@ -18,6 +19,7 @@ mod member;
 mod node;
 mod peer_network;
 mod provider;
+mod static_pod;
 mod teardown;
 mod workload_cluster;
 
@@ -32,6 +34,7 @@ use tokio::task::JoinHandle;
 use self::provider::Provider;
 pub use self::workload_cluster::WorkloadCluster;
 use crate::assets::Assets;
+pub use crate::audit::PodCidrWrite;
 use crate::cluster_api::Controllers;
 use crate::run::Run;
 

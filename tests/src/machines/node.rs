@@ -16,12 +16,9 @@ use crate::etcd::CLIENT_PORT;
 use crate::resources;
 
 /// The components whose static pods run on a control plane machine.
-const COMPONENTS: [&str; 4] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-];
+const COMPONENTS: [&str; 4] = ["etcd", "kube-apiserver", CONTROLLER_MANAGER, "kube-scheduler"];
+
+pub(super) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 pub(super) const NAMESPACE: &str = "kube-system";
 
@@ -43,6 +40,20 @@ pub(super) struct ControlPlaneNode<'a> {
     pub(super) address: Ipv4Addr,
     /// The local port of the cluster's API server.
     pub(super) api_port: u16,
+    /// The flags of kube-controller-manager that its pod shows.
+    pub(super) controller_manager_flags: Vec<String>,
+}
+
+/// kubeadm's configuration, which Cluster API changes and which a machine that joins reads.
+pub(super) async fn cluster_configuration(client: &Client) -> Result<String> {
+    let config: ConfigMap = Api::namespaced(client.clone(), NAMESPACE)
+        .get("kubeadm-config")
+        .await
+        .context("reading the ConfigMap kubeadm-config")?;
+    let data = config
+        .data
+        .and_then(|mut data| data.remove("ClusterConfiguration"));
+    data.context("the ConfigMap kubeadm-config has no ClusterConfiguration")
 }
 
 /// Stores kubeadm's configuration, which Cluster API reads and changes.
@@ -80,7 +91,11 @@ pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlane
     ensure_exists(&forwards, api).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     for component in COMPONENTS {
-        ensure_exists(&pods, mirror_pod(node, component)).await?;
+        let flags = match component {
+            CONTROLLER_MANAGER => machine.controller_manager_flags.as_slice(),
+            _ => &[],
+        };
+        ensure_exists(&pods, mirror_pod(node, component, flags)).await?;
     }
     Ok(())
 }
@@ -141,7 +156,14 @@ fn node_object(node: &NodeDescription<'_>, roles: &[&str], taints: &Value) -> Va
     })
 }
 
-fn mirror_pod(node: &NodeDescription<'_>, component: &str) -> Value {
+fn mirror_pod(node: &NodeDescription<'_>, component: &str, flags: &[String]) -> Value {
+    let image = format!("registry.k8s.io/{component}:{}", node.version);
+    let mut container = json!({"name": component, "image": image});
+    if let (false, Some(container)) = (flags.is_empty(), container.as_object_mut()) {
+        let program = std::iter::once(component);
+        let command: Vec<&str> = program.chain(flags.iter().map(String::as_str)).collect();
+        container.insert("command".to_owned(), json!(command));
+    }
     json!({
         "metadata": {
             "name": format!("{component}-{}", node.name),
@@ -158,7 +180,7 @@ fn mirror_pod(node: &NodeDescription<'_>, component: &str) -> Value {
             "hostNetwork": true,
             "priorityClassName": "system-node-critical",
             "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
-            "containers": [{"name": component, "image": format!("registry.k8s.io/{component}:{}", node.version)}],
+            "containers": [container],
         },
     })
 }

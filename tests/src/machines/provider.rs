@@ -212,6 +212,7 @@ impl Provider {
             name: &name,
             version: version.context("the Machine has no version")?,
             provider_id: &provider_id,
+            has_controller_manager: object.data.pointer("/spec/controllerManager") == Some(&json!(true)),
         };
         let address = cluster.boot(&machine, &data, &self.controllers).await?;
         let api = self.api(&namespace, &resources::stand_in_machines());

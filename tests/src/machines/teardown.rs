@@ -16,6 +16,7 @@ impl WorkloadCluster {
     /// Ends the machine and removes its Node and pods. Cluster API has already removed the machine's etcd member, unless
     /// the whole cluster is deleted. Then etcd loses its quorum, and the objects disappear with the cluster.
     pub(super) async fn tear_down(&self, machine: &str, cluster_is_deleted: bool, log: &Log) -> Result<()> {
+        self.stop_controller_manager(machine).await?;
         self.stop_member(machine).await?;
         if let (Ok(client), false) = (self.client(), cluster_is_deleted) {
             let removed = timeout(REMOVAL, node::delete(client, machine)).await;

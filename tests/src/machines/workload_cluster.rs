@@ -15,6 +15,7 @@ use super::member::Member;
 use super::peer_network::PeerNetwork;
 use crate::addresses::{MachineAddresses, free_port};
 use crate::assets::Assets;
+use crate::controller_manager::{ControllerManager, ControllerManagers};
 use crate::etcd::{CLIENT_PORT, EtcdClient};
 use crate::pki::{Authority, KeyPairFiles, Subject};
 use crate::process::Process;
@@ -28,6 +29,10 @@ pub struct WorkloadCluster {
     pub(super) addresses: MachineAddresses,
     pub(super) api_port: u16,
     pub(super) members: Mutex<BTreeMap<String, Member>>,
+    /// By machine.
+    pub(super) controller_managers: Mutex<BTreeMap<String, ControllerManager>>,
+    /// What the controller managers of machines need, from the first of them.
+    pub(super) controller_manager_files: OnceCell<ControllerManagers>,
     pub(super) peer_network: Arc<PeerNetwork>,
     pub(super) etcd_route: EtcdRoute,
     /// Whether learners are promoted when they are in sync.
@@ -68,6 +73,8 @@ impl WorkloadCluster {
             addresses: MachineAddresses::find(CLIENT_PORT)?,
             api_port: free_port()?,
             members: Mutex::default(),
+            controller_managers: Mutex::default(),
+            controller_manager_files: OnceCell::new(),
             peer_network: Arc::default(),
             etcd_route: EtcdRoute::new()?,
             promotes: watch::Sender::new(true),

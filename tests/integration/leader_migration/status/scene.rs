@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_tests::addresses::free_port;
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::controller_manager::{ControllerManager, ControllerManagers, Identity, Locks, Program};
+use kcp_tests::controller_manager::{
+    CLOUD_POD, CloudPod, ControllerManager, ControllerManagers, Identity, Locks, Program,
+};
 use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -18,16 +20,12 @@ use super::{MIGRATION, NAME, NAMESPACE};
 use crate::objects::written;
 use crate::schema;
 
-/// The Pod of cloud-controller-manager.
-pub(super) const CLOUD_POD: &str = "cloud-controller-manager-edge";
-
 const KUBE_SYSTEM: &str = "kube-system";
+
+const CONTROLLERS: &str = "--controllers=";
 
 /// A verdict takes seconds, or two lease periods. The rest is for a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// Where the Pod mounts the leader migration configuration.
-const MOUNT: &str = "/etc/migration";
 
 pub(super) struct Scene<'m> {
     management: &'m ManagementCluster,
@@ -41,25 +39,19 @@ pub(super) struct Scene<'m> {
     cloud_port: u16,
 }
 
-/// A cloud-controller-manager: its `--controllers`, and its leader migration configuration if it migrates.
-pub(super) struct Cloud<'c> {
-    pub(super) controllers: &'c str,
-    pub(super) configuration: Option<&'c str>,
+/// A cloud-controller-manager without leader migration.
+pub(super) const fn without_migration() -> CloudPod<'static> {
+    CloudPod {
+        controllers: super::NODE_IPAM,
+        configuration: None,
+    }
 }
 
-impl<'c> Cloud<'c> {
-    pub(super) const fn without_migration() -> Self {
-        Self {
-            controllers: super::NODE_IPAM,
-            configuration: None,
-        }
-    }
-
-    pub(super) const fn migrating(configuration: &'c str) -> Self {
-        Self {
-            controllers: super::NODE_IPAM,
-            configuration: Some(configuration),
-        }
+/// A cloud-controller-manager with this leader migration configuration.
+pub(super) const fn migrating(configuration: &str) -> CloudPod<'_> {
+    CloudPod {
+        controllers: super::NODE_IPAM,
+        configuration: Some(configuration),
     }
 }
 
@@ -98,26 +90,6 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn config_map(cloud: &Cloud<'_>) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "migration"},
-        "data": {"leader.yaml": cloud.configuration.unwrap_or_default()}})
-}
-
-/// The spec of a Pod of cloud-controller-manager that mounts the `ConfigMap`.
-fn pod_spec(flags: &[String]) -> Value {
-    json!({
-        "hostNetwork": true,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [{
-            "name": "cloud-controller-manager",
-            "image": "example.test/cloud-controller-manager:v1.36.3",
-            "args": flags,
-            "volumeMounts": [{"name": "migration", "mountPath": MOUNT}],
-        }],
-        "volumes": [{"name": "migration", "configMap": {"name": "migration"}}],
-    })
-}
-
 impl<'m> Scene<'m> {
     pub(super) async fn set(management: &'m ManagementCluster, cluster: &Cluster) -> Result<Self> {
         let workload = management.machines().cluster(NAMESPACE, NAME).await?;
@@ -146,8 +118,14 @@ impl<'m> Scene<'m> {
 
     /// Starts kube-controller-manager, whose mirror Pod exists already.
     pub(super) async fn kube(&self, name: &str, more: &[&str]) -> Result<ControllerManager> {
-        let more: Vec<String> = more.iter().map(|flag| (*flag).to_owned()).collect();
-        let flags = self.flags(Program::Kube, Identity::Administrator, &more);
+        let mut flags = self
+            .programs
+            .flags(Program::Kube, Identity::Administrator, &self.locks);
+        // The values of several flags would add up.
+        if more.iter().any(|flag| flag.starts_with(CONTROLLERS)) {
+            flags.retain(|flag| !flag.starts_with(CONTROLLERS));
+        }
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         let name = format!("kube-{name}");
         self.programs
             .start_on(self.kube_port, Program::Kube, &name, &flags)
@@ -159,55 +137,22 @@ impl<'m> Scene<'m> {
         &self,
         name: &str,
         identity: Identity,
-        cloud: &Cloud<'_>,
+        cloud: &CloudPod<'_>,
     ) -> Result<ControllerManager> {
         let name = format!("cloud-{name}");
-        let mut more = vec![
-            // Long enough to see a Lease that is still fresh after its holder was killed.
-            "--leader-elect-lease-duration=30s".to_owned(),
-            format!("--controllers={}", cloud.controllers),
-        ];
-        if let Some(configuration) = cloud.configuration {
-            let file = self.programs.file(&format!("{name}.yaml"), configuration)?;
-            more.push("--enable-leader-migration=true".to_owned());
-            more.push(format!("--leader-migration-config={}", file.display()));
-        }
-        let flags = self.flags(Program::Cloud, identity, &more);
         self.create_cloud_pod(cloud).await?;
+        // Long enough to see a Lease that is still fresh after its holder was killed.
+        let lease = ["--leader-elect-lease-duration=30s"];
+        let lock = (identity, &self.locks);
         self.programs
-            .start_on(self.cloud_port, Program::Cloud, &name, &flags)
+            .start_cloud(self.cloud_port, &name, cloud, lock, &lease)
             .await
     }
 
-    /// The flags of every controller manager and these. `--controllers` replaces the default: its values would add up, and
-    /// the cloud-node-controller of our provider gives a Node an address at which the API server does not reach kwok.
-    fn flags(&self, program: Program, identity: Identity, more: &[String]) -> Vec<String> {
-        const CONTROLLERS: &str = "--controllers=";
-        let mut flags = self.programs.flags(program, identity, &self.locks);
-        if more.iter().any(|flag| flag.starts_with(CONTROLLERS)) {
-            flags.retain(|flag| !flag.starts_with(CONTROLLERS));
-        }
-        flags.extend_from_slice(more);
-        flags
-    }
-
     /// Creates the Pod of cloud-controller-manager, and the `ConfigMap` with its configuration.
-    pub(super) async fn create_cloud_pod(&self, cloud: &Cloud<'_>) -> Result<()> {
-        let mut flags = vec![
-            "--allocate-node-cidrs=true".to_owned(),
-            format!("--controllers={}", cloud.controllers),
-        ];
-        if cloud.configuration.is_some() {
-            flags.push("--enable-leader-migration=true".to_owned());
-            flags.push(format!("--leader-migration-config={MOUNT}/leader.yaml"));
-        }
-        let mut spec = pod_spec(&flags);
-        if let Some(spec) = spec.as_object_mut() {
-            spec.insert("nodeName".to_owned(), json!(self.node));
-        }
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CLOUD_POD}, "spec": spec});
+    pub(super) async fn create_cloud_pod(&self, cloud: &CloudPod<'_>) -> Result<()> {
         self.delete_cloud_pod().await?;
-        self.apply(&[config_map(cloud), pod]).await
+        self.apply(&[cloud.config_map(), cloud.pod(&self.node)]).await
     }
 
     async fn apply(&self, objects: &[Value]) -> Result<()> {
@@ -216,20 +161,14 @@ impl<'m> Scene<'m> {
     }
 
     /// `check --ccm deployment/NAME` says the same as `check --ccm FILE` with the manifest of the Deployment.
-    pub(super) async fn checks_the_object_as_its_manifest(&self, cloud: &Cloud<'_>) -> Result<()> {
-        let flags = [
-            format!("--controllers={}", cloud.controllers),
-            "--allocate-node-cidrs=true".to_owned(),
-            "--enable-leader-migration=true".to_owned(),
-            format!("--leader-migration-config={MOUNT}/leader.yaml"),
-        ];
+    pub(super) async fn checks_the_object_as_its_manifest(&self, cloud: &CloudPod<'_>) -> Result<()> {
         let labels = json!({"app": "cloud-controller-manager"});
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cloud-controller-manager"},
             "spec": {"selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": pod_spec(&flags)}},
+                "template": {"metadata": {"labels": labels}, "spec": cloud.spec()}},
         });
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": [deployment, config_map(cloud)]});
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [deployment, cloud.config_map()]});
         self.apply(&[deployment]).await?;
         let file = self.programs.file("deployment.json", &list.to_string())?;
         let kubectl = self.management.kubectl();

@@ -109,6 +109,6 @@ pub(crate) fn sample(name: &str) -> String {
         .to_string()
 }
 
-fn report(started: Instant, what: &str) {
+pub(crate) fn report(started: Instant, what: &str) {
     println!("{:5.1} s  {what}", started.elapsed().as_secs_f32());
 }

@@ -1,11 +1,12 @@
 //! The steps. Each prints what it shows and why, and then runs a command as a person would.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::manifests;
 use kcp_tests::wait::until;
 use serde_json::Value;
 
+use crate::command::{denied, ended_with, run, title};
 use crate::setup::{Demo, NAME, sample};
 
 /// The pool of `samples/good/clusterpool.yaml`.
@@ -23,17 +24,22 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
         "The webhook denies a dangerous manifest. The message has the field, its value, the remedy and the rule.",
     );
     let bad = sample("bad/max-surge-zero-with-one.yaml");
-    denied(demo, "max-surge-zero-below-three", &["apply", "-f", &bad]).await?;
+    denied(
+        demo.kubectl(),
+        "max-surge-zero-below-three",
+        &["apply", "-f", &bad],
+    )
+    .await?;
 
     title("It also reviews kubectl scale: an even number of etcd members tolerates no more failures.");
     denied(
-        demo,
+        demo.kubectl(),
         "replicas-even",
         &["scale", "kubeadmcontrolplane", NAME, "--replicas=2"],
     )
     .await?;
     denied(
-        demo,
+        demo.kubectl(),
         "replicas-even",
         &["scale", "kubeadmcontrolplane", NAME, "--replicas=4"],
     )
@@ -42,14 +48,18 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
     title(
         "kubectl kcp status shows whether the control plane is healthy. Scripts use -o json and the exit code.",
     );
-    run(demo, &["kcp", "status", NAME]).await?;
+    run(demo.kubectl(), &["kcp", "status", NAME]).await?;
 
     title("Scale from one Machine to three, and wait while Cluster API creates them.");
-    run(demo, &["kcp", "scale", NAME, "--replicas", "3", "--wait"]).await?;
+    run(
+        demo.kubectl(),
+        &["kcp", "scale", NAME, "--replicas", "3", "--wait"],
+    )
+    .await?;
 
     title("Replace every Machine, one after the other. etcd never loses its quorum.");
-    run(demo, &["kcp", "rollout", "start", NAME]).await?;
-    run(demo, &["kcp", "rollout", "status", NAME, "--watch"]).await?;
+    run(demo.kubectl(), &["kcp", "rollout", "start", NAME]).await?;
+    run(demo.kubectl(), &["kcp", "rollout", "status", NAME, "--watch"]).await?;
 
     title("An etcd member dies. status asks each member, and shows what is still allowed.");
     member_lost(demo).await?;
@@ -59,14 +69,14 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
 
     title("Release a customization. Others can lease it again.");
     run(
-        demo,
+        demo.kubectl(),
         &["kcp", "pool", "release", POOL, "--cluster-deployment", "paris"],
     )
     .await?;
 
     title("Check manifests in a pipeline, without a cluster. Exit code 1 means that a rule denies one.");
     denied(
-        demo,
+        demo.kubectl(),
         "replicas-even",
         &["kcp", "lint", "-f", &sample("bad/replicas-even.yaml")],
     )
@@ -110,7 +120,7 @@ async fn member_lost(demo: &Demo) -> Result<()> {
     println!("(kills the etcd member of {machine})");
     cluster.inflict(Fault::Kill, &machine).await?;
     let status = ["kcp", "status", NAME];
-    ended_with(demo, UNHEALTHY, &status).await?;
+    ended_with(demo.kubectl(), UNHEALTHY, &status).await?;
 
     println!("\n(starts it again)");
     cluster.inflict(Fault::Restart, &machine).await?;
@@ -121,7 +131,7 @@ async fn member_lost(demo: &Demo) -> Result<()> {
         Ok(())
     })
     .await?;
-    run(demo, &list).await
+    run(demo.kubectl(), &list).await
 }
 
 async fn race(demo: &Demo) -> Result<()> {
@@ -154,44 +164,4 @@ async fn race(demo: &Demo) -> Result<()> {
         "both leased the same customization: {paris}"
     );
     Ok(())
-}
-
-/// Runs a command that must succeed, and shows its output as it runs.
-async fn run(demo: &Demo, arguments: &[&str]) -> Result<()> {
-    ended_with(demo, 0, arguments).await
-}
-
-/// Runs a command that must end with this exit code, and shows its output as it runs.
-async fn ended_with(demo: &Demo, code: i32, arguments: &[&str]) -> Result<()> {
-    println!("$ kubectl {}", arguments.join(" "));
-    let ended = demo.kubectl().show(arguments).await.context("running kubectl")?;
-    ensure!(
-        ended.code == code,
-        "{} ended with exit code {} instead of {code}",
-        ended.command,
-        ended.code
-    );
-    Ok(())
-}
-
-/// Runs a command that one of our rules must deny.
-async fn denied(demo: &Demo, rule: &str, arguments: &[&str]) -> Result<()> {
-    println!("$ kubectl {}", arguments.join(" "));
-    let ended = demo.kubectl().run(arguments).await.context("running kubectl")?;
-    print!("{}{}", ended.stdout, ended.stderr);
-    ensure!(
-        ended.code == 1,
-        "{} ended with exit code {} instead of 1",
-        ended.command,
-        ended.code
-    );
-    let named = [&ended.stdout, &ended.stderr]
-        .iter()
-        .any(|text| text.contains(&format!("({rule})")));
-    ensure!(named, "rule {rule} did not deny {}", ended.command);
-    Ok(())
-}
-
-fn title(text: &str) {
-    println!("\n# {text}");
 }

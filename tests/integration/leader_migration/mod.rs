@@ -8,7 +8,10 @@ mod guided_start;
 mod guided_upgrade;
 mod handover;
 mod kubernetes_code;
+mod machines;
 mod names;
+mod node_ipam;
+mod other_versions;
 mod permissions;
 mod source_rows;
 mod start;
@@ -51,12 +54,17 @@ fn configuration(names: &[&str]) -> String {
 
 /// Our model of a program.
 fn model(program: Program, flags: &[String], file: Option<&str>) -> Manager {
+    model_at(MINOR, program, flags, file)
+}
+
+/// Our model of a program of a minor version.
+fn model_at(minor: u64, program: Program, flags: &[String], file: Option<&str>) -> Manager {
     let component = match program {
         Program::Kube => Component::Kube,
         Program::Cloud => Component::Cloud,
     };
     let flags = Flags::from_command(flags.iter().map(String::as_str));
-    Manager::new(component, MINOR, flags, file)
+    Manager::new(component, minor, flags, file)
 }
 
 /// The controllers that a program starts under these locks, according to the model. A controller that cannot migrate always

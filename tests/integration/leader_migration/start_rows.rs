@@ -9,6 +9,7 @@ use super::start_files::{
 };
 
 /// A start of a program.
+#[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) program: Program,
@@ -23,6 +24,7 @@ pub(super) struct Row {
     pub(super) differs: &'static str,
 }
 
+#[derive(Clone, Copy)]
 pub(super) enum Expected {
     /// It is healthy and runs exactly these controllers.
     Runs(&'static [&'static str]),
@@ -30,7 +32,12 @@ pub(super) enum Expected {
     Exits(i32, &'static str),
 }
 
-const fn row(name: &'static str, program: Program, flags: &'static str, expected: Expected) -> Row {
+pub(super) const fn row(
+    name: &'static str,
+    program: Program,
+    flags: &'static str,
+    expected: Expected,
+) -> Row {
     Row {
         name,
         program,
@@ -52,14 +59,15 @@ const fn file(name: &'static str, program: Program, file: &'static str, expected
 
 pub(super) const ENABLE: &str = "--enable-leader-migration";
 
-const fn exits(message: &'static str) -> Expected {
+pub(super) const fn exits(message: &'static str) -> Expected {
     Expected::Exits(1, message)
 }
 
 /// What kube-controller-manager runs with the flags of every row.
-const KUBE_RUNS: Expected = Expected::Runs(&["serviceaccount-token-controller", "node-ipam-controller"]);
+pub(super) const KUBE_RUNS: Expected =
+    Expected::Runs(&["serviceaccount-token-controller", "node-ipam-controller"]);
 /// What it runs without the controllers that migrate.
-const KUBE_ORPHANS: Expected = Expected::Runs(&["serviceaccount-token-controller"]);
+pub(super) const KUBE_ORPHANS: Expected = Expected::Runs(&["serviceaccount-token-controller"]);
 const CLOUD_RUNS: Expected = Expected::Runs(&[
     "cloud-node-controller",
     "cloud-node-lifecycle-controller",

@@ -1,4 +1,4 @@
-//! `Cluster`.
+//! Decodes `Cluster` from v1beta1 and v1beta2 of Cluster API.
 
 use std::fmt;
 
@@ -35,11 +35,12 @@ pub struct ClusterSpec {
     pub paused: bool,
     pub control_plane_ref: Option<Reference>,
     pub control_plane_endpoint: Option<Endpoint>,
-    /// The managed topology; none if the Cluster has none.
+    /// `spec.topology`. None if the Cluster has no managed topology.
     pub topology: Option<Topology>,
 }
 
-/// v1beta1 writes an empty host and port 0 while the endpoint is unknown.
+/// Host and port of the workload cluster's API server. In v1beta1, the host is empty and the port is 0 until the
+/// endpoint is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Endpoint {
@@ -56,10 +57,10 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
     pub failure_domains: Vec<FailureDomain>,
-    /// `status.initialization.infrastructureProvisioned`
+    /// `status.initialization.infrastructureProvisioned`, or `status.infrastructureReady` in v1beta1. False if absent.
     pub infrastructure_provisioned: bool,
-    /// The condition `RemoteConnectionProbe`: whether Cluster API's controllers reach the workload cluster's API server. The
-    /// other conditions are dropped, because a list of all Clusters would keep them in memory.
+    /// The condition `RemoteConnectionProbe`, which says whether Cluster API's controllers reach the workload cluster's
+    /// API server. Decoding drops all other conditions, because a list of all Clusters would keep them in memory.
     pub remote_connection: Option<Condition>,
 }
 
@@ -68,12 +69,12 @@ pub struct ClusterStatus {
 pub struct FailureDomain {
     /// The name of the failure domain. In v1beta1, it is the key of a map.
     pub name: String,
-    /// Whether control plane Machines may be created in it.
+    /// Whether Cluster API may create control plane Machines in this failure domain.
     pub control_plane: bool,
 }
 
 impl fmt::Display for Endpoint {
-    /// `host:port`, with brackets around an IPv6 address.
+    /// Writes `host:port`, with brackets around an IPv6 address.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
         if host.contains(':') {
@@ -85,19 +86,20 @@ impl fmt::Display for Endpoint {
 }
 
 impl Cluster {
-    /// The name of the Cluster's `KubeadmControlPlane`; none if the control plane has another kind.
+    /// The name of the Cluster's `KubeadmControlPlane`. None if `spec.controlPlaneRef` is absent or refers to another
+    /// kind.
     pub fn control_plane(&self) -> Option<&str> {
         let reference = self.spec.control_plane_ref.as_ref()?;
         (reference.kind == KUBEADM_CONTROL_PLANE.kind).then_some(&reference.name)
     }
 
-    /// Whether `spec.controlPlaneEndpoint` is set.
+    /// Whether `spec.controlPlaneEndpoint` has a host and a port.
     pub fn has_endpoint(&self) -> bool {
         let endpoint = self.spec.control_plane_endpoint.as_ref();
         endpoint.is_some_and(|endpoint| !endpoint.host.is_empty() && endpoint.port != 0)
     }
 
-    /// Names of the failure domains that may contain control plane Machines.
+    /// The names of the failure domains in which Cluster API may create control plane Machines.
     pub fn control_plane_failure_domains(&self) -> impl Iterator<Item = &str> {
         let domains = self.status.failure_domains.iter();
         domains
@@ -105,7 +107,8 @@ impl Cluster {
             .map(|domain| domain.name.as_str())
     }
 
-    /// The version of the current step while a managed topology upgrades across several minor versions.
+    /// The Kubernetes version of the current step while a managed topology upgrades across several minor versions. None
+    /// at other times.
     pub fn topology_upgrade_step(&self) -> Option<&str> {
         self.annotation(annotation::TOPOLOGY_UPGRADE_STEP)
     }
@@ -124,7 +127,7 @@ impl From<&Cluster> for view::Cluster {
 
 #[derive(Deserialize)]
 struct Wire {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: ClusterSpec,
@@ -148,7 +151,7 @@ struct WireInitialization {
     infrastructure_provisioned: Option<bool>,
 }
 
-/// A list in v1beta2, a map in v1beta1.
+/// `status.failureDomains`, which is a list in v1beta2 and a map from names to failure domains in v1beta1.
 struct FailureDomains(Vec<FailureDomain>);
 
 impl<'de> Deserialize<'de> for FailureDomains {
@@ -199,7 +202,7 @@ impl From<Wire> for Cluster {
             status: ClusterStatus {
                 failure_domains,
                 infrastructure_provisioned: provisioned.or(wire.status.infrastructure_ready).unwrap_or(false),
-                remote_connection: condition::from_status(wire.status.conditions, wire.status.v1beta2)
+                remote_connection: condition::conditions_of(wire.status.conditions, wire.status.v1beta2)
                     .into_iter()
                     .find(|condition| condition.type_ == REMOTE_CONNECTION_PROBE),
             },

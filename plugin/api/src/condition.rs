@@ -10,22 +10,22 @@ use serde::{
 
 use crate::decode::timestamp;
 
-/// A condition as v1beta2 has it; the severity of a v1beta1 condition is dropped.
+/// A condition of a Cluster API object, with the fields of v1beta2. Decoding drops the severity of a v1beta1 condition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// `Available`, `EtcdClusterHealthy`, …
+    /// The type of the condition, such as `Available` or `EtcdClusterHealthy`.
     #[serde(rename = "type")]
     pub type_: String,
     pub status: ConditionStatus,
-    /// One word in camel case.
+    /// The reason for the status: one word in camel case. May be empty.
     #[serde(default)]
     pub reason: String,
-    /// Human-readable; may have several lines.
+    /// An explanation of the status for people. May have several lines, or be empty.
     #[serde(default)]
     pub message: String,
-    /// When the status last changed.
+    /// When the status of the condition last changed. None if the controller did not write the time.
     #[serde(
         default,
         deserialize_with = "timestamp",
@@ -43,8 +43,8 @@ pub enum ConditionStatus {
     Unknown,
 }
 
-/// Written by hand because `serde_json` reports a non-string value for a derived enum as a syntax error without the
-/// field.
+/// This implementation is not derived: for a derived enum, `serde_json` reports a value that is not a string as a
+/// syntax error, and does not name the field.
 impl<'de> Deserialize<'de> for ConditionStatus {
     fn deserialize<D: Deserializer<'de>>(status: D) -> Result<Self, D::Error> {
         struct StatusVisitor;
@@ -88,7 +88,8 @@ impl Condition {
         self.status == ConditionStatus::False
     }
 
-    /// The message on one line, without list bullets; the reason if the message is empty.
+    /// Joins the lines of the condition's message into one line, without list bullets. If the message is empty, returns
+    /// the reason.
     pub fn one_line(&self) -> String {
         let lines: Vec<&str> = self
             .message
@@ -121,8 +122,8 @@ pub(crate) struct V1Beta2Status {
     conditions: Option<Vec<Condition>>,
 }
 
-/// The v1beta2 conditions if the object has any, otherwise the v1beta1 conditions.
-pub(crate) fn from_status(
+/// Returns the v1beta2 conditions of a status if it has any, otherwise its v1beta1 conditions.
+pub(crate) fn conditions_of(
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
 ) -> Vec<Condition> {

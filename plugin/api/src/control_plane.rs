@@ -1,4 +1,4 @@
-//! `KubeadmControlPlane`.
+//! Decodes `KubeadmControlPlane` from v1beta1 and v1beta2 of Cluster API.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString};
@@ -12,7 +12,7 @@ use crate::{
     names::{annotation, label},
 };
 
-/// kubeadm's default validity of a certificate.
+/// How long certificates are valid if the control plane does not configure it. This is kubeadm's default.
 const DEFAULT_CERTIFICATE_VALIDITY_DAYS: i64 = 365;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -26,49 +26,53 @@ pub struct KubeadmControlPlane {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubeadmControlPlaneSpec {
-    /// The desired number of Machines. None only in a manifest, or if Cluster API's webhook did not set the default.
+    /// The desired number of Machines. None in a manifest without `replicas`, or if Cluster API's webhook did not set
+    /// the default.
     pub replicas: Option<i64>,
-    /// Kubernetes version, with a leading `v`.
+    /// The desired Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// `spec.rollout.after`: once this time has passed, the controller replaces Machines created before it.
+    /// `spec.rollout.after`. Once this time has passed, the controller replaces the Machines that were created before
+    /// it.
     pub rollout_after: Option<Timestamp>,
-    /// `spec.rollout.before.certificatesExpiryDays`: the controller replaces Machines whose certificates expire
-    /// within this number of days. Never 0, which Cluster API treats as absent.
+    /// `spec.rollout.before.certificatesExpiryDays`. The controller replaces Machines whose certificates expire within
+    /// this number of days. Never 0, which Cluster API treats as absent.
     pub certificates_expiry_days: Option<i64>,
-    /// `spec.rollout.strategy.rollingUpdate.maxSurge`: extra Machines during a rollout. As in Cluster API, 1 if
-    /// absent and 0 if not an integer.
+    /// `spec.rollout.strategy.rollingUpdate.maxSurge`: how many more Machines than `replicas` may exist during a
+    /// rollout. As in Cluster API, 1 if absent and 0 if not an integer.
     pub max_surge: usize,
     pub remediation: RemediationLimits,
-    /// `spec.machineTemplate.spec.infrastructureRef`
+    /// `spec.machineTemplate.spec.infrastructureRef`: the template of new infrastructure machines.
     pub infrastructure_ref: Reference,
     pub kubeadm_config_spec: KubeadmConfigSpec,
 }
 
-/// `spec.remediation` with the API's defaults.
+/// `spec.remediation`, with Cluster API's defaults for absent fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemediationLimits {
-    /// Maximum number of consecutive replacements of a Machine; none for no limit.
+    /// How many times in a row the controller may replace a Machine whose replacements fail too. None for no limit.
     pub max_retry: Option<i64>,
-    /// Minimum time between two attempts.
+    /// The minimum time between a remediation and its retry, which remediates the replacement Machine.
     pub retry_period: SignedDuration,
     /// If a replacement Machine fails before it reaches this age, its remediation counts as a retry of the previous
-    /// one.
+    /// remediation.
     pub min_healthy_period: SignedDuration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeadmControlPlaneStatus {
-    /// The last generation of the spec that the controller has processed; none until it has reconciled the object once.
+    /// The last generation of the spec that the controller has processed. None until the controller has reconciled the
+    /// control plane once.
     pub observed_generation: Option<i64>,
     pub replicas: i64,
     pub ready_replicas: i64,
     pub available_replicas: i64,
     pub up_to_date_replicas: i64,
-    /// The lowest Kubernetes version of the Machines.
+    /// `status.version`: the lowest Kubernetes version of the control plane's Machines.
     pub version: Option<String>,
-    /// `status.initialization.controlPlaneInitialized`: the workload API server has been reachable once.
+    /// `status.initialization.controlPlaneInitialized`: whether the workload cluster's API server has been reachable at
+    /// least once.
     pub initialized: bool,
-    /// Only in v1beta1: a failure from which the controller does not recover.
+    /// The reason for a failure from which the controller does not recover. Only v1beta1 reports such failures.
     pub failure_reason: Option<String>,
     pub failure_message: Option<String>,
     pub conditions: Vec<Condition>,
@@ -100,7 +104,7 @@ impl Default for RemediationLimits {
 }
 
 impl KubeadmControlPlane {
-    /// The name of the Cluster; none until Cluster API has set the label.
+    /// The name of the control plane's Cluster. None until Cluster API has set the label or the owner reference.
     pub fn cluster(&self) -> Option<&str> {
         self.label(label::CLUSTER_NAME).or_else(|| self.owner("Cluster"))
     }
@@ -109,7 +113,7 @@ impl KubeadmControlPlane {
         condition::find(&self.status.conditions, type_)
     }
 
-    /// Whether the condition exists and is True.
+    /// Whether the control plane has this condition with the status True.
     pub fn is(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_true)
     }
@@ -120,32 +124,33 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
-    /// Time of the last write to the object itself (not to a subresource), which is never earlier than the last change
-    /// to the spec. None if the server does not report it.
-    pub fn spec_changed(&self) -> Option<Timestamp> {
+    /// When the control plane itself, not one of its subresources, was last written. The last change of its spec is not
+    /// later. None if the API server does not report the time in `managedFields`.
+    pub fn last_written(&self) -> Option<Timestamp> {
         let entries = self.metadata.managed_fields.iter().flatten();
         let of_object = entries.filter(|entry| entry.subresource.is_none());
         of_object.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
     }
 
-    /// Whether the controller is replacing Machines, or reports outdated Machines.
+    /// Whether the condition `RollingOut` is True, or the status counts outdated Machines.
     pub fn is_rolling_out(&self) -> bool {
         self.is("RollingOut") || self.status.up_to_date_replicas < self.status.replicas
     }
 
-    /// `spec.replicas`, or Cluster API's default of 1.
+    /// `spec.replicas`, or Cluster API's default of 1 if absent.
     pub fn desired_replicas(&self) -> i64 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The remediation that deleted a Machine whose replacement does not exist yet.
+    /// The remediation that has deleted a Machine and not created its replacement yet. None if there is no such
+    /// remediation.
     pub fn remediation_in_progress(&self) -> Option<Remediation> {
         let value = self.annotation(annotation::REMEDIATION_IN_PROGRESS)?;
         Some(Remediation::from_annotation(value))
     }
 
-    /// Whether this control plane owns the Machine, or adopts it, because the Machine belongs to the same Cluster and has no
-    /// controller.
+    /// Whether the Machine belongs to this control plane: the control plane owns the Machine, or will adopt it because
+    /// it belongs to the same Cluster and has no controller.
     pub fn has(&self, machine: &Machine) -> bool {
         let is_adopted = || {
             machine.controller().is_none()
@@ -160,17 +165,17 @@ impl KubeadmControlPlane {
 }
 
 impl KubeadmControlPlaneSpec {
-    /// [`desired_replicas`](Self::desired_replicas) as a count; 0 if negative.
+    /// `spec.replicas` as a count: 1 if absent, 0 if negative.
     pub fn size(&self) -> usize {
         usize::try_from(self.replicas.unwrap_or(1)).unwrap_or(0)
     }
 
-    /// The Kubernetes version; empty if absent.
+    /// `spec.version`, or an empty string if absent.
     pub fn version(&self) -> &str {
         self.version.as_deref().unwrap_or_default()
     }
 
-    /// Validity of a new Machine's certificates, in days.
+    /// How long a new Machine's certificates are valid, in days.
     pub fn certificate_validity_days(&self) -> i64 {
         let configured = self.kubeadm_config_spec.certificate_validity_days();
         configured.unwrap_or(DEFAULT_CERTIFICATE_VALIDITY_DAYS)
@@ -178,14 +183,15 @@ impl KubeadmControlPlaneSpec {
 
     /// Whether every new Machine is outdated immediately, because its certificates expire within
     /// `certificatesExpiryDays`.
-    pub fn rolls_out_without_end(&self) -> bool {
+    pub fn rolls_out_forever(&self) -> bool {
         self.certificates_expiry_days
             .is_some_and(|days| days >= self.certificate_validity_days())
     }
 }
 
 impl KubeadmControlPlaneStatus {
-    /// `reason: message` of a failure from which the controller does not recover.
+    /// A failure from which the controller does not recover, as `reason: message`. None if the controller reports no
+    /// such failure.
     pub fn failure(&self) -> Option<String> {
         match (&self.failure_reason, &self.failure_message) {
             (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
@@ -194,8 +200,8 @@ impl KubeadmControlPlaneStatus {
     }
 }
 
-/// Decodes a control plane and applies [`KubeadmConfigSpec::drop_fields`] before the next item of a long list is
-/// decoded.
+/// A control plane without the large fields of its kubeadm configuration. Decoding a long list drops those fields with
+/// [`KubeadmConfigSpec::drop_unread_fields`] before it decodes the next item.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "KubeadmControlPlane")]
 pub struct ControlPlaneWithoutConfig(pub KubeadmControlPlane);
@@ -208,7 +214,7 @@ impl Object for ControlPlaneWithoutConfig {
 
 impl From<KubeadmControlPlane> for ControlPlaneWithoutConfig {
     fn from(mut control_plane: KubeadmControlPlane) -> Self {
-        control_plane.spec.kubeadm_config_spec.drop_fields();
+        control_plane.spec.kubeadm_config_spec.drop_unread_fields();
         Self(control_plane)
     }
 }
@@ -218,7 +224,7 @@ impl From<KubeadmControlPlane> for ControlPlaneWithoutConfig {
 struct Wire {
     #[serde(default)]
     api_version: String,
-    #[serde(deserialize_with = "metadata::slim_with_managers")]
+    #[serde(deserialize_with = "metadata::without_field_sets")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: WireSpec,

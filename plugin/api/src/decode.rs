@@ -1,4 +1,4 @@
-//! Decodes objects and lists from JSON. Errors name the object and the field.
+//! Decodes objects and lists from JSON. An error names the object and the field.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,15 +13,15 @@ use thiserror::Error;
 
 const ROOT_PATH: &str = ".";
 
-/// A field of an object has the wrong type.
+/// An object cannot be decoded, because a field has the wrong type.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{}{fault}", self.place())]
 pub struct DecodeError {
-    /// `Machine d/m1`; none if the JSON has no name.
+    /// Kind, namespace and name of the object, such as `Machine default/edge-1`. None if the JSON contains no name.
     pub object: Option<String>,
-    /// The path of the field in the object; `.` for the object itself.
+    /// The path of the field with the wrong type. `.` stands for the object itself.
     pub field: String,
-    /// The type that was found, and the type that was expected.
+    /// Which type the field has, and which type is expected.
     pub fault: String,
 }
 
@@ -107,7 +107,8 @@ pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
 pub struct List<T> {
     #[serde(default)]
     pub metadata: ListMeta,
-    /// The API server writes an empty list as null. Without this field, the document is not a list.
+    /// The objects in the list. The API server may write an empty list as null. A document without this field is not a
+    /// list.
     #[serde(deserialize_with = "null_as_default")]
     pub items: Vec<T>,
 }
@@ -115,7 +116,7 @@ pub struct List<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ListMeta {
-    /// The token for the next page; null or empty on the last page.
+    /// The token that requests the next page. Null or empty on the last page.
     #[serde(rename = "continue")]
     pub continue_: Option<String>,
     pub resource_version: Option<String>,
@@ -222,27 +223,27 @@ fn locate_error<T: DeserializeOwned>(json: &str) -> DecodeError {
         ),
     };
     DecodeError {
-        object: serde_json::from_str(json).ok().and_then(Named::text),
+        object: serde_json::from_str(json).ok().and_then(ObjectName::with_kind),
         field,
         fault,
     }
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct ObjectName {
     kind: Option<String>,
-    metadata: Option<NamedMetadata>,
+    metadata: Option<ObjectNameMetadata>,
     items: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct NamedMetadata {
+struct ObjectNameMetadata {
     name: Option<String>,
     namespace: Option<String>,
 }
 
-impl Named {
-    fn text(self) -> Option<String> {
+impl ObjectName {
+    fn with_kind(self) -> Option<String> {
         let metadata = self.metadata.filter(|_| self.items.is_none())?;
         let name = match (metadata.namespace, metadata.name?) {
             (Some(namespace), name) if !namespace.is_empty() => format!("{namespace}/{name}"),
@@ -255,7 +256,7 @@ impl Named {
     }
 }
 
-/// Treats null like an absent field.
+/// Decodes null, like an absent field, as the type's default.
 pub(crate) fn null_as_default<'de, D, T>(field: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

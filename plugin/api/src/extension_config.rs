@@ -10,7 +10,7 @@ const CAN_UPDATE_MACHINE: &str = "CanUpdateMachine";
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ExtensionConfig {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: ExtensionConfigSpec,
@@ -21,14 +21,15 @@ pub struct ExtensionConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExtensionConfigSpec {
-    /// The namespaces for whose objects the extension is called; none or empty for all.
+    /// Selects the namespaces for whose objects Cluster API calls the extension. If absent or empty, it selects all
+    /// namespaces.
     pub namespace_selector: Option<LabelSelector>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ExtensionConfigStatus {
-    /// The handlers that Cluster API has discovered.
+    /// The handlers of the extension that Cluster API has discovered.
     #[serde(deserialize_with = "null_as_default")]
     pub handlers: Vec<ExtensionHandler>,
 }
@@ -48,7 +49,7 @@ pub struct RequestHook {
 }
 
 impl ExtensionConfig {
-    /// The handlers that say whether a Machine can be updated in place.
+    /// The names of the handlers that say whether a Machine can be updated in place.
     pub fn in_place_handlers(&self) -> impl Iterator<Item = &str> {
         let handlers = self.status.handlers.iter();
         handlers

@@ -1,8 +1,8 @@
 //! Hive's kinds, `hive.openshift.io/v1`.
 //!
-//! The types of the specs come from the admission rules (`kcp_rules::api::hive`). Lists of [`conditions`], which a
-//! patch replaces, and the specs of pools and customizations, which are copied to other objects, also keep unknown
-//! fields.
+//! The types of the specs come from the admission rules (`kcp_rules::api::hive`). [`conditions`] also keep unknown
+//! fields, because a merge patch replaces the whole list. So do the specs of pools and customizations, because the
+//! plugin copies them to other objects.
 
 pub mod conditions;
 
@@ -25,7 +25,7 @@ pub use conditions::Conditions;
 pub struct ClusterPool {
     pub metadata: ObjectMeta,
     pub spec: ClusterPoolSpec,
-    /// The whole spec. Its unknown fields are also copied to the pool's `ClusterDeployments`.
+    /// The pool's spec with all its fields. The plugin copies unknown fields to the pool's `ClusterDeployments`, too.
     pub whole_spec: Value,
     pub status: ClusterPoolStatus,
 }
@@ -33,20 +33,21 @@ pub struct ClusterPool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClusterPoolStatus {
-    /// Number of unclaimed clusters. None until the controller has written a status.
+    /// How many of the pool's clusters are unclaimed. None until Hive's controller has written a status.
     pub size: Option<i32>,
-    /// Number of unclaimed clusters that are installed and running. None until the controller has written a status.
+    /// How many of the pool's unclaimed clusters are installed and running. None until Hive's controller has written a
+    /// status.
     pub ready: Option<i32>,
     pub conditions: Conditions,
 }
 
 impl ClusterPool {
-    /// Whether the pool has the finalizer of Hive's controller.
+    /// Whether Hive's controller manages the pool, that is, has set its finalizer.
     pub fn is_run_by_hive(&self) -> bool {
         self.has_finalizer(finalizer::HIVE_CLUSTERS)
     }
 
-    /// Names of the customizations in the inventory, without duplicates, in the order of the spec.
+    /// The names of the customizations in the pool's inventory, without duplicates, in the order of the spec.
     pub fn inventory(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for name in self.spec.inventory.iter().flat_map(Inventory::names) {
@@ -60,7 +61,7 @@ impl ClusterPool {
 
 #[derive(Deserialize)]
 struct WirePool {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     metadata: ObjectMeta,
     spec: WirePoolSpec,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -93,7 +94,7 @@ impl From<WirePool> for ClusterPool {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterClaim {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     pub spec: ClusterClaimSpec,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -107,13 +108,15 @@ pub struct ClusterClaimStatus {
 }
 
 impl ClusterClaim {
-    /// Namespace and name of the assigned `ClusterDeployment`; none while the claim is pending.
+    /// The `ClusterDeployment` that Hive has assigned to the claim; its namespace has the same name. None while the
+    /// claim is pending.
     pub fn cluster_deployment(&self) -> Option<&str> {
         let namespace = self.spec.namespace.as_deref();
         namespace.filter(|name| !name.is_empty())
     }
 
-    /// Why the claim is pending: the condition's message, or its reason if the message is empty.
+    /// Why the claim is pending: the message of the condition `Pending`, or its reason if the message is empty. None if
+    /// the condition is absent.
     pub fn pending(&self) -> Option<&str> {
         let conditions = &self.status.conditions;
         let message = conditions
@@ -125,7 +128,7 @@ impl ClusterClaim {
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ClusterDeployment {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: ClusterDeploymentSpec,
@@ -141,11 +144,11 @@ pub struct ClusterDeploymentSpec {
     pub cluster_metadata: Option<ClusterMetadata>,
 }
 
-/// The facts that Hive records about an installed cluster.
+/// What Hive records about an installed cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterMetadata {
-    /// The Secret with the cluster's kubeconfig, in the namespace of the ClusterDeployment.
+    /// The Secret with the cluster's admin kubeconfig, in the namespace of the `ClusterDeployment`.
     pub admin_kubeconfig_secret_ref: Option<LocalReference>,
 }
 
@@ -153,7 +156,7 @@ pub struct ClusterMetadata {
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterDeploymentStatus {
     pub conditions: Conditions,
-    /// `Running`, `Hibernating` or a state in between, as Hive writes it.
+    /// The cluster's power state as Hive writes it: `Running`, `Hibernating` or a state in between.
     pub power_state: Option<String>,
 }
 
@@ -162,7 +165,7 @@ impl ClusterDeployment {
         self.spec.cluster_pool_ref.as_ref()?.claim()
     }
 
-    /// The customization that was applied when the cluster was created.
+    /// The name of the customization that was applied when the cluster was created.
     pub fn customization(&self) -> Option<&str> {
         self.spec.cluster_pool_ref.as_ref()?.customization()
     }
@@ -176,9 +179,9 @@ impl ClusterDeployment {
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ClusterDeploymentCustomization {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
-    /// The whole spec. Its unknown fields are also copied.
+    /// The customization's spec with all its fields. A copy of the customization must have its unknown fields, too.
     #[serde(default)]
     pub spec: Value,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -194,7 +197,7 @@ pub struct ClusterDeploymentCustomizationStatus {
 }
 
 impl ClusterDeploymentCustomization {
-    /// The `ClusterDeployment` that uses this customization.
+    /// The name of the `ClusterDeployment` that uses this customization.
     pub fn cluster_deployment(&self) -> Option<&str> {
         name(self.status.cluster_deployment_ref.as_ref())
     }
@@ -204,7 +207,7 @@ impl ClusterDeploymentCustomization {
     }
 }
 
-/// Treats an empty name as absent.
+/// The name in a reference. None if the reference is absent or its name is empty.
 fn name(reference: Option<&LocalReference>) -> Option<&str> {
     let reference = reference.filter(|reference| reference.is_set());
     reference.map(|reference| reference.name.as_str())

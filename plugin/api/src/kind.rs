@@ -7,14 +7,14 @@ use crate::names::group;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub group: &'static str,
-    /// The name in manifests, such as `KubeadmControlPlane`.
+    /// The name of the kind in manifests, such as `KubeadmControlPlane`.
     pub kind: &'static str,
-    /// The name in URLs, such as `kubeadmcontrolplanes`.
+    /// The name of the kind in URLs, such as `kubeadmcontrolplanes`.
     pub plural: &'static str,
-    /// Supported versions, preferred first. If a cluster serves none of these versions, clients use the server's
-    /// preferred version and decode objects as if they had the first version in this list.
+    /// The API versions that this project supports, preferred first. If a cluster serves none of these versions,
+    /// clients use the server's preferred version and decode objects as if they had the first version in this list.
     pub versions: &'static [&'static str],
-    /// The product to install if a cluster does not serve the kind.
+    /// The product that a user installs if a cluster does not serve the kind.
     pub product: &'static str,
 }
 
@@ -24,7 +24,8 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&kind, self.plural)
     }
 
-    /// Chooses the version to use. `served` is in the server's order of preference.
+    /// Chooses the API version in which to read the kind. `served` lists the server's versions, its preferred version
+    /// first. None if the server has none.
     pub fn choose<'s>(&self, served: &[&'s str]) -> Option<&'s str> {
         self.versions
             .iter()
@@ -108,7 +109,7 @@ pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
 pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
-/// Asks the API server which user it authenticated.
+/// The kind of a request that asks the API server which user it authenticated.
 pub const SELF_SUBJECT_REVIEW: Kind =
     kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");
 

@@ -22,7 +22,8 @@ pub struct KubeadmConfig {
 /// compares every field. Fields may contain passwords and keys, so `Debug` hides them.
 #[derive(Clone, Default, PartialEq)]
 pub struct KubeadmConfigSpec {
-    /// `v1beta1` or `v1beta2`. Their fields differ, so specs of different versions cannot be compared.
+    /// The API version of the fields: `v1beta1` or `v1beta2`. Their fields differ, so specs of different versions
+    /// cannot be compared.
     pub version: String,
     pub fields: Value,
 }
@@ -41,7 +42,7 @@ impl fmt::Debug for KubeadmConfigSpec {
 struct Wire {
     #[serde(default)]
     api_version: String,
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: Map<String, Value>,
@@ -64,7 +65,7 @@ impl KubeadmConfigSpec {
         }
     }
 
-    /// Validity of kubeadm's certificates in days; none for kubeadm's default.
+    /// How long the certificates that kubeadm issues are valid, in days. None means kubeadm's default.
     pub fn certificate_validity_days(&self) -> Option<i64> {
         self.fields.pointer(CERTIFICATE_VALIDITY_DAYS)?.as_i64()
     }
@@ -74,9 +75,9 @@ impl KubeadmConfigSpec {
         external.is_some_and(|external| !external.is_null())
     }
 
-    /// Drops all fields except those that this type has a method for. The other fields are large, may be secret, and
-    /// are needed only to compare with a Machine's `KubeadmConfig`.
-    pub fn drop_fields(&mut self) {
+    /// Drops all fields except those that this type's methods read. The other fields are large, may be secret, and are
+    /// needed only to compare a control plane with a Machine's `KubeadmConfig`.
+    pub fn drop_unread_fields(&mut self) {
         let mut cluster = Map::new();
         if let Some(days) = self.certificate_validity_days() {
             cluster.insert("certificateValidityPeriodDays".to_owned(), days.into());
@@ -138,7 +139,7 @@ mod tests {
             for fields in ["all", "few"] {
                 assert_eq!(spec.certificate_validity_days(), days, "{fields} of {cluster}");
                 assert_eq!(spec.has_external_etcd(), external, "{fields} of {cluster}");
-                spec.drop_fields();
+                spec.drop_unread_fields();
             }
             let kept = spec.fields.to_string();
             assert!(

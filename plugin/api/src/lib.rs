@@ -9,7 +9,7 @@
 //! - Kubernetes: [`secret`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
-//! - [`decode`]: objects and lists from JSON, with errors that name the object and the field
+//! - [`decode`]: decodes objects and lists from JSON, with errors that name the object and the field
 //! - [`kind`], [`names`]: groups, kinds, labels, annotations and finalizers
 
 #![allow(

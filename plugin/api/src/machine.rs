@@ -1,4 +1,4 @@
-//! `Machine`.
+//! Decodes `Machine` from v1beta1 and v1beta2 of Cluster API.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,11 +23,11 @@ pub struct Machine {
     pub metadata: ObjectMeta,
     pub spec: MachineSpec,
     pub status: MachineStatus,
-    /// The infrastructure machine that `spec.infrastructureRef` refers to. It is read separately; until then, the value is
-    /// [`Infrastructure::Missing`].
+    /// What the infrastructure machine says that `spec.infrastructureRef` refers to. [`Infrastructure::Missing`] until
+    /// a separate request has read the object.
     pub infrastructure: Infrastructure,
-    /// The `KubeadmConfig` that `spec.bootstrap.configRef` refers to. It is read separately; until then, the value is
-    /// [`Bootstrap::Missing`].
+    /// The `KubeadmConfig` that `spec.bootstrap.configRef` refers to. [`Bootstrap::Missing`] until a separate request
+    /// has read the object.
     pub bootstrap: Bootstrap,
 }
 
@@ -54,35 +54,35 @@ pub enum Bootstrap {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSpec {
     pub cluster_name: Option<String>,
-    /// Kubernetes version, with a leading `v`.
+    /// The Machine's Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// The failure domain. `None` if it is unset or empty.
+    /// `spec.failureDomain`: where the infrastructure provider creates the Machine. None if unset or empty.
     pub failure_domain: Option<String>,
-    /// `spec.bootstrap.configRef`
+    /// `spec.bootstrap.configRef`: the `KubeadmConfig` of the Machine. None if absent.
     pub bootstrap_config_ref: Option<Reference>,
     pub infrastructure_ref: Option<Reference>,
-    /// `spec.providerID`: the same as that of the Machine's Node; none until the infrastructure is provisioned.
+    /// `spec.providerID`, which equals that of the Machine's Node. None until the infrastructure provider has set it.
     pub provider_id: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineStatus {
-    /// `status.nodeRef.name`; none until the Node has joined.
+    /// `status.nodeRef.name`. None until the Machine's Node has joined the workload cluster.
     pub node_name: Option<String>,
-    /// `Pending`, `Provisioning`, `Running`, `Deleting`, …
+    /// The phase of the Machine, such as `Pending`, `Provisioning`, `Running` or `Deleting`.
     pub phase: Option<String>,
-    /// Expiry of the Machine's API server certificate, as reported by the controller.
+    /// When the certificate of the Machine's API server expires, as the controller reports it.
     pub certificates_expiry_date: Option<Timestamp>,
     pub conditions: Vec<Condition>,
 }
 
 impl Machine {
-    /// The name of the owning `KubeadmControlPlane`.
+    /// The name of the `KubeadmControlPlane` that owns the Machine. None if the Machine has another owner or none.
     pub fn control_plane(&self) -> Option<&str> {
         self.owner(KUBEADM_CONTROL_PLANE.kind)
     }
 
-    /// The name of the Node; none until the Node has joined.
+    /// The name of the Machine's Node. None until the Node has joined the workload cluster.
     pub fn node(&self) -> Option<&str> {
         self.status.node_name.as_deref()
     }
@@ -95,32 +95,32 @@ impl Machine {
         condition::find(&self.status.conditions, type_)
     }
 
-    /// Whether the condition exists and is True.
+    /// Whether the Machine has this condition with the status True.
     pub fn is(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_true)
     }
 
-    /// Whether the condition exists and is False.
+    /// Whether the Machine has this condition with the status False.
     pub fn is_not(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_false)
     }
 
-    /// The condition `Ready`; none if absent or Unknown.
+    /// Whether the condition `Ready` is True. None if the condition is absent.
     pub fn ready(&self) -> Option<bool> {
         self.condition("Ready").map(Condition::is_true)
     }
 
-    /// The condition `UpToDate`; none if absent or Unknown.
+    /// Whether the condition `UpToDate` is True. None if the condition is absent.
     pub fn up_to_date(&self) -> Option<bool> {
         self.condition("UpToDate").map(Condition::is_true)
     }
 
-    /// Whether a `MachineHealthCheck` reports the Machine unhealthy.
+    /// Whether a `MachineHealthCheck` has found that the Machine is unhealthy.
     pub fn failed_health_check(&self) -> bool {
         self.is_not("HealthCheckSucceeded")
     }
 
-    /// Whether a `MachineHealthCheck` has requested the control plane to replace the Machine.
+    /// Whether a `MachineHealthCheck` has asked the control plane to replace the Machine.
     pub fn awaits_remediation(&self) -> bool {
         self.failed_health_check() && self.is_not("OwnerRemediated")
     }
@@ -146,7 +146,7 @@ impl Machine {
         Some(Remediation::from_annotation(value))
     }
 
-    /// Annotations that block the Machine's deletion until their owners remove them.
+    /// The names of the annotations that block the Machine's deletion until their owners remove them.
     pub fn deletion_hooks(&self) -> impl Iterator<Item = &str> {
         let annotations = self.metadata.annotations.iter().flatten();
         let is_hook = |name: &&str| {
@@ -163,7 +163,7 @@ impl Machine {
 struct Wire {
     #[serde(default)]
     api_version: String,
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: WireSpec,
@@ -223,7 +223,7 @@ impl From<Wire> for Machine {
                 node_name: status.node_ref.map(|node| node.name),
                 phase: status.phase,
                 certificates_expiry_date: status.certificates_expiry_date,
-                conditions: condition::from_status(status.conditions, status.v1beta2),
+                conditions: condition::conditions_of(status.conditions, status.v1beta2),
             },
             infrastructure: Infrastructure::default(),
             bootstrap: Bootstrap::default(),

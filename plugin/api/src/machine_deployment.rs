@@ -8,7 +8,7 @@ use crate::{decode::null_as_default, metadata};
 /// A `MachineDeployment` or `MachinePool`: the fields that both kinds have in both API versions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct MachineDeployment {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: MachineDeploymentSpec,
@@ -34,7 +34,7 @@ pub struct MachineTemplateSpec {
 }
 
 impl MachineDeployment {
-    /// The Kubernetes version of the worker Machines, if set.
+    /// The Kubernetes version of the worker Machines. None if the template does not set it.
     pub fn version(&self) -> Option<&str> {
         self.spec.template.as_ref()?.spec.as_ref()?.version.as_deref()
     }

@@ -1,4 +1,4 @@
-//! `MachineHealthCheck`.
+//! Decodes `MachineHealthCheck` from v1beta1 and v1beta2 of Cluster API.
 
 use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{LabelSelector, ObjectMeta},
@@ -28,23 +28,24 @@ pub struct MachineHealthCheckSpec {
     /// `spec.remediation.triggerIf.unhealthyLessThanOrEqualTo` (`maxUnhealthy` in v1beta1): remediation is allowed
     /// while at most this number or percentage of the selected Machines is unhealthy.
     pub unhealthy_less_than_or_equal_to: Option<IntOrString>,
-    /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as
-    /// `[1-3]`, which overrides the other limit. Never empty.
+    /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as `[1-3]`,
+    /// which overrides `unhealthyLessThanOrEqualTo`. Never empty.
     pub unhealthy_in_range: Option<String>,
-    /// `spec.remediation.templateRef`: the external remediation template; none if the Machine's owner remediates the Machine.
+    /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the
+    /// Machine.
     pub template_ref: Option<Reference>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineHealthCheckStatus {
-    /// Number of selected Machines; none until the controller has reported it.
+    /// How many Machines the selector matches. None until the controller has reported it.
     pub expected_machines: Option<u64>,
     pub current_healthy: Option<u64>,
     pub conditions: Vec<Condition>,
 }
 
 impl MachineHealthCheck {
-    /// The condition `RemediationAllowed`; none if absent or Unknown.
+    /// Whether the condition `RemediationAllowed` is True. None if the condition is absent or Unknown.
     pub fn remediation_allowed(&self) -> Option<bool> {
         let allowed = condition::find(&self.status.conditions, "RemediationAllowed")?;
         (allowed.is_true() || allowed.is_false()).then(|| allowed.is_true())
@@ -53,7 +54,7 @@ impl MachineHealthCheck {
 
 #[derive(Deserialize)]
 struct Wire {
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: WireSpec,
@@ -123,7 +124,7 @@ impl From<Wire> for MachineHealthCheck {
             status: MachineHealthCheckStatus {
                 expected_machines: status.expected_machines,
                 current_healthy: status.current_healthy,
-                conditions: condition::from_status(status.conditions, status.v1beta2),
+                conditions: condition::conditions_of(status.conditions, status.v1beta2),
             },
         }
     }

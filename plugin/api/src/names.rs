@@ -9,11 +9,12 @@ pub mod group {
 }
 
 pub mod label {
-    /// The value is the name of the Cluster.
+    /// A label of a Cluster's objects; the value is the name of the Cluster.
     pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
     /// A label of a control plane's Machines, with an empty value.
     pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
-    /// The value is the name of the control plane, or its hash if the name exceeds 63 characters.
+    /// A label of a control plane's Machines; the value is the name of the control plane, or a hash of it if it exceeds
+    /// 63 characters.
     pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
     /// A label of objects that Cluster API's topology controller manages.
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
@@ -39,21 +40,21 @@ pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 /// The leader election Lease of Cluster API's kubeadm control plane controller.
 pub mod lease {
     pub const CONTROL_PLANE: &str = "kubeadm-control-plane-manager-leader-election-capi";
-    /// The namespace into which clusterctl installs the controller.
+    /// The namespace into which clusterctl installs Cluster API's kubeadm control plane controller.
     pub const NAMESPACE: &str = "capi-kubeadm-control-plane-system";
 }
 
 pub mod annotation {
-    /// Controllers do not reconcile the object, whatever the value.
+    /// On an object, with any value: Cluster API's controllers do not reconcile the object.
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 
     /// On a Machine, with any value: a scale down deletes this Machine first.
     pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
-    /// On a Machine, with any value: `MachineHealthChecks` report it unhealthy.
+    /// On a Machine, with any value: `MachineHealthChecks` report the Machine unhealthy.
     pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
-    /// On a Machine: when the certificates that kubeadm issued on it expire, in RFC 3339.
+    /// On a Machine: when the certificates expire that kubeadm issued there, in RFC 3339.
     pub const CERTIFICATES_EXPIRY: &str = "machine.cluster.x-k8s.io/certificates-expiry";
-    /// On a Machine, with any value: `MachineHealthChecks` ignore it.
+    /// On a Machine, with any value: `MachineHealthChecks` ignore the Machine.
     pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
     /// On a Machine that a remediation created: the record of the remediation, decoded as [`crate::Remediation`].
     pub const REMEDIATION_FOR: &str = "controlplane.cluster.x-k8s.io/remediation-for";
@@ -62,13 +63,14 @@ pub mod annotation {
     pub const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
     /// On a Machine, with any value: an in-place update is in progress.
     pub const UPDATE_IN_PROGRESS: &str = "in-place-updates.internal.cluster.x-k8s.io/update-in-progress";
-    /// Names of runtime hooks that have not completed, separated by commas.
+    /// On an object: the names of the runtime hooks that have not completed, separated by commas.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
-    /// Prefix of annotations that block a Machine's deletion before its Node is drained.
+    /// The prefix of annotations that block a Machine's deletion before its Node is drained.
     pub const PRE_DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
-    /// The control plane controller's own hook, which it removes after the etcd member of the Machine.
+    /// The hook that the control plane controller sets on its Machines. The controller removes it after it has removed
+    /// the Machine's etcd member.
     pub const KCP_CLEANUP_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
-    /// Prefix of annotations that block a Machine's deletion before its infrastructure is deleted.
+    /// The prefix of annotations that block a Machine's deletion before its infrastructure is deleted.
     pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
 
     /// On an object that was cloned from a template: the template's name.
@@ -76,7 +78,8 @@ pub mod annotation {
     /// On an object that was cloned from a template: the template's `Kind.group`.
     pub const CLONED_FROM_GROUP_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
 
-    /// On a Cluster with a managed topology: the version of the current step of an upgrade across several minors.
+    /// On a Cluster with a managed topology: the version of the current step of an upgrade across several minor
+    /// versions.
     pub const TOPOLOGY_UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
 
     /// The manifest of the last `kubectl apply`, as JSON.
@@ -89,12 +92,12 @@ pub mod annotation {
     /// Set by Hive on a `ClusterDeployment`: a hash of the pool spec that it was created from.
     pub use kcp_rules::pool_version::ANNOTATION as CLUSTER_POOL_SPEC_HASH;
 
-    /// Prefix of annotations that override an admission rule until a given time.
+    /// The annotation that overrides admission rules, each until a time in the value.
     pub use kcp_rules::overrides::ANNOTATION as OVERRIDE_RULES;
 
     /// On a `ClusterDeployment`: the id of the lease that it was created with.
     pub const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
-    /// On a customization that must not be leased: the reason.
+    /// On a customization: why it must not be leased.
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
     /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.
     pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";

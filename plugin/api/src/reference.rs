@@ -34,7 +34,7 @@ impl From<Wire> for Reference {
     }
 }
 
-/// The group in an `apiVersion`; empty for `v1`.
+/// The API group in an `apiVersion`. Empty for `v1`.
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -48,7 +48,7 @@ impl Reference {
         }
     }
 
-    /// The template that an object was cloned from, according to its annotations.
+    /// The template that an object was cloned from, according to its annotations. None if it has no such annotations.
     pub fn cloned_from(metadata: &ObjectMeta) -> Option<Self> {
         let name = metadata.annotation(annotation::CLONED_FROM_NAME)?;
         let group_kind = metadata.annotation(annotation::CLONED_FROM_GROUP_KIND)?;

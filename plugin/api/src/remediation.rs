@@ -9,12 +9,12 @@ use crate::decode::timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
-    /// The deleted Machine; empty if the annotation cannot be decoded.
+    /// The name of the Machine that the remediation deleted. Empty if the annotation cannot be decoded.
     #[serde(default)]
     pub machine: String,
     #[serde(default, deserialize_with = "timestamp")]
     pub timestamp: Option<Timestamp>,
-    /// Number of earlier attempts.
+    /// How many retries the remediation is after the first failure: 0 for the first remediation.
     #[serde(default)]
     pub retry_count: i64,
     /// Whether the annotation cannot be decoded. The controller then stops with an error before it remediates a Machine.
@@ -23,8 +23,8 @@ pub struct Remediation {
 }
 
 impl Remediation {
-    /// Decodes the annotation. If its value cannot be decoded, the remediation has no details. Like Cluster API, accepts
-    /// `null`.
+    /// Decodes the value of the annotation. If that fails, the result is malformed and has no details. Like Cluster
+    /// API, accepts `null`.
     pub(crate) fn from_annotation(value: &str) -> Self {
         serde_json::from_str(value).map_or_else(
             |_| Self {

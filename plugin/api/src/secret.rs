@@ -1,4 +1,4 @@
-//! `Secret`. Its `Debug` output does not contain the values.
+//! Decodes `Secret`. Its `Debug` output contains the keys, but not the values.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,7 +11,7 @@ use crate::{
 
 #[derive(Default, Deserialize)]
 pub struct Secret {
-    #[serde(default, deserialize_with = "metadata::slim")]
+    #[serde(default, deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     #[serde(default, rename = "type")]
     pub type_: String,
@@ -40,10 +40,10 @@ impl<const N: usize> From<[(&str, &[u8]); N]> for Secret {
     }
 }
 
-/// The parts of a Secret that hold no private key of the cluster. Private keys are not even decoded from base64.
+/// A Secret without the cluster's private keys, which are not even decoded from base64.
 #[derive(Default, Deserialize)]
 pub struct CertificateSecret {
-    #[serde(default, deserialize_with = "metadata::slim")]
+    #[serde(default, deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     #[serde(default, rename = "type")]
     pub type_: String,
@@ -55,7 +55,7 @@ pub struct CertificateSecret {
 struct CertificateData {
     #[serde(default, rename = "tls.crt")]
     certificate: Option<ByteString>,
-    /// A kubeconfig.
+    /// The kubeconfig in a Secret that Cluster API names `CLUSTER-kubeconfig`.
     #[serde(default)]
     value: Option<ByteString>,
 }
@@ -82,12 +82,12 @@ impl CertificateSecret {
         }
     }
 
-    /// The certificate in PEM format.
+    /// The value of `tls.crt`: a certificate in PEM format. None if absent.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.data.certificate.as_ref().map(|value| value.0.as_slice())
     }
 
-    /// The kubeconfig, whose user may have a private key.
+    /// The value of `value`: a kubeconfig, which may contain a private key. None if absent.
     pub fn kubeconfig(&self) -> Option<&[u8]> {
         self.data.value.as_ref().map(|value| value.0.as_slice())
     }

@@ -1,4 +1,4 @@
-//! A connection to one member over one stream, and the calls over it.
+//! A connection to one etcd member over one stream, and the API calls that it can make.
 
 mod stream;
 
@@ -25,13 +25,13 @@ use crate::rpc::etcdserverpb::kv_client::KvClient;
 use crate::rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use crate::trust::Tls;
 
-/// Maximum size of a response: more than etcd's default request limit of 1.5 MiB.
+/// The maximum size of a response from etcd. It exceeds etcd's default request limit of 1.5 MiB.
 const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Maximum size of the headers, which include error messages.
+/// The maximum size of the headers of a response, which include etcd's error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
-/// Time limits for one member.
+/// The time limits of a connection to one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// The time limit for opening a stream.
@@ -42,7 +42,7 @@ pub struct Timeouts {
     pub call: Duration,
 }
 
-/// Facts about the member that the TLS handshake revealed.
+/// What the TLS handshake revealed about the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
     /// Whether the member's certificate is for one of the endpoint's names. The certificate chain is always verified.
@@ -51,7 +51,7 @@ pub struct Server {
     pub certificate_not_after: Option<i64>,
 }
 
-/// A connection to one member. It never reconnects; dropping it closes it.
+/// A connection to one etcd member. It never connects again after it breaks, and closes when it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     channel: Channel,
@@ -64,7 +64,7 @@ impl Connection {
     /// Opens a stream and sets up TLS and HTTP/2 over it.
     ///
     /// # Errors
-    /// [`Error::Dial`], [`Error::Handshake`], [`Error::Deadline`].
+    /// Fails with [`Error::Dial`], [`Error::Handshake`] or [`Error::Deadline`].
     pub async fn open(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Self, Error> {
         let stream = with_time_limit(Step::Dial, timeouts.dial, endpoint.dial())
             .await?
@@ -96,12 +96,12 @@ impl Connection {
         })
     }
 
-    /// Facts about the member from the TLS handshake.
+    /// Returns what the TLS handshake revealed about the member.
     pub fn server(&self) -> Server {
         self.server
     }
 
-    /// The member's own status. The member responds even without a leader.
+    /// Queries the member for its own status. The member responds even without a leader.
     ///
     /// # Errors
     /// Every call can fail with [`Error::Deadline`], [`Error::Broken`], [`Error::Rejected`], [`Error::Malformed`], and
@@ -112,15 +112,15 @@ impl Connection {
         self.call(Call::Status, request).await.map(Status::from)
     }
 
-    /// The member's own list of members (not linearizable). The member responds even without a leader; a member that
-    /// is disconnected from the others returns the last list that it received.
+    /// Queries the member for its own list of members (not linearizable). The member responds even without a leader; a
+    /// member that is disconnected from the others returns the last list that it received.
     pub async fn members(&self) -> Result<Members, Error> {
         let mut client = self.cluster();
         let request = client.member_list(wire::MemberListRequest { linearizable: false });
         self.call(Call::MemberList, request).await.map(Members::from)
     }
 
-    /// The alarms of all members. The call goes through raft and gets no response without quorum.
+    /// Queries the alarms of all members. The call goes through raft and gets no response without quorum.
     pub async fn alarms(&self) -> Result<Vec<Alarm>, Error> {
         let mut client = self.maintenance();
         let request = client.alarm(wire::AlarmRequest::default());
@@ -128,7 +128,7 @@ impl Connection {
         Ok(response.alarms.into_iter().map(Alarm::from).collect())
     }
 
-    /// Adds a learner with these peer URLs.
+    /// Adds a member with these peer URLs to the cluster, as a learner.
     pub async fn add_learner(&self, peer_urls: Vec<String>) -> Result<Member, Error> {
         let mut client = self.cluster();
         let request = client.member_add(wire::MemberAddRequest {
@@ -149,21 +149,21 @@ impl Connection {
         self.call(Call::MemberPromote, request).await.map(drop)
     }
 
-    /// Removes a member from the cluster.
+    /// Removes a member from the etcd cluster.
     pub async fn remove(&self, id: u64) -> Result<(), Error> {
         let mut client = self.cluster();
         let request = client.member_remove(wire::MemberRemoveRequest { id });
         self.call(Call::MemberRemove, request).await.map(drop)
     }
 
-    /// Transfers leadership to another voter. Must be sent to the leader.
+    /// Transfers leadership to another voter. Only the leader accepts this call.
     pub async fn move_leader(&self, target_id: u64) -> Result<(), Error> {
         let mut client = self.maintenance();
         let request = client.move_leader(wire::MoveLeaderRequest { target_id });
         self.call(Call::MoveLeader, request).await.map(drop)
     }
 
-    /// The value of a key (linearizable read).
+    /// Reads the value of a key from the current revision (linearizable). None if the key does not exist.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });
@@ -205,8 +205,12 @@ impl Connection {
     }
 }
 
-async fn with_time_limit<T>(step: Step, limit: Duration, what: impl Future<Output = T>) -> Result<T, Error> {
-    timeout(limit, what)
+async fn with_time_limit<T>(
+    step: Step,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, Error> {
+    timeout(limit, future)
         .await
         .map_err(|_| Error::Deadline { step, after: limit })
 }

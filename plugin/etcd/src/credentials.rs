@@ -5,36 +5,37 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Why a certificate or key cannot be used. Messages never quote the content.
+/// Why a certificate or key cannot be used. The messages never contain parts of the certificate or key.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CredentialError {
-    /// No `CERTIFICATE` block found.
+    /// The PEM text has no `CERTIFICATE` block.
     #[error("contains no PEM certificate")]
     NoCertificate,
-    /// A `CERTIFICATE` block cannot be parsed.
+    /// A `CERTIFICATE` block of the PEM text cannot be parsed.
     #[error("the certificate cannot be parsed")]
     BadCertificate,
-    /// No private key block found.
+    /// The PEM text has no block with a private key.
     #[error("contains no PEM private key")]
     NoKey,
-    /// Supported: RSA from 2,048 to 8,192 bits, P-256, P-384 and Ed25519, as PKCS#8, PKCS#1 or SEC1.
+    /// The private key is damaged or of another kind than RSA from 2,048 to 8,192 bits, P-256, P-384 and Ed25519, as
+    /// PKCS#8, PKCS#1 or SEC1.
     #[error(
         "the private key is damaged or of an unsupported kind (RSA, P-256, P-384 and Ed25519 are supported)"
     )]
     UnsupportedKey,
-    /// The key does not match the certificate.
+    /// The private key does not belong to the certificate.
     #[error("the private key does not match the certificate")]
     KeyMismatch,
     /// The system clock shows a time that a certificate cannot represent.
     #[error("cannot issue a certificate: the system clock shows an invalid time; correct the clock")]
     Clock,
-    /// An error of the library that issues or verifies certificates.
+    /// The message of the library that issues or verifies certificates.
     #[error("{0}")]
-    Refused(String),
+    Library(String),
 }
 
-/// Parses all certificates of a bundle. Never empty.
+/// Parses all certificates of a PEM bundle. The result is never empty.
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
@@ -45,7 +46,7 @@ pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, C
     Ok(certificates)
 }
 
-/// Parses the first private key.
+/// Parses the first private key in a PEM text.
 pub(crate) fn private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, CredentialError> {
     PrivateKeyDer::from_pem_slice(pem)
         .map(Zeroizing::new)

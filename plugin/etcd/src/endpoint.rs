@@ -1,4 +1,4 @@
-//! Opens streams to a member, over any transport.
+//! Opens streams to an etcd member, over any transport.
 
 use std::fmt;
 use std::future::Future;
@@ -14,15 +14,15 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A [`Stream`] of any type.
+/// A [`Stream`] whose type is not known to the compiler.
 pub type BoxedStream = Box<dyn Stream>;
 
-/// A future that opens a stream.
+/// A future that opens a stream to a member.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<BoxedStream>> + Send + 'a>>;
 
-/// Opens streams to a member's client port. Dropping a stream closes it.
+/// A way to open streams to a member's client port. A stream closes when it is dropped.
 pub trait Dial: Send + Sync {
-    /// Opens a new stream. The caller sets the deadline.
+    /// Opens a new stream to the member. The caller sets the time limit.
     fn dial(&self) -> Dialing<'_>;
 }
 
@@ -34,7 +34,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// `names` are host names or addresses; the member's certificate should be for one of them.
+    /// `names` are host names or addresses. The member's certificate should be for one of them.
     pub fn new(dial: impl Dial + 'static, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             dial: Arc::new(dial),
@@ -60,7 +60,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Dials `host:port` directly.
+/// Opens TCP streams to this `host:port`, without a proxy or port-forward.
 #[derive(Debug, Clone)]
 pub struct Tcp(pub String);
 

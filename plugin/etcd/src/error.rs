@@ -12,42 +12,42 @@ use tonic::{Code, Status};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The stream could not be opened.
+    /// The stream to the member could not be opened.
     #[error("cannot connect: {0}")]
     Dial(#[source] io::Error),
-    /// The TLS handshake failed.
+    /// The TLS handshake with the member failed.
     #[error("TLS handshake failed: {0}")]
     Handshake(#[source] HandshakeError),
-    /// A step exceeded its time limit.
+    /// The member did not respond within the time limit of a step.
     #[error("{step}: no response within {}", Seconds(*after))]
     Deadline {
-        /// The step that timed out.
+        /// The step that exceeded its time limit.
         step: Step,
-        /// The time limit.
+        /// The time limit of the step.
         after: Duration,
     },
-    /// The connection ended during a call, whose outcome is unknown.
+    /// The connection ended during a call. Whether the member has executed the call is unknown.
     #[error("{call}: connection lost: {cause}")]
     Broken {
-        /// The failed call.
+        /// The call that failed.
         call: Call,
-        /// The message of the stream or of HTTP/2.
+        /// The error message of the stream, or of HTTP/2 if the stream has none.
         cause: String,
     },
-    /// etcd responded with an error.
+    /// The member responded with an error.
     #[error("{call}: etcd responded with {code:?}: {message}")]
     Rejected {
-        /// The failed call.
+        /// The call that failed.
         call: Call,
         /// The gRPC status code.
         code: Code,
         /// etcd's message, at most 16 KiB (the limit for response headers).
         message: String,
     },
-    /// The server is not etcd, or an unsupported version.
+    /// The response does not follow etcd's API: the server is not etcd, or its version of etcd is not supported.
     #[error("{call}: unexpected response: {message}")]
     Malformed {
-        /// The failed call.
+        /// The call that failed.
         call: Call,
         /// What is wrong with the response.
         message: String,
@@ -61,37 +61,37 @@ pub enum HandshakeError {
     /// The member's certificate has expired.
     #[error("the member's certificate has expired")]
     Expired {
-        /// Seconds since 1970.
+        /// When the certificate expired, in seconds since 1970. None if rustls does not report it.
         not_after: Option<i64>,
     },
     /// The member's certificate is not valid yet, or the local clock is behind.
     #[error("the member's certificate is not valid yet")]
     NotYetValid,
-    /// Another CA issued the certificate, possibly one with the same name.
+    /// Another CA issued the member's certificate, possibly a CA with the same name.
     #[error("the member's certificate was not issued by etcd's CA")]
     UnknownIssuer,
-    /// Any other problem with the member's certificate.
+    /// The member's certificate is invalid for the reason in this text.
     #[error("the member's certificate is invalid: {0}")]
     Certificate(String),
-    /// The member rejected the client certificate. It reports this only after the handshake, at the first call.
+    /// The member rejected the client certificate, which it reports only at the first call after the handshake.
     #[error("the member rejected the client certificate ({0:?})")]
     ClientCertificate(AlertDescription),
-    /// The server closed the connection during the handshake.
+    /// The server closed the connection during the TLS handshake.
     #[error("the connection was closed: {0}")]
     Closed(String),
-    /// The server does not speak etcd's TLS.
+    /// The server does not speak TLS with HTTP/2, as etcd does. The text is the error of the library.
     #[error("{0}")]
     Protocol(String),
 }
 
-/// A step with a time limit.
+/// A step of a connection, with its own time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Opening a stream.
+    /// Open a stream to the member.
     Dial,
-    /// Setting up TLS and HTTP/2.
+    /// Set up TLS and HTTP/2 over the stream.
     Handshake,
-    /// Waiting for the response to a call.
+    /// Send a call and wait for its response.
     Call(Call),
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Displays a duration in seconds, such as `2 s` or `1.5 s`.
+/// A duration that is displayed in seconds, such as `2 s` or `1.5 s`.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
@@ -169,7 +169,7 @@ impl HandshakeError {
     }
 }
 
-/// The TLS error inside an I/O error.
+/// Returns the TLS error inside an I/O error, if any.
 pub(crate) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
@@ -192,10 +192,10 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 }
 
 impl Error {
-    /// `first_error` is the first error of the underlying stream, if any.
+    /// Converts the outcome of a failed call. `first_error` is the first error of the underlying stream, if any.
     pub(crate) fn from_status(call: Call, status: &Status, first_error: Option<&io::Error>) -> Self {
-        if let Some(refusal) = first_error.and_then(tls_error).map(HandshakeError::from_tls) {
-            return Self::Handshake(refusal);
+        if let Some(error) = first_error.and_then(tls_error).map(HandshakeError::from_tls) {
+            return Self::Handshake(error);
         }
         if let Some(error) = first_error {
             return Self::Broken {
@@ -209,7 +209,7 @@ impl Error {
         match (status.code(), source) {
             (_, Some(source)) => Self::Broken {
                 call,
-                cause: innermost(source),
+                cause: innermost_cause(source),
             },
             (Code::OutOfRange | Code::Internal | Code::Unimplemented, None)
                 if !message.starts_with("etcdserver: ") =>
@@ -221,7 +221,7 @@ impl Error {
     }
 }
 
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;

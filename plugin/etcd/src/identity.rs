@@ -1,4 +1,4 @@
-//! Client certificates: an existing one, or a newly issued one.
+//! Client certificates for etcd: one from a Secret, or one that this crate issues from etcd's CA.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use zeroize::Zeroizing;
 
 use crate::credentials::{CredentialError, certificates, private_key};
 
-/// Validity of an issued certificate: long enough for one command.
+/// How long an issued certificate is valid: long enough for one command.
 pub const ISSUED_VALIDITY: Duration = Duration::from_secs(10 * 60);
 
 /// How far a member's clock may be behind the local clock.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// The common name of issued certificates. It appears only in etcd's logs, because kubeadm's etcd checks only
-/// the issuer. The certificate has no group: etcd ignores groups, and an API server that trusts the CA would
-/// give a certificate with `system:masters` all permissions.
+/// The common name of the certificates that this crate issues. It appears only in etcd's logs, because kubeadm's etcd
+/// checks only the issuer. The certificates have no group: etcd ignores groups, and an API server that trusts the CA
+/// would give a certificate with `system:masters` all permissions.
 const COMMON_NAME: &str = "kubectl-kcp";
 
-/// A certificate chain and its key, in memory only.
+/// A client certificate with its chain and private key, which exist only in memory.
 #[derive(Clone)]
 pub struct ClientCertificate(pub(crate) Arc<CertifiedKey>);
 
@@ -58,7 +58,7 @@ impl ClientCertificate {
     pub fn issue(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, CredentialError> {
         let authorities = certificates(certificate)?;
         let (authority, signer) = CaKey::new(&authorities, &*private_key(key)?)?;
-        let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(refused)?;
+        let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(library_error)?;
 
         let mut parameters = CertificateParams::default();
         let (from, until) = validity(now).ok_or(CredentialError::Clock)?;
@@ -70,8 +70,8 @@ impl ClientCertificate {
             .push(DnType::CommonName, COMMON_NAME);
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let own = KeyPair::generate().map_err(refused)?;
-        let certificate = parameters.signed_by(&own, &issuer).map_err(refused)?;
+        let own = KeyPair::generate().map_err(library_error)?;
+        let certificate = parameters.signed_by(&own, &issuer).map_err(library_error)?;
         let key = Zeroizing::new(PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.serialize_der())));
         Self::pair(vec![certificate.der().clone()], &key)
     }
@@ -100,22 +100,22 @@ fn validity(now: SystemTime) -> Option<(OffsetDateTime, OffsetDateTime)> {
     ))
 }
 
-fn refused(error: rcgen::Error) -> CredentialError {
+fn library_error(error: rcgen::Error) -> CredentialError {
     match error {
         rcgen::Error::CouldNotParseCertificate => CredentialError::BadCertificate,
-        other => CredentialError::Refused(other.to_string()),
+        other => CredentialError::Library(other.to_string()),
     }
 }
 
-/// A CA key parsed by rustls, because rcgen with ring supports only PKCS#8.
+/// The key of a CA. rustls parses and uses it, because rcgen with ring supports only PKCS#8.
 struct CaKey {
     signer: Box<dyn Signer>,
     algorithm: &'static rcgen::SignatureAlgorithm,
     public: Vec<u8>,
 }
 
-/// Algorithms of CA keys that kubeadm and Cluster API generate.
-const ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
+/// The algorithms of the CA keys that kubeadm and Cluster API generate.
+const CA_KEY_ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
     (SignatureScheme::RSA_PKCS1_SHA256, &rcgen::PKCS_RSA_SHA256),
     (
         SignatureScheme::ECDSA_NISTP256_SHA256,
@@ -129,14 +129,14 @@ const ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
 ];
 
 impl CaKey {
-    /// Returns the key and the certificate in `authorities` that matches it.
+    /// Returns the key, and the certificate in `authorities` that belongs to it.
     fn new<'a>(
         authorities: &'a [CertificateDer<'static>],
         key: &PrivateKeyDer<'_>,
     ) -> Result<(&'a CertificateDer<'static>, Self), CredentialError> {
         let key = any_supported_type(key).map_err(|_| CredentialError::UnsupportedKey)?;
         let expected = key.public_key().ok_or(CredentialError::UnsupportedKey)?;
-        let (signer, algorithm) = ALGORITHMS
+        let (signer, algorithm) = CA_KEY_ALGORITHMS
             .iter()
             .find_map(|(scheme, algorithm)| Some((key.choose_scheme(&[*scheme])?, *algorithm)))
             .ok_or(CredentialError::UnsupportedKey)?;

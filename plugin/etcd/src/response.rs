@@ -7,27 +7,27 @@ use crate::rpc::etcdserverpb as wire;
 pub struct Status {
     /// The id of the etcd cluster, the same for all its members.
     pub cluster_id: u64,
-    /// The member that sent this response.
+    /// The id of the member that sent this response.
     pub member_id: u64,
-    /// The version of etcd, such as `3.6.8`.
+    /// The version of etcd that the member runs, such as `3.6.8`.
     pub version: String,
-    /// The size of the database file.
+    /// The size of the member's database file, in bytes.
     pub db_size: u64,
-    /// The part of `db_size` that holds data. Defragmentation frees the rest.
+    /// How many bytes of `db_size` hold data. Defragmentation frees the rest.
     pub db_size_in_use: u64,
-    /// The database size at which the member raises the alarm NOSPACE. None before etcd 3.6.
+    /// The database size in bytes at which the member raises the alarm NOSPACE. None before etcd 3.6.
     pub db_size_quota: Option<u64>,
-    /// The id of the leader; none if the member has no leader.
+    /// The id of the leader. None if the member has no leader.
     pub leader: Option<u64>,
-    /// Index of the last entry that the member knows is committed.
+    /// The index of the last raft entry that the member knows is committed.
     pub raft_index: u64,
-    /// The raft term.
+    /// The raft term, which increases with each leader election.
     pub raft_term: u64,
-    /// Index of the last entry that the member has applied.
+    /// The index of the last raft entry that the member has applied.
     pub raft_applied_index: u64,
     /// Errors that the member reports, such as `etcdserver: no leader`, and alarms.
     pub errors: Vec<String>,
-    /// A learner has no vote.
+    /// Whether the member is a learner, which has no vote.
     pub is_learner: bool,
 }
 
@@ -51,7 +51,7 @@ impl From<wire::StatusResponse> for Status {
     }
 }
 
-/// etcd's sizes are signed but never negative.
+/// etcd sends sizes as signed numbers that are never negative.
 fn bytes(size: i64) -> u64 {
     u64::try_from(size).unwrap_or_default()
 }
@@ -81,11 +81,11 @@ pub struct Member {
     pub id: u64,
     /// The member's name, which kubeadm sets to the name of the node. Empty until the member has started once.
     pub name: String,
-    /// URLs for the other members.
+    /// The URLs at which the other members reach this member.
     pub peer_urls: Vec<String>,
-    /// URLs for clients. Empty until the member has started once.
+    /// The URLs at which clients reach the member. Empty until the member has started once.
     pub client_urls: Vec<String>,
-    /// A learner has no vote.
+    /// Whether the member is a learner, which has no vote.
     pub is_learner: bool,
 }
 
@@ -101,12 +101,12 @@ impl From<wire::Member> for Member {
     }
 }
 
-/// An alarm. It stays raised until an operator disarms it.
+/// An alarm of a member. It stays raised until an operator disarms it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alarm {
-    /// The member that raised it.
+    /// The id of the member that raised the alarm.
     pub member_id: u64,
-    /// The type of the alarm.
+    /// What the member raised the alarm about.
     pub kind: AlarmKind,
 }
 
@@ -116,9 +116,9 @@ pub struct Alarm {
 pub enum AlarmKind {
     /// The database has reached its quota: the cluster accepts reads and deletions only.
     NoSpace,
-    /// The member's data differs from the others'.
+    /// The member's data differs from that of the other members.
     Corrupt,
-    /// The number of an alarm type that a newer etcd has added.
+    /// An alarm type that this crate does not know, with the number that etcd has for it.
     Other(i32),
 }
 

@@ -1,4 +1,4 @@
-//! Queries all members at the same time.
+//! Queries all members of an etcd cluster at the same time.
 
 use futures_util::future::{join, join_all};
 
@@ -8,14 +8,15 @@ use crate::error::Error;
 use crate::response::{Members, Status};
 use crate::trust::Tls;
 
-/// The responses of one member. Each call can fail separately.
+/// The responses of one member to the survey. Each call can fail separately.
 #[derive(Debug)]
 pub struct Report {
-    /// The connection for more calls. Alarms are queried later, from one member that has a leader.
+    /// The connection to the member, for more calls. For example, alarms are queried later, from one member that has a
+    /// leader.
     pub connection: Connection,
-    /// The status of this member.
+    /// The member's status, or why the call failed.
     pub status: Result<Status, Error>,
-    /// This member's list of members.
+    /// The member's own list of members, or why the call failed.
     pub members: Result<Members, Error>,
 }
 

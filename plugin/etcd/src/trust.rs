@@ -13,7 +13,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::credentials::{CredentialError, certificates};
 use crate::identity::ClientCertificate;
 
-/// The trusted CAs for members' certificates.
+/// The CAs that may have issued a member's certificate.
 #[derive(Debug, Clone)]
 pub struct Trust(Arc<WebPkiServerVerifier>);
 
@@ -32,7 +32,7 @@ impl Trust {
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
             .build()
             .map(Self)
-            .map_err(|error| CredentialError::Refused(error.to_string()))
+            .map_err(|error| CredentialError::Library(error.to_string()))
     }
 }
 
@@ -49,8 +49,8 @@ impl Tls {
         Self { trust, client }
     }
 
-    /// Returns the TLS configuration of one connection, and a cell in which the handshake stores facts about the
-    /// member's certificate.
+    /// Returns the TLS configuration of one connection, and a cell in which the handshake stores what it finds out
+    /// about the member's certificate.
     pub(crate) fn configure(
         &self,
         names: &[String],
@@ -58,7 +58,7 @@ impl Tls {
         let seen = Arc::new(ObservedCertificate::default());
         let verifier = Verifier {
             chain: self.trust.0.clone(),
-            // Skip invalid names: no certificate can match them.
+            // No certificate can match an invalid name.
             names: names
                 .iter()
                 .filter_map(|name| ServerName::try_from(name.clone()).ok())
@@ -71,20 +71,20 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(self.client.0.clone())));
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // Do not send SNI: etcd has one certificate, and the endpoint may have several names.
+        // etcd has one certificate, and the endpoint may have several names, so SNI is off.
         config.enable_sni = false;
         Ok((config, seen))
     }
 }
 
-/// Facts about the member's certificate, which the handshake stores.
+/// The cell in which the handshake stores what it finds out about the member's certificate.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedCertificate(OnceLock<ServingCertificate>);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServingCertificate {
     pub(crate) names_member: bool,
-    /// Seconds since 1970.
+    /// When the certificate expires, in seconds since 1970. None if it cannot be parsed.
     pub(crate) not_after: Option<i64>,
 }
 
@@ -94,10 +94,11 @@ impl ObservedCertificate {
     }
 }
 
-/// Verifies the chain, and records whether the name matches.
+/// Verifies the chain of the member's certificate, and records whether the certificate is for one of the endpoint's
+/// names.
 ///
-/// A wrong name is reported but not rejected: the API server chooses the pod of a port-forward, and Cluster API also
-/// verifies only the chain.
+/// A certificate with a wrong name is reported but not rejected: the API server chooses the pod of a port-forward, and
+/// Cluster API also verifies only the chain.
 #[derive(Debug)]
 struct Verifier {
     chain: Arc<WebPkiServerVerifier>,
@@ -105,8 +106,8 @@ struct Verifier {
     seen: Arc<ObservedCertificate>,
 }
 
-/// The name to pass to rustls if an endpoint has none. A mismatch is ignored; rustls verifies the chain first, and
-/// that result counts.
+/// The name that rustls gets if an endpoint has none. rustls verifies the chain before the name, so a mismatch of the
+/// name proves that the chain is valid.
 const PLACEHOLDER_NAME: &str = "localhost";
 
 impl ServerCertVerifier for Verifier {
@@ -145,7 +146,7 @@ impl ServerCertVerifier for Verifier {
         let not_after = X509Certificate::from_der(end_entity)
             .ok()
             .map(|(_, certificate)| certificate.validity().not_after.timestamp());
-        // Each connection has exactly one handshake, so the cell is empty.
+        // The cell is empty, because each connection has exactly one handshake.
         let _ = self.seen.0.set(ServingCertificate {
             names_member,
             not_after,

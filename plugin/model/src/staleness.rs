@@ -154,7 +154,7 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 }
 
 fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
-    let since = control_plane.spec_changed()?;
+    let since = control_plane.last_written()?;
     let is_stopped =
         !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {

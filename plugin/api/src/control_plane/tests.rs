@@ -184,14 +184,14 @@ fn a_failure_has_a_reason_a_message_or_both() {
 #[test]
 fn the_last_write_of_the_object_is_no_earlier_than_that_of_its_spec() {
     let mut object = v1beta2();
-    assert_eq!(control_plane(&object).spec_changed(), None);
+    assert_eq!(control_plane(&object).last_written(), None);
     let entry = |hour: u8, subresource: Option<&str>| {
         json!({"manager": "m", "operation": "Update", "time": format!("2026-08-21T{hour:02}:00:00Z"),
             "subresource": subresource, "fieldsV1": {"f:spec": {"f:replicas": {}}}})
     };
     object["metadata"]["managedFields"] = json!([entry(9, None), entry(10, None), entry(11, Some("status"))]);
     let read = control_plane(&object);
-    assert_eq!(read.spec_changed(), "2026-08-21T10:00:00Z".parse().ok());
+    assert_eq!(read.last_written(), "2026-08-21T10:00:00Z".parse().ok());
     let entries = read.metadata.managed_fields.unwrap_or_default();
     assert!(entries.iter().all(|entry| entry.fields_v1.is_none()));
 }
@@ -259,7 +259,7 @@ fn certificates_that_are_outdated_when_they_are_new_roll_out_without_end() {
         object["spec"]["kubeadmConfigSpec"] =
             json!({"clusterConfiguration": {"certificateValidityPeriodDays": validity}});
         assert_eq!(
-            control_plane(&object).spec.rolls_out_without_end(),
+            control_plane(&object).spec.rolls_out_forever(),
             endless,
             "{days:?} of {validity:?}"
         );

@@ -1,4 +1,5 @@
-//! The conditions of Hive's objects. They keep unknown fields, because a merge patch replaces the whole list.
+//! The conditions of Hive's objects. They keep unknown fields, because a merge patch replaces the whole list of
+//! conditions.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -12,7 +13,7 @@ pub struct Conditions(Vec<Value>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Desired<'c> {
     pub type_: &'c str,
-    /// `True`, `False` or `Unknown`.
+    /// The desired status of the condition: `True`, `False` or `Unknown`.
     pub status: &'c str,
     pub reason: &'c str,
     pub message: &'c str,
@@ -26,7 +27,7 @@ impl<'de> Deserialize<'de> for Conditions {
 }
 
 impl Conditions {
-    /// `True`, `False` or `Unknown`; none if the condition is absent.
+    /// The condition's status: `True`, `False` or `Unknown`. None if the condition is absent.
     pub fn status(&self, type_: &str) -> Option<&str> {
         self.field(type_, "status")
     }
@@ -39,7 +40,7 @@ impl Conditions {
         self.field(type_, "message")
     }
 
-    /// When the condition's status last changed.
+    /// When the condition's status last changed. None if the condition has no valid time.
     pub fn last_transition_time(&self, type_: &str) -> Option<Timestamp> {
         parse_time(self.field(type_, "lastTransitionTime")?).ok()
     }
@@ -55,7 +56,8 @@ impl Conditions {
             && self.message(desired.type_).unwrap_or_default() == desired.message
     }
 
-    /// Returns a copy in which this condition is set. `lastTransitionTime` changes only if the status changes.
+    /// Returns a copy of the conditions in which one has the desired values. Its `lastTransitionTime` changes only if
+    /// its status changes.
     pub fn with(&self, desired: Desired<'_>, now: Timestamp) -> Self {
         let mut conditions = self.0.clone();
         if !self.has(desired.type_) {
@@ -81,7 +83,7 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// Returns a copy without this condition.
+    /// Returns a copy of the conditions without those of this type.
     pub fn without(&self, type_: &str) -> Self {
         let mut conditions = self.0.clone();
         conditions.retain(|condition| !is_of_type(condition, type_));

@@ -10,7 +10,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::endpoint::BoxedStream;
 
-/// The first error of a stream, if any.
+/// The first error that reading from or writing to a stream returned, if any.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstError(Arc<OnceLock<io::Error>>);
 
@@ -19,7 +19,7 @@ impl FirstError {
         self.0.get()
     }
 
-    /// Records the error and returns a copy of its text to HTTP/2.
+    /// Records the error if it is the first, and returns a copy of it for HTTP/2.
     fn record<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         outcome.map_err(|error| {
             let copy = io::Error::new(error.kind(), error.to_string());

@@ -94,7 +94,7 @@ pub fn replicas(observed: &Snapshot, _: Timestamp) -> CheckResult {
 }
 
 pub fn ends(observed: &Snapshot, _: Timestamp) -> CheckResult {
-    if !observed.control_plane.spec.rolls_out_without_end() {
+    if !observed.control_plane.spec.rolls_out_forever() {
         return Ok(Vec::new());
     }
     let message = format!(

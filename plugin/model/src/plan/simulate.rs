@@ -91,7 +91,7 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
             max: MAX_REPLICAS,
         });
     }
-    if spec.rolls_out_without_end() {
+    if spec.rolls_out_forever() {
         return Err(NoPlan::Endless {
             expiry_days: spec.certificates_expiry_days.unwrap_or_default(),
             validity_days: spec.certificate_validity_days(),

@@ -7,19 +7,19 @@ use kube::core::ApiResource;
 /// A request as RBAC describes it: verb, resource, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
-    /// The resource and its group, such as `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`; with a
-    /// subresource, `machines/status.…`; for a non-resource URL, its path.
+    /// The resource and its group, such as `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`, or with a subresource
+    /// `machines/status.cluster.x-k8s.io`. For a non-resource URL, its path.
     pub resource: String,
-    /// The namespace; none for all namespaces.
+    /// The namespace. None for all namespaces.
     pub namespace: Option<String>,
-    /// The name of the object; none for a collection.
+    /// The name of the object. None for a collection of objects.
     pub name: Option<String>,
 }
 
 impl Action {
-    /// A request for a resource in all namespaces, unless [`Action::in_namespace`] is called.
+    /// Describes a request for a resource in all namespaces, unless [`Action::in_namespace`] is called.
     pub fn new(verb: &'static str, resource: &ApiResource) -> Self {
         let resource = if resource.group.is_empty() {
             resource.plural.clone()
@@ -34,7 +34,7 @@ impl Action {
         }
     }
 
-    /// A request for a non-resource URL.
+    /// Describes a request for a non-resource URL, such as `/apis`.
     pub fn path(verb: &'static str, path: &str) -> Self {
         Self {
             verb,
@@ -63,7 +63,7 @@ impl Action {
         self
     }
 
-    /// The `kubectl auth can-i` command that checks this request.
+    /// The `kubectl auth can-i` command that tells the user whether RBAC allows this request.
     pub fn can_i(&self) -> String {
         if self.is_path() {
             return format!("kubectl auth can-i {} {}", self.verb, self.resource);
@@ -81,8 +81,8 @@ impl Action {
         self.resource.starts_with('/')
     }
 
-    /// The resource without its group.
-    fn short(&self) -> &str {
+    /// The resource and its subresource, without the group.
+    fn resource_without_group(&self) -> &str {
         self.resource.split('.').next().unwrap_or(&self.resource)
     }
 
@@ -99,7 +99,7 @@ impl Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.short())?;
+        write!(f, "{} {}", self.verb, self.resource_without_group())?;
         if let Some(name) = &self.name {
             write!(f, " {name:?}")?;
         }

@@ -7,7 +7,7 @@ use kube::{client::AuthError, core::Status};
 use crate::{Action, Error, discovery::product_of};
 
 impl Error {
-    /// The error for a client that cannot be created.
+    /// The error for a Kubernetes client that cannot be created.
     pub fn from_client_error(error: &kube::Error, server: &str) -> Self {
         match error {
             kube::Error::Auth(error) => Self::from_auth_error(error, server),
@@ -26,7 +26,7 @@ impl Error {
             kube::Error::Auth(error) => Self::from_auth_error(&error, &server),
             other => {
                 let cause = root_cause(&other);
-                if chain(&other).any(|cause| downcast::<AuthError>(cause).is_some()) {
+                if error_chain(&other).any(|cause| downcast::<AuthError>(cause).is_some()) {
                     Self::Credentials {
                         server,
                         cause: "the credential plugin failed".to_owned(),
@@ -39,7 +39,7 @@ impl Error {
                         server,
                         cause,
                     }
-                } else if chain(&other).any(|cause| downcast::<rustls::Error>(cause).is_some()) {
+                } else if error_chain(&other).any(|cause| downcast::<rustls::Error>(cause).is_some()) {
                     Self::Tls { server, cause }
                 } else {
                     Self::Unreachable { server, cause }
@@ -49,7 +49,7 @@ impl Error {
     }
 
     fn from_status(status: Box<Status>, action: Action, server: String) -> Self {
-        // Check the message before the status code, because webhooks and policies choose their own code.
+        // The message is checked before the status code, because webhooks and policies choose their own code.
         match admission_failure(&status.message) {
             Some(AdmissionFailure::Denied) => return Self::Rejected { action, status },
             Some(AdmissionFailure::Failed) => {
@@ -58,7 +58,7 @@ impl Error {
             }
             None => {}
         }
-        if let (400 | 422, Some(cause)) = (status.code, unknown_field(&status.message)) {
+        if let (400 | 422, Some(cause)) = (status.code, unknown_field_cause(&status.message)) {
             return Self::UnknownField { action, cause };
         }
         match status.code {
@@ -102,7 +102,7 @@ impl Error {
     }
 
     fn from_auth_error(error: &AuthError, server: &str) -> Self {
-        // Messages of other errors may contain the plugin's output, which may be secret.
+        // The messages of other errors may contain the credential plugin's output, which may be secret.
         let cause = match error {
             AuthError::AuthExecRun { cmd, out } => format!("{cmd} failed: {}", out.status),
             AuthError::AuthExecStart(cause) => format!("cannot start the credential plugin: {cause}"),
@@ -122,9 +122,9 @@ impl Error {
     }
 }
 
-/// Whether the connection failed, so that the request was not sent.
+/// Whether the program could not connect to the server, so that it did not send the request.
 fn is_connect_error(error: &kube::Error) -> bool {
-    chain(error)
+    error_chain(error)
         .find_map(downcast::<hyper_util::client::legacy::Error>)
         .is_some_and(hyper_util::client::legacy::Error::is_connect)
 }
@@ -136,7 +136,7 @@ enum AdmissionFailure {
     Failed,
 }
 
-/// Recognizes the failure by its message, because Status has no field for it (k8s.io/apiserver,
+/// Recognizes by its message that admission stopped a write, because Status has no field for it (k8s.io/apiserver,
 /// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
 /// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
 fn admission_failure(message: &str) -> Option<AdmissionFailure> {
@@ -151,14 +151,16 @@ fn admission_failure(message: &str) -> Option<AdmissionFailure> {
     }
 }
 
-/// The cause in an error of strict field validation (k8s.io/apiserver, `pkg/endpoints/handlers/patch.go`), without
-/// the quoted object that precedes it.
-fn unknown_field(message: &str) -> Option<String> {
+/// The part of an error of strict field validation that names the unknown field (k8s.io/apiserver,
+/// `pkg/endpoints/handlers/patch.go`), without the quoted object that precedes it. None for another error.
+fn unknown_field_cause(message: &str) -> Option<String> {
     let (_, cause) = message.rsplit_once("strict decoding error: ")?;
     Some(cause.to_owned())
 }
 
-fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+fn error_chain<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
     let mut next = Some(error);
     std::iter::from_fn(move || {
         let error = next?;
@@ -167,7 +169,7 @@ fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (d
     })
 }
 
-/// Downcasts the error, looking also inside `io::Error`, whose `source` skips the wrapped error.
+/// Downcasts the error, or the error inside an `io::Error`, whose `source` skips the error that it contains.
 fn downcast<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
     let mut error = error;
     loop {
@@ -178,9 +180,12 @@ fn downcast<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> O
     }
 }
 
-/// The message of the innermost error, because the messages of outer errors are not specific.
+/// The message of the innermost error, because the messages of the outer errors are not specific.
 pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
-    let mut message = chain(error).last().map(ToString::to_string).unwrap_or_default();
+    let mut message = error_chain(error)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     // Drop the errno, which follows its description.
     if let Some(number) = message.rfind(" (os error ") {
         message.truncate(number);
@@ -195,7 +200,8 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// Whether an object could not be created because the namespace is being deleted, which is also a 403.
+/// Whether the API server did not create an object because its namespace is being deleted. It responds with 403, as to
+/// a missing permission.
 fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes

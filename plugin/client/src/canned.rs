@@ -1,4 +1,4 @@
-//! Fake responses, for tests of sequences that a real server cannot be forced into.
+//! Connections with fake responses, for tests of sequences that a real server cannot be forced into.
 
 use std::future::{Future, ready};
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::{Connection, clock::ServerClock};
 
 impl Connection {
-    /// A connection whose responses come from `answer`: it gets the method and path of a request and returns a status
-    /// code and an object. Needs a Tokio runtime.
+    /// A connection whose responses come from `answer`, which gets the method and path of a request and returns a
+    /// status code and an object. Needs a Tokio runtime.
     pub fn canned(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Self {
         Self::canned_later(move |method, path| ready(answer(method, path)))
     }
 
-    /// Like [`Connection::canned`], with asynchronous responses.
+    /// Like [`Connection::canned`], but `answer` is asynchronous.
     pub fn canned_later<A>(answer: impl Fn(&Method, &str) -> A + Send + 'static) -> Self
     where
         A: Future<Output = (u16, Value)> + Send + 'static,

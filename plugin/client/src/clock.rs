@@ -1,9 +1,9 @@
 //! The API server's time, from the `Date` header of its responses. The local clock is never used: if it is wrong, a
 //! lease could be ended early and have two holders.
 //!
-//! A response bounds the server's clock: when the response arrived, the clock showed at least its `Date`; when the
-//! request was sent, it showed at most its `Date` plus one second, because HTTP dates have whole seconds. Between
-//! responses, the clock advances with this machine's time since boot, which includes suspension.
+//! Each response bounds the server's clock. When the response arrived, the clock showed at least its `Date`. When the
+//! request was sent, the clock showed at most that `Date` plus one second, because HTTP dates have whole seconds.
+//! Between responses, the clock advances with this machine's time since boot, which includes suspension.
 
 use std::{
     pin::Pin,
@@ -18,28 +18,28 @@ use tower::Service;
 
 /// The maximum difference between the dates of two responses. If they differ by more, the clocks of the API servers
 /// are not reliable.
-const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+const MAX_DISAGREEMENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// The resolution of HTTP dates.
-const RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
+/// The resolution of the `Date` header.
+const DATE_RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
-/// The server's time.
+/// The interval that contains the server's current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTime {
-    /// Lower bound of the current time.
+    /// The earliest time that the server's clock may show now.
     pub earliest: Timestamp,
-    /// Upper bound of the current time.
+    /// The latest time that the server's clock may show now.
     pub latest: Timestamp,
     /// Whether the dates of all responses agree. If not, the clock must not be used to end a lease.
     pub is_certain: bool,
 }
 
-/// The bounds from all responses so far. Clones share them.
+/// The API server's clock, as far as its responses so far tell. Clones share what they learn.
 #[derive(Clone, Debug, Default)]
 pub struct ServerClock(Arc<Mutex<ClockBounds>>);
 
 impl ServerClock {
-    /// The server's time; none before the first response with a `Date` header.
+    /// The server's time. None before the first response with a `Date` header.
     pub fn now(&self) -> Option<ServerTime> {
         self.0
             .lock()
@@ -61,7 +61,7 @@ impl ServerClock {
     }
 }
 
-/// Bounds of the server's clock at the time when this machine booted.
+/// What the server's clock showed when this machine booted: bounds from the last response, and from all responses.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockBounds {
     last: Option<Bounds>,
@@ -78,7 +78,9 @@ struct Bounds {
 impl ClockBounds {
     fn add(&mut self, date: Timestamp, sent: Duration, received: Duration) {
         let before = |time: Timestamp, passed: Duration| time.checked_sub(passed);
-        let late = date.checked_add(RESOLUTION).and_then(|date| before(date, sent));
+        let late = date
+            .checked_add(DATE_RESOLUTION)
+            .and_then(|date| before(date, sent));
         let (Ok(earliest), Ok(latest)) = (before(date, received), late) else {
             return;
         };
@@ -95,12 +97,12 @@ impl ClockBounds {
         Some(ServerTime {
             earliest: last.earliest.checked_add(since_boot).ok()?,
             latest: last.latest.checked_add(since_boot).ok()?,
-            is_certain: all.earliest.duration_since(all.latest) <= TOLERANCE,
+            is_certain: all.earliest.duration_since(all.latest) <= MAX_DISAGREEMENT,
         })
     }
 }
 
-/// The time since boot, including suspension.
+/// The time since this machine booted, including the time in which it was suspended.
 pub fn since_boot() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = rustix::time::ClockId::Boottime;

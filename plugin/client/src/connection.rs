@@ -24,7 +24,7 @@ use crate::{
     retry::retry_while_busy,
 };
 
-/// Time limit for the TCP and TLS handshakes.
+/// The time limit for the TCP and TLS handshakes with the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The user agent in kubectl's format: `kubectl-kcp/VERSION (OS/ARCH)`.
@@ -34,22 +34,22 @@ fn user_agent() -> HeaderValue {
     HeaderValue::from_str(&agent).unwrap_or_else(|_| HeaderValue::from_static(NAME))
 }
 
-/// Called with one line for each request.
+/// A function that the connection calls with one line for each request, for `-v`.
 pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Connection {
     /// The client for requests that have no method in this type. Wrap them in [`Connection::read`] or [`Connection::call`].
     pub client: Client,
-    /// The value of `-n`; if it is not set, the namespace of the context, or else `default`.
+    /// The namespace of the flag `-n`, or else that of the kubeconfig context, or else `default`.
     pub namespace: String,
     /// The API server's URL without secrets, for messages.
     pub server: String,
-    /// The name of the kubeconfig context; none if only flags or a service account select the cluster.
+    /// The name of the kubeconfig context. None if only flags or a service account select the cluster.
     pub context: Option<String>,
     pub timeout: Option<Duration>,
     pub log: Option<RequestLog>,
-    /// The API server's time, from its responses.
+    /// The API server's clock, from the dates of its responses.
     pub clock: ServerClock,
 }
 
@@ -63,9 +63,9 @@ impl Connection {
         let mut config = match kubeconfig::load(flags.kubeconfig.as_deref(), flags.server.is_some())? {
             Some(kubeconfig) => {
                 context = context.or_else(|| kubeconfig.current_context.clone());
-                kubeconfig_config(&kubeconfig, flags).await?
+                config_from_kubeconfig(&kubeconfig, flags).await?
             }
-            None => in_cluster_config(flags)?,
+            None => config_from_service_account(flags)?,
         };
         // kube's default retry would also resend writes, but only reads may be retried.
         config.default_retry = false;
@@ -97,7 +97,7 @@ impl Connection {
         })
     }
 
-    /// A connection with the same settings to another cluster.
+    /// Returns a connection to another cluster with the same settings, but without a context.
     pub fn with(&self, client: Client, server: String) -> Self {
         Self {
             client,
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// The API server's time, or the local time until the server has responded.
+    /// The API server's time, or this machine's time until the API server has responded.
     pub fn now(&self) -> Timestamp {
         self.clock.now().map_or_else(Timestamp::now, |time| time.earliest)
     }
@@ -158,10 +158,10 @@ impl Connection {
     }
 }
 
-/// Parses the name of a namespace.
+/// Checks that a text is a valid name of a namespace, and returns it.
 ///
 /// # Errors
-/// Why the name is invalid.
+/// The name is invalid. The error says how a name must be formed.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
     if is_dns1123_label(text.as_bytes()) {
         return Ok(text.to_owned());
@@ -173,7 +173,7 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
     )
 }
 
-/// The namespace of the context or the pod, validated because it becomes part of URLs.
+/// The namespace of the kubeconfig context or of the pod. It is validated because it becomes part of URLs.
 fn default_namespace(config: &Config) -> Result<String, Error> {
     let namespace = &config.default_namespace;
     parse_namespace(namespace).map_err(|why| Error::Configuration {
@@ -181,7 +181,7 @@ fn default_namespace(config: &Config) -> Result<String, Error> {
     })
 }
 
-/// A URL without user, password and query, which may be secret.
+/// Returns a URL without user, password and query, which may be secret.
 pub fn redacted_url(url: &http::Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -189,7 +189,7 @@ pub fn redacted_url(url: &http::Uri) -> String {
     format!("{scheme}://{}{port}{path}", url.host().unwrap_or_default())
 }
 
-async fn kubeconfig_config(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Config, Error> {
+async fn config_from_kubeconfig(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Config, Error> {
     let selected = kubeconfig::select(kubeconfig, flags)?;
     let proxy_url = proxy::proxy_for(&selected, &proxy::Environment::from_process())?;
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
@@ -199,8 +199,8 @@ async fn kubeconfig_config(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> 
     Ok(config)
 }
 
-/// The in-cluster configuration, for a plugin that runs in a pod.
-fn in_cluster_config(flags: &ConnectionFlags) -> Result<Config, Error> {
+/// Returns the configuration for a plugin that runs in a pod: the pod's service account, and the flags.
+fn config_from_service_account(flags: &ConnectionFlags) -> Result<Config, Error> {
     match Config::incluster() {
         Ok(mut config) => {
             if let Some(token) = &flags.token {
@@ -218,7 +218,7 @@ fn in_cluster_config(flags: &ConnectionFlags) -> Result<Config, Error> {
             Ok(config)
         }
         Err(InClusterError::ReadEnvironmentVariable(_)) => Err(Error::NoKubeconfig {
-            looked_at: kubeconfig::places()
+            looked_at: kubeconfig::files()
                 .iter()
                 .map(PathBuf::as_path)
                 .map(|path| path.display().to_string())

@@ -9,13 +9,13 @@ use crate::{
     written::{Written, written},
 };
 
-/// An object to create. No `Debug`, because it may be a Secret.
+/// An object to create. It has no `Debug`, because the object may be a Secret.
 #[derive(Clone, Copy)]
 pub struct Create<'c> {
     pub resource: &'c ApiResource,
-    /// The namespace; none for a cluster-scoped kind.
+    /// The namespace of the object. None for a cluster-scoped kind.
     pub namespace: Option<&'c str>,
-    /// JSON with `apiVersion`, `kind` and `metadata.name`.
+    /// The object's JSON, with `apiVersion`, `kind` and `metadata.name`.
     pub object: &'c Value,
     pub field_manager: &'c str,
     /// Whether the server only checks the object and does not store it.
@@ -26,12 +26,12 @@ pub struct Create<'c> {
 pub enum CreateResult {
     Created,
     AlreadyExists,
-    /// The server did not confirm or reject the write. The object may be stored now or later.
+    /// The server neither confirmed nor rejected the write, so the object may be stored now or later.
     Unknown(Error),
 }
 
 impl Connection {
-    /// Creates an object that may already exist.
+    /// Creates an object, and succeeds if it already exists.
     ///
     /// # Errors
     /// Same as [`Connection::patch`].

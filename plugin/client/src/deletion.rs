@@ -19,10 +19,10 @@ pub struct Delete<'d> {
     pub resource: &'d ApiResource,
     pub namespace: &'d str,
     pub name: &'d str,
-    /// The uid of the object. If another object has its name by now, the server rejects the deletion (409).
+    /// The uid of the object to delete. If another object has its name by now, the server rejects the deletion (409).
     pub uid: &'d str,
-    /// The object's version. If the object has changed, the server rejects the deletion (409). None to delete
-    /// any version.
+    /// The resource version of the object. If the object has changed since, the server rejects the deletion (409). None
+    /// deletes any version.
     pub resource_version: Option<&'d str>,
     /// Whether the server only checks the deletion and does not perform it.
     pub dry_run: bool,
@@ -42,7 +42,7 @@ impl Delete<'_> {
 }
 
 impl Connection {
-    /// Deletes one object. Never retried, like [`Connection::patch`].
+    /// Deletes one object. Like [`Connection::patch`], never retries the request.
     ///
     /// # Errors
     /// Same as [`Connection::patch`].

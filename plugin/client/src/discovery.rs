@@ -1,4 +1,4 @@
-//! Finds out which API versions the cluster serves.
+//! Finds out which API versions a cluster serves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kcp_api::Kind;
@@ -6,7 +6,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::{Action, Connection, Error};
 
-/// The product that installs a resource, given as `plural.group`.
+/// The name of the product that installs a resource, which is given as `plural.group`.
 pub(crate) fn product_of(resource: &str) -> &'static str {
     if resource.ends_with(".hive.openshift.io") {
         "Hive"
@@ -39,7 +39,7 @@ impl ServedVersions {
         })
     }
 
-    /// The kind in the preferred version.
+    /// Returns the resource of a kind, in the preferred one of the versions that the cluster serves.
     ///
     /// # Errors
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.
@@ -54,7 +54,7 @@ impl ServedVersions {
         }
     }
 
-    /// The kind in this version if the cluster serves it, otherwise in the preferred version.
+    /// Returns the resource of a kind in this version if the cluster serves it, otherwise in the preferred version.
     ///
     /// # Errors
     /// Same as [`ServedVersions::resource`].
@@ -66,8 +66,8 @@ impl ServedVersions {
         }
     }
 
-    /// The preferred version of a kind that only a reference names. The plural is derived from the kind according
-    /// to Cluster API's provider contract.
+    /// Returns the resource of a kind that only a reference names, in the preferred version of its group. The plural is
+    /// derived from the kind according to Cluster API's provider contract.
     ///
     /// # Errors
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.
@@ -86,11 +86,11 @@ impl ServedVersions {
             })
     }
 
-    /// The versions of a group, preferred first.
+    /// The versions of an API group that the cluster serves, the preferred version first.
     fn versions(&self, group: &str) -> Vec<&str> {
         let group = self.groups.iter().find(|other| other.name == group);
         let versions = group.into_iter().flat_map(|group| {
-            // The list is in order of preference, but the preferred version is a separate field.
+            // The versions are in order of preference, but the preferred version is a separate field.
             group.preferred_version.iter().chain(&group.versions)
         });
         versions.map(|version| version.version.as_str()).collect()

@@ -18,13 +18,14 @@ pub enum Error {
     #[error("cannot read kubeconfig {}: {cause}", path.display())]
     Kubeconfig {
         path: PathBuf,
-        /// Never contains file content, which may be secret.
+        /// Why the file cannot be read. Never contains the content of the file, which may be secret.
         cause: String,
     },
-    /// The kubeconfig does not define this name.
+    /// A context, cluster or user that a flag names, or to which the kubeconfig refers, is not defined in the
+    /// kubeconfig.
     #[error("{kind} {name:?} is not in the kubeconfig")]
     NotInKubeconfig {
-        /// `context`, `cluster` or `user`.
+        /// What is not defined: `context`, `cluster` or `user`.
         kind: &'static str,
         name: String,
     },
@@ -32,7 +33,7 @@ pub enum Error {
     NoCurrentContext,
     #[error("invalid cluster configuration: {cause}")]
     Configuration {
-        /// Never contains secrets.
+        /// What is invalid in the configuration. Never contains secrets.
         cause: String,
     },
     #[error("cannot use the pod's service account: {cause}")]
@@ -40,17 +41,17 @@ pub enum Error {
     #[error("cannot get credentials for {server}: {cause}")]
     Credentials {
         server: String,
-        /// Never contains the output of a credential plugin, which may be secret.
+        /// Why there are no credentials. Never contains the output of a credential plugin, which may be secret.
         cause: String,
     },
-    /// The credential plugin exceeded the time limit. No request was sent.
+    /// The credential plugin of the kubeconfig exceeded the time limit. No request was sent.
     #[error("no credentials within {}: the credential plugin in the kubeconfig is still running", format_limit(*after))]
     CredentialsOutOfTime { after: Duration },
     #[error("cannot reach the API server at {server}: {cause}")]
     Unreachable { server: String, cause: String },
     #[error("cannot establish a TLS connection to {server}: {cause}")]
     Tls { server: String, cause: String },
-    /// The connection was lost, or the response is not valid HTTP.
+    /// The connection to the server was lost, or its response is not valid HTTP.
     #[error("cannot {action}: no response from {server}: {cause}")]
     NoResponse {
         action: Box<Action>,
@@ -63,48 +64,49 @@ pub enum Error {
         server: String,
         after: Duration,
     },
-    /// The time limit of the read or of the whole command was exceeded.
+    /// The request exceeded the time limit of one read, or of the whole command.
     #[error("cannot {action}: no response from {server} within {}", format_limit(*after))]
     OutOfTime {
         action: Box<Action>,
         server: String,
         after: Duration,
     },
-    /// HTTP 401.
+    /// The API server responded with 401.
     #[error("the API server at {server} rejected the credentials")]
     Unauthorized { server: String },
-    /// HTTP 403 from authorization, not from admission.
+    /// The API server responded with 403, because the user may not send this request. A denial by admission is
+    /// [`Error::Rejected`].
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
     Forbidden { action: Action, user: Option<String> },
-    /// HTTP 404 for an object.
+    /// The API server responded with 404 to a request for an object.
     #[error("cannot {action}: not found")]
     NotFound { action: Action },
     #[error("{server} does not serve {resource}")]
     NotServed {
-        /// `plural.group`.
+        /// The resource that the server does not serve, as `plural.group`.
         resource: String,
         product: &'static str,
         server: String,
     },
-    /// The Cluster's `controlPlaneRef` is absent or has another kind.
+    /// The Cluster has no `controlPlaneRef`, or refers to another kind than `KubeadmControlPlane`.
     #[error("cluster {cluster:?} in namespace {namespace:?} {}", kind.as_ref().map_or_else(|| "refers to no control plane".to_owned(), |kind| format!("has a {kind}, not a KubeadmControlPlane")))]
     NoControlPlane {
         cluster: String,
         namespace: String,
         kind: Option<String>,
     },
-    /// HTTP 409: the object has changed since it was read.
+    /// The API server responded with 409: the object has changed since it was read.
     #[error("cannot {action}: conflict: changed by another client")]
     Conflict { action: Action },
     /// Another client changed the object before each attempt to write it.
     #[error("cannot {goal}: another client changed the object before each of {attempts} attempts")]
     Contended {
-        /// What the command tried to do, such as `scale c1-cp`.
+        /// What the command was to do, such as `scale c1-cp`.
         goal: String,
         attempts: usize,
     },
-    /// No response to a write, which may be stored.
-    #[error("unknown whether the change was stored")]
+    /// The API server did not respond to a write, so the change may be stored.
+    #[error("it is unknown whether the API server stored the change")]
     OutcomeUnknown {
         #[source]
         source: Box<Error>,
@@ -112,23 +114,23 @@ pub enum Error {
     /// Admission or validation rejected the write.
     #[error("cannot {action}: {}", status.message)]
     Rejected { action: Action, status: Box<Status> },
-    /// The write contains a field that the server does not know. Nothing was written.
+    /// The write contains a field that the API server does not know. Nothing was written.
     #[error("cannot {action}: {cause}")]
     UnknownField {
         action: Action,
         /// The server's message without the quoted object, which may contain secrets.
         cause: String,
     },
-    /// A webhook with failurePolicy Fail did not respond. Nothing was written.
+    /// An admission webhook with failurePolicy Fail did not respond. Nothing was written.
     #[error("cannot {action}: {message}")]
     AdmissionFailed { action: Action, message: String },
-    /// HTTP 429, 503 or 504.
+    /// The API server responded with 429, 503 or 504.
     #[error("cannot {action}: the server is busy: {message}")]
     Busy {
         action: Box<Action>,
         code: u16,
         message: String,
-        /// The server's Retry-After.
+        /// How long the server asks to wait (`Retry-After`). None if it does not ask.
         retry_after: Option<Duration>,
     },
     #[error("cannot {action}: the server responded with {code}: {message}")]
@@ -137,7 +139,7 @@ pub enum Error {
         code: u16,
         message: String,
     },
-    /// The response is not the requested object.
+    /// The response is not an object of the requested kind.
     #[error("cannot {action}: the response cannot be decoded")]
     Malformed {
         action: Action,
@@ -192,7 +194,7 @@ impl Error {
                 format!("check the context: {product} is not installed in this cluster")
             }
             Self::AdmissionFailed { .. } => {
-                "nothing was written: the webhook must respond first; list webhooks with: kubectl get \
+                "nothing was written, because the webhook did not respond; list webhooks with: kubectl get \
                  validatingwebhookconfigurations,mutatingwebhookconfigurations"
                     .to_owned()
             }
@@ -208,8 +210,8 @@ impl Error {
         })
     }
 
-    /// Whether the error may clear on its own: a server is unreachable, fails or is busy while it restarts or its
-    /// etcd elects a leader.
+    /// Whether the same request may succeed later without a change by the user: a server is unreachable, fails or is
+    /// busy, for example while it restarts or its etcd elects a leader.
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -221,7 +223,7 @@ impl Error {
         )
     }
 
-    /// The error for an invalid kubeconfig, or for an invalid file to which it refers.
+    /// The error for an invalid kubeconfig, or for an invalid file to which the kubeconfig refers.
     pub fn configuration(error: &KubeconfigError) -> Self {
         Self::Configuration {
             cause: without_secrets(error),
@@ -237,7 +239,8 @@ impl Error {
     }
 }
 
-/// Keeps only the position of a parser's error, because its message may quote tokens and keys.
+/// Describes a kubeconfig error. Keeps only the position of a parser's error, because the parser's message may quote
+/// tokens and keys.
 fn without_secrets(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => match error.location() {

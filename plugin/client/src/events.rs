@@ -1,4 +1,4 @@
-//! Writes Events about changed objects.
+//! Writes Kubernetes Events about changed objects.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::{Action, Connection, Error, ReadLimit};
 use kcp_control_plane::change::decision::{ChangeEvent, ObjectReference};
 
-/// Maximum time that a command waits for an Event.
-const LIMIT: ReadLimit = ReadLimit::per_read(Duration::from_secs(5));
+/// How long a command waits until an Event is written.
+const EVENT_LIMIT: ReadLimit = ReadLimit::per_read(Duration::from_secs(5));
 
 #[derive(Clone, Copy)]
 pub struct Events<'e> {
@@ -19,10 +19,10 @@ pub struct Events<'e> {
 }
 
 impl Events<'_> {
-    /// Writes an Event for a change to `related`, or to `regarding` if there is no related object.
+    /// Writes an Event about a change to `related`, or to `regarding` if there is no related object.
     ///
     /// # Errors
-    /// The Event cannot be written. The change itself is not affected.
+    /// The Event cannot be written. The change itself is already stored.
     pub async fn write(
         &self,
         event: &ChangeEvent,
@@ -33,7 +33,7 @@ impl Events<'_> {
         self.write_as(&requester, event, regarding, related).await
     }
 
-    /// Like [`Self::write`], for callers that know the user's name.
+    /// Like [`Self::write`], for callers that know the name of the user who made the change.
     ///
     /// # Errors
     /// The Event cannot be written.
@@ -53,14 +53,14 @@ impl Events<'_> {
             &event,
             self.field_manager,
         );
-        match self.connection.run_with_limit(LIMIT, &action, write).await {
+        match self.connection.run_with_limit(EVENT_LIMIT, &action, write).await {
             // Conflict: the Event already exists.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The authenticated user's name, or the field manager if it is unknown.
+    /// The name of the user whom the API server has authenticated. If it is unknown, the field manager.
     async fn requester(&self) -> String {
         let resource = SELF_SUBJECT_REVIEW.at("v1");
         let action = Action::new("create", &resource);
@@ -68,7 +68,7 @@ impl Events<'_> {
         let ask = self
             .connection
             .create::<SelfSubjectReview>(&resource, None, &review, self.field_manager);
-        let review = self.connection.run_with_limit(LIMIT, &action, ask).await;
+        let review = self.connection.run_with_limit(EVENT_LIMIT, &action, ask).await;
         let user = review.ok().and_then(|review| review.status?.user_info?.username);
         user.filter(|user| !user.is_empty())
             .unwrap_or_else(|| self.field_manager.to_owned())

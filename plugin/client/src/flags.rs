@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-/// One value for each of kubectl's connection flags.
+/// The values of kubectl's connection flags, such as `--context`. None if a flag is not given.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionFlags {
     pub kubeconfig: Option<PathBuf>,
@@ -15,7 +15,7 @@ pub struct ConnectionFlags {
     pub impersonate_uid: Option<String>,
     pub server: Option<String>,
     pub token: Option<Token>,
-    /// The time limit of each request; none for no limit.
+    /// The time limit of each request. None for no limit.
     pub request_timeout: Option<Duration>,
     pub certificate_authority: Option<PathBuf>,
     pub client_certificate: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct ConnectionFlags {
 }
 
 impl ConnectionFlags {
-    /// kubectl's flags for the impersonated user.
+    /// The flags that make kubectl impersonate the same user: `--as`, `--as-group` and `--as-uid`.
     pub fn impersonation(&self) -> Vec<String> {
         let user = self.impersonate.iter().map(|user| format!("--as={user}"));
         let groups = self.impersonate_groups.iter();

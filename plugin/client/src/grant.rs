@@ -13,17 +13,17 @@ use crate::{
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
 };
 
-/// What was done to an object.
+/// What [`Grantor::grant`] did to a Role or `RoleBinding`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Granted {
     Created,
     Extended,
     Unchanged,
-    /// Why nothing was written.
+    /// Nothing was written, for the reason in the text.
     Refused(String),
 }
 
-/// Where and how to write.
+/// In which cluster and namespace to create or extend Roles and `RoleBindings`, and whether as a dry run.
 #[derive(Clone, Copy)]
 pub struct Grantor<'g> {
     pub connection: &'g Connection,
@@ -32,16 +32,17 @@ pub struct Grantor<'g> {
     pub mode: WriteMode,
 }
 
-struct Text(String);
+struct ObjectText(String);
 
-impl ReadObject for Text {
+impl ReadObject for ObjectText {
     fn object(&self) -> &str {
         &self.0
     }
 }
 
 impl Grantor<'_> {
-    /// Creates an object, or adds what it lacks if the object has not changed since it was read.
+    /// Creates a Role or `RoleBinding`, or adds to the existing one what it lacks. Writes only the version that it
+    /// read.
     ///
     /// # Errors
     /// The object cannot be read or written, or it is unknown whether it was written.
@@ -71,7 +72,7 @@ impl Grantor<'_> {
         })
     }
 
-    /// None if the object exists.
+    /// Creates the object. None if it already exists.
     async fn create(&self, resource: &ApiResource, desired: &Value) -> Result<Option<Granted>, Error> {
         if self.mode == WriteMode::ClientDryRun {
             return Ok(Some(Granted::Created));
@@ -106,9 +107,9 @@ impl Grantor<'_> {
             self.connection
                 .get_text(resource, self.namespace, name)
                 .await
-                .map(Text)
+                .map(ObjectText)
         };
-        let decide = |text: &Text| -> Result<Change<Grant>, Error> {
+        let decide = |text: &ObjectText| -> Result<Change<Grant>, Error> {
             let existing: Value = serde_json::from_str(&text.0).map_err(|error| Error::Other {
                 action: Action::new("get", resource)
                     .in_namespace(self.namespace)

@@ -1,4 +1,4 @@
-//! Finds the kubeconfig and applies flags to it, as kubectl does.
+//! Finds the kubeconfig and applies the connection flags to it, as kubectl does.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ use crate::Error;
 const ONLY_ENTRY: &str = "selected";
 
 /// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else
-/// `~/.kube/config`. As in kubectl, files that do not exist are skipped, except the file that the flag names. None if
-/// no file exists.
+/// `~/.kube/config`. As in kubectl, skips files that do not exist, except the file that the flag names. None if no file
+/// exists.
 ///
 /// # Errors
 /// A file cannot be read, or the file that the flag names does not exist.
@@ -23,7 +23,7 @@ pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig
         return read(path).map(Some);
     }
     let mut merged: Option<Kubeconfig> = None;
-    for path in places().iter().filter(|path| path.exists()) {
+    for path in files().iter().filter(|path| path.exists()) {
         let next = read(path)?;
         merged = Some(match merged {
             None => next,
@@ -32,12 +32,12 @@ pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig
                 .map_err(|error| Error::kubeconfig(path, &error))?,
         });
     }
-    // With --server the flags alone can be enough.
+    // With --server, the flags alone can define a connection.
     Ok(merged.or_else(|| server_given.then(Kubeconfig::default)))
 }
 
-/// The files that are searched if no flag names one.
-pub fn places() -> Vec<PathBuf> {
+/// The files to read if `--kubeconfig` names none: those of `$KUBECONFIG`, or else `~/.kube/config`.
+pub fn files() -> Vec<PathBuf> {
     match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
         Some(list) => std::env::split_paths(&list)
             .filter(|path| !path.as_os_str().is_empty())
@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Kubeconfig, Error> {
 /// Returns a kubeconfig with only the selected context, cluster and user, and with the flags applied.
 ///
 /// # Errors
-/// A name is not defined.
+/// The kubeconfig does not define a context, cluster or user that is selected.
 pub fn select(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Kubeconfig, Error> {
     let mut context = select_context(kubeconfig, flags)?;
     let mut cluster = select_cluster(kubeconfig, flags, &context)?;

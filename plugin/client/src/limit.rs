@@ -1,4 +1,4 @@
-//! Time limits of reads: for each read, and for all reads of a command together.
+//! The time limits of reads: one for each read, and one for all reads of a command together.
 
 use std::{
     future::Future,
@@ -7,11 +7,11 @@ use std::{
 
 use crate::{Action, Connection, Error};
 
-/// The time limit of reads.
+/// How long one read may take, and when all reads of a command must have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimit {
     per_read: Duration,
-    /// The time at which all reads must have ended; none if only the limit of each read applies.
+    /// The time at which all reads must have ended. None if only the limit of each read applies.
     end: Option<Instant>,
 }
 
@@ -20,7 +20,7 @@ impl ReadLimit {
         Self { per_read, end: None }
     }
 
-    /// Additionally ends every read at this time.
+    /// Also ends every read at this time.
     pub const fn ending_at(self, end: Instant) -> Self {
         Self {
             end: Some(end),
@@ -28,7 +28,7 @@ impl ReadLimit {
         }
     }
 
-    /// The limit for a read that all other reads depend on: only the common end applies.
+    /// Returns the limit for a read on which all other reads depend: only the common end applies to it.
     pub fn for_first_read(self) -> Self {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         Self {
@@ -37,7 +37,7 @@ impl ReadLimit {
         }
     }
 
-    /// The time limit of a read that starts now.
+    /// How long a read that starts now may take.
     fn remaining(self) -> Duration {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         left.map_or(self.per_read, |left| left.min(self.per_read))
@@ -45,10 +45,10 @@ impl ReadLimit {
 }
 
 impl Connection {
-    /// Runs a read, including all its pages and retries, with a time limit.
+    /// Runs a read, with all its pages and retries, within a time limit.
     ///
     /// # Errors
-    /// Errors of the read, and [`Error::OutOfTime`].
+    /// The read fails, or exceeds the limit ([`Error::OutOfTime`]).
     pub async fn run_with_limit<T>(
         &self,
         limit: ReadLimit,

@@ -12,7 +12,7 @@ use crate::Error;
 pub struct Environment {
     https: Option<String>,
     http: Option<String>,
-    /// `NO_PROXY`.
+    /// The hosts in `NO_PROXY`, separated by commas.
     excluded: Option<String>,
 }
 
@@ -30,7 +30,8 @@ impl Environment {
     }
 }
 
-/// The proxy for the only cluster of a selected kubeconfig.
+/// Returns the proxy for the only cluster of a kubeconfig that [`select`](crate::kubeconfig::select) returned. None if
+/// the connection needs no proxy.
 ///
 /// # Errors
 /// The proxy's URL is invalid.
@@ -42,12 +43,12 @@ pub fn proxy_for(selected: &Kubeconfig, environment: &Environment) -> Result<Opt
         .unwrap_or_default();
     let url = match configured.filter(|url| !url.is_empty()) {
         Some(url) => Some(url),
-        None => from_environment(server, environment),
+        None => proxy_from_environment(server, environment),
     };
     url.map(parse_url).transpose()
 }
 
-fn from_environment<'e>(server: &str, environment: &'e Environment) -> Option<&'e str> {
+fn proxy_from_environment<'e>(server: &str, environment: &'e Environment) -> Option<&'e str> {
     let server: Uri = server.parse().ok()?;
     let proxy = match server.scheme_str() {
         Some("http") => environment.http.as_deref(),
@@ -71,7 +72,7 @@ fn excludes(entry: &str, host: &str) -> bool {
         return true;
     }
     if let Ok(ip) = host.parse::<IpAddr>() {
-        return entry.parse() == Ok(ip) || in_range(entry, ip);
+        return entry.parse() == Ok(ip) || is_in_cidr(entry, ip);
     }
     let domain = entry.trim_start_matches("*.").trim_start_matches('.');
     let (host, domain) = (host.to_ascii_lowercase(), domain.to_ascii_lowercase());
@@ -81,7 +82,7 @@ fn excludes(entry: &str, host: &str) -> bool {
             .is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-fn in_range(range: &str, ip: IpAddr) -> bool {
+fn is_in_cidr(range: &str, ip: IpAddr) -> bool {
     let Some((network, bits)) = range.split_once('/') else {
         return false;
     };
@@ -105,14 +106,14 @@ fn in_range(range: &str, ip: IpAddr) -> bool {
     }
 }
 
-/// Parses a proxy's URL, whose scheme is optional.
+/// Parses the URL of a proxy. Without a scheme, the URL means `http`.
 fn parse_url(url: &str) -> Result<Uri, Error> {
     let parsed = if url.contains("://") {
         url.parse()
     } else {
         format!("http://{url}").parse()
     };
-    // Do not show the URL: it may contain a password.
+    // The error does not show the URL, which may contain a password.
     parsed.map_err(|_| Error::Configuration {
         cause: "the proxy URL is invalid".to_owned(),
     })
@@ -120,7 +121,7 @@ fn parse_url(url: &str) -> Result<Uri, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Environment, excludes, from_environment};
+    use super::{Environment, excludes, proxy_from_environment};
 
     #[test]
     fn an_entry_covers_hosts_as_go_has_it() {
@@ -159,7 +160,7 @@ mod tests {
             ("http://api.example", false),
         ] {
             assert_eq!(
-                from_environment(server, &environment).is_some(),
+                proxy_from_environment(server, &environment).is_some(),
                 proxied,
                 "{server}"
             );

@@ -1,4 +1,4 @@
-//! Reads control planes and Machines.
+//! Reads control planes and their Machines.
 
 use kcp_api::{
     KubeadmControlPlane, Machine, Object as _, decode,
@@ -15,16 +15,16 @@ use kcp_control_plane::snapshot::Snapshot;
 pub struct Reader<'c> {
     pub connection: &'c Connection,
     pub served: ServedVersions,
-    /// `KubeadmControlPlane` in the preferred version.
+    /// The resource of `KubeadmControlPlane`, in the preferred version.
     pub control_planes: ApiResource,
-    /// `Machine` in the preferred version.
+    /// The resource of `Machine`, in the preferred version.
     pub machines: ApiResource,
-    /// `Cluster` in the preferred version.
+    /// The resource of `Cluster`, in the preferred version.
     pub clusters: ApiResource,
 }
 
 impl<'c> Reader<'c> {
-    /// Finds out which API versions the cluster serves.
+    /// Finds out which API versions the management cluster serves.
     ///
     /// # Errors
     /// The cluster does not respond, or Cluster API is not installed.
@@ -39,7 +39,7 @@ impl<'c> Reader<'c> {
         })
     }
 
-    /// Switches control planes to another API version, if the cluster serves it.
+    /// Changes the API version in which control planes are read, if the cluster serves it.
     ///
     /// # Errors
     /// Same as [`Reader::discover`].
@@ -74,7 +74,7 @@ impl<'c> Reader<'c> {
         Ok((text, control_plane))
     }
 
-    /// Reads a control plane and its Machines only.
+    /// Reads a control plane and its Machines, and nothing else.
     ///
     /// # Errors
     /// The control plane or its Machines cannot be read.

@@ -1,4 +1,4 @@
-//! Requests for objects: reads into compact types, and writes as JSON merge patches.
+//! Sends requests for objects: reads into compact types, and writes as JSON merge patches.
 
 use http::Request as HttpRequest;
 use kcp_api::{DecodeError, List, Undecodable, decode, decode_each, decode_list};
@@ -16,18 +16,18 @@ use crate::{
     written::{Written, written},
 };
 
-/// Objects per page, as in kubectl.
-const PAGE: u32 = 500;
+/// The number of objects on a page of a list, as in kubectl.
+const OBJECTS_PER_PAGE: u32 = 500;
 
 #[derive(Clone, Debug)]
 pub struct Write<'w> {
     pub resource: &'w ApiResource,
     pub namespace: &'w str,
     pub name: &'w str,
-    /// The subresource to patch; none for the object itself.
+    /// The subresource to patch. None for the object itself.
     pub subresource: Option<&'w str>,
-    /// A JSON merge patch (RFC 7386). With `metadata.resourceVersion`, the server rejects it (409) if the object has
-    /// changed.
+    /// A JSON merge patch (RFC 7386). If it contains `metadata.resourceVersion` and the object has changed since, the
+    /// server rejects the patch (409).
     pub patch: &'w Value,
     pub field_manager: &'w str,
     /// Whether the server only checks the patch and does not store it.
@@ -39,7 +39,7 @@ impl Write<'_> {
         PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(self.field_manager.to_owned()),
-            // Otherwise the server silently drops unknown fields.
+            // Without this, the server silently drops unknown fields.
             field_validation: Some(ValidationDirective::Strict),
             ..PatchParams::default()
         }
@@ -63,7 +63,7 @@ impl Pages<'_> {
         &self.action
     }
 
-    /// Reads the next page; none after the last one.
+    /// Reads the next page of the list. None after the last page.
     ///
     /// # Errors
     /// Same as [`Connection::read`], or an object has a field of the wrong type.
@@ -114,7 +114,7 @@ impl Pages<'_> {
 }
 
 impl Connection {
-    /// Reads one object's JSON.
+    /// Reads one object and returns its JSON.
     ///
     /// # Errors
     /// Same as [`Connection::read`].
@@ -136,7 +136,7 @@ impl Connection {
         .await
     }
 
-    /// Reads one object.
+    /// Reads and decodes one object.
     ///
     /// # Errors
     /// Same as [`Connection::read`], or the object has a field of the wrong type.
@@ -205,7 +205,7 @@ impl Connection {
         pages.all().await
     }
 
-    /// The same list, to be read page by page.
+    /// Like [`Connection::list`], but the caller reads one page after the other.
     pub fn pages(
         &self,
         resource: &ApiResource,
@@ -214,7 +214,7 @@ impl Connection {
     ) -> Pages<'_> {
         let mut action = Action::new("list", resource);
         action.namespace = namespace.map(str::to_owned);
-        let mut parameters = ListParams::default().limit(PAGE);
+        let mut parameters = ListParams::default().limit(OBJECTS_PER_PAGE);
         parameters.label_selector = selector.map(str::to_owned);
         Pages {
             connection: self,
@@ -226,11 +226,11 @@ impl Connection {
         }
     }
 
-    /// Patches one object. Never retried: [`crate::update`] decides whether to try again.
+    /// Patches one object. Never retries the request: [`crate::update`] decides whether to try again.
     ///
     /// # Errors
-    /// The errors of [`Connection::call`], after which nothing is stored; [`Error::Rejected`] if admission or
-    /// validation rejects the patch; [`Error::UnknownField`] if the server does not know a field.
+    /// Nothing is stored: the request fails as in [`Connection::call`], admission or validation rejects the patch
+    /// ([`Error::Rejected`]), or the server does not know a field ([`Error::UnknownField`]).
     pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
         let Write {
             resource,
@@ -260,7 +260,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// Creates one object. `namespace` is none for a cluster-scoped kind. Never retried, like [`Connection::patch`].
+    /// Creates one object. `namespace` is none for a cluster-scoped kind. Like [`Connection::patch`], never retries the
+    /// request.
     ///
     /// # Errors
     /// Same as [`Connection::call`].
@@ -298,8 +299,8 @@ impl Connection {
     }
 }
 
-/// Rejects unsafe names: no server has validated a name that another object contains, and `..` would change the path
-/// of the request.
+/// Rejects names that are unsafe in a URL. No server has validated a name that another object contains, and `..` would
+/// change the path of the request.
 pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {

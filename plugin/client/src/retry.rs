@@ -1,8 +1,8 @@
-//! Limits of retries.
+//! How often and when requests are retried.
 //!
-//! While the server is busy, reads are retried, and so are writes that the server refused to process. After a
-//! conflict, the object is read again and the change is decided again ([`crate::update`]). A write whose outcome is
-//! unknown is never resent.
+//! While the server is busy, this crate retries reads, and writes that the server refused to process. After a conflict,
+//! it reads the object again and the caller decides again ([`crate::update`]). It never resends a write whose outcome
+//! is unknown.
 
 use std::{future::Future, time::Duration};
 
@@ -10,19 +10,19 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder, Retrya
 
 use crate::Error;
 
-/// Maximum attempts to read, decide and write when other clients change the object in between. Controllers write
-/// bursts of a few status updates a second.
+/// How many times to read, decide and write if other clients change the object in between. Controllers write a few
+/// status updates a second in a burst.
 pub const CONFLICT_ATTEMPTS: usize = 5;
 
-/// The first pause after a conflict; each later one is twice as long.
+/// The pause after the first conflict; each later pause is twice as long.
 const CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
 const BUSY_ATTEMPTS: usize = 3;
 
-/// The first pause if a busy server sends no Retry-After.
+/// The pause after the first response of a busy server that sends no `Retry-After`.
 const BUSY_DELAY: Duration = Duration::from_millis(200);
 
-/// Longer Retry-After times are cut to this.
+/// The longest pause that a server's `Retry-After` can cause.
 const MAX_BUSY_DELAY: Duration = Duration::from_secs(5);
 
 /// The pauses between attempts after conflicts.
@@ -34,11 +34,11 @@ pub fn after_conflicts() -> ExponentialBackoff {
         .build()
 }
 
-/// Sends a request and retries it while the server is busy. Safe for writes, for which only 429 counts as busy: the
-/// server sends it before it processes a request.
+/// Sends a request, and retries it while the server is busy. This is safe for writes: for them only 429 counts as busy,
+/// which the server sends before it processes a request.
 ///
 /// # Errors
-/// Errors of the request.
+/// The request fails for another reason, or the server is still busy at the last attempt.
 pub async fn retry_while_busy<T, F>(request: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

@@ -1,8 +1,8 @@
 //! Changes objects that other clients may change at the same time.
 //!
 //! [`update`] reads the object, lets the caller decide, and writes with the uid and resource version that it read.
-//! After a conflict, it reads and decides again. If the write gets no response, it reads the object to find out
-//! whether the write was stored; it never resends the write.
+//! After a conflict, it reads and decides again. If it gets no response to the write, it reads the object to find out
+//! whether the write was stored. It never resends the write.
 
 use kcp_api::{DecodeError, PartialObjectMetadata, decode};
 use kube::core::{ApiResource, ObjectMeta};
@@ -27,7 +27,7 @@ pub struct Target<'t> {
     pub namespace: &'t str,
     pub name: &'t str,
     pub field_manager: &'t str,
-    /// The verb for error messages, such as `scale`.
+    /// The verb that error messages name, such as `scale`.
     pub verb: &'t str,
     pub mode: WriteMode,
 }
@@ -42,11 +42,11 @@ pub enum WriteMode {
 
 /// The facts that a decision needs, among them the object to change.
 pub trait ReadObject {
-    /// The object's JSON from the last read.
+    /// The JSON of the object to change, from the last read.
     fn object(&self) -> &str;
 
-    /// The object's JSON from the first read. The last read may differ, because reading the other facts takes
-    /// time.
+    /// The JSON of the object to change, from the first read. The last read may differ, because reading the other facts
+    /// takes time.
     fn object_at_start(&self) -> &str {
         self.object()
     }
@@ -72,42 +72,43 @@ impl ReadObject for MachineSnapshot {
     }
 }
 
-/// The caller's decision about the object.
+/// What the caller of [`update`] has decided about the object.
 #[derive(Debug)]
 pub struct Change<D> {
-    /// The write; none to leave the object unchanged.
+    /// The write to send. None leaves the object unchanged.
     pub write: Option<ObjectWrite>,
-    /// Returned to the caller.
+    /// The caller's own data about the decision, which [`Updated`] returns.
     pub decision: D,
 }
 
-/// The last attempt to change an object.
+/// The outcome of [`update`], and the snapshot and decision on which it is based.
 #[derive(Debug)]
 pub struct Updated<S, D> {
     pub snapshot: S,
     pub decision: D,
     pub result: WriteResult,
-    /// Spec fields that another client changed since the first read and that this change does not write, one line
-    /// each.
+    /// The spec fields that another client has changed since the first read, and that this change does not write: one
+    /// line for each field.
     pub other_changes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteResult {
     NotWritten,
-    /// Stored, unless this is a dry run.
+    /// The server has stored the write, unless this is a dry run.
     Stored,
-    /// Why the server or a webhook rejected the write, one line each.
+    /// Why the server or a webhook rejected the write, one line for each reason.
     Rejected(Vec<String>),
-    /// Fields that another client changed after the check and that this change also writes, one line each.
+    /// The fields that another client has changed after the check, and that this change writes, too: one line for each
+    /// field.
     Conflict(Vec<String>),
 }
 
 /// Reads an object, decides, and writes. Repeats this after a conflict.
 ///
 /// # Errors
-/// Errors of `read` and `decide`; the write fails; other clients change the object before every attempt; or it is
-/// unknown whether the write was stored.
+/// `read` or `decide` fails; the write fails; other clients change the object before every attempt; or it is unknown
+/// whether the write was stored.
 pub async fn update<S: ReadObject, D, E: From<Error>>(
     target: &Target<'_>,
     mut read: impl AsyncFnMut() -> Result<S, E>,
@@ -170,7 +171,7 @@ fn conflict_between(checked: &str, now: &str, write: Option<&ObjectWrite>) -> Fi
 
 enum Attempt {
     Stored,
-    /// The object has changed or is gone. Nothing is stored.
+    /// Another client has changed or deleted the object. Nothing is stored.
     Changed,
     Rejected(Vec<String>),
 }
@@ -183,7 +184,7 @@ impl Target<'_> {
         }
     }
 
-    /// Writes once, with the uid and resource version of `object`.
+    /// Sends one write, with the uid and resource version of `object`.
     async fn write(&self, object: &str, write: &ObjectWrite) -> Result<Attempt, Error> {
         if self.mode == WriteMode::ClientDryRun {
             return Ok(Attempt::Stored);
@@ -266,8 +267,8 @@ fn metadata(object: &str) -> Result<ObjectMeta, DecodeError> {
     decode(object).map(|object: PartialObjectMetadata| object.metadata)
 }
 
-/// Whether a write with the uid and resource version of `before` was stored, according to the current object `now`
-/// (none if the object no longer exists). None if the write may still be stored.
+/// Whether a write with the uid and resource version of `before` was stored, according to the current object `now`,
+/// which is none if the object no longer exists. Returns none if the write may still be stored.
 fn was_stored(now: Option<&str>, before: &ObjectMeta, write: &ObjectWrite) -> Option<bool> {
     let is_deletion = *write == ObjectWrite::Delete;
     let Some(now) = now else { return Some(is_deletion) };

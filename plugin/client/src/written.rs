@@ -1,22 +1,22 @@
-//! Classifies the result of a write, because a failed write may still be stored.
+//! Classifies the outcome of a write, because a failed write may still be stored.
 
 use crate::Error;
 
-/// The result of a write that was not rejected.
+/// The outcome of a write that the server has not rejected.
 #[derive(Debug)]
 pub enum Written {
-    /// Stored, unless this is a dry run.
+    /// The server has stored the write, unless this is a dry run.
     Stored,
-    /// The object has changed since it was read. Nothing is stored.
+    /// Another client has changed the object since it was read. Nothing is stored.
     Changed,
-    /// The server did not confirm or reject the write, which may be stored now or later.
+    /// The server neither confirmed nor rejected the write, which may be stored now or later.
     Unknown(Error),
 }
 
 /// Classifies the response to a write.
 ///
 /// # Errors
-/// Nothing is stored, and another attempt would fail too: the write was not sent, or the server rejected its content
+/// Nothing is stored, and another attempt would fail, too: the write was not sent, or the server rejected its content
 /// or its user.
 pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
@@ -27,7 +27,7 @@ pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Writ
     }
 }
 
-/// Whether the write may be stored now or later.
+/// Whether a write that failed with this error may be stored now or later.
 const fn is_inconclusive(error: &Error) -> bool {
     match error {
         Error::Timeout { .. }

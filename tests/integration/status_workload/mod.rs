@@ -289,7 +289,12 @@ impl Observer {
             )
         };
         let cases: [(&str, &str, &[u8], String); 4] = [
-            ("keyless", "wrong", b"", "the Secret has no key value".to_owned()),
+            (
+                "keyless",
+                "wrong",
+                b"",
+                "the Secret has no key \"value\"".to_owned(),
+            ),
             (
                 "garbage",
                 "value",

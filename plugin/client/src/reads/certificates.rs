@@ -21,7 +21,7 @@ use crate::{
     workload::certificate_end,
 };
 
-/// Reads the Secrets of a control plane whose Machines are known.
+/// Reads the certificates in the Secrets of a control plane, and adds those that its known Machines report.
 pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadLimit) -> Certificates {
     let control_plane = &observed.control_plane;
     let namespace = control_plane.namespace();
@@ -61,7 +61,7 @@ pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadL
     }
 }
 
-/// The validity of the certificate in a Secret, and who is responsible for the Secret.
+/// Reads the validity of the certificate in a Secret, and who is responsible for the Secret.
 async fn read(
     reader: &Reader<'_>,
     namespace: &str,
@@ -75,7 +75,7 @@ async fn read(
         .named(secret);
     let connection = reader.connection;
     let outcome = if purpose == Purpose::ServiceAccountKeys {
-        // The keys have no certificate: their existence is enough.
+        // A key pair without certificate does not expire, so only its existence matters.
         let read = connection.get_metadata::<IgnoredAny>(&resource, namespace, secret);
         let read = connection.run_with_limit(limit, &action, read).await;
         read.map(|_| (Validity::NoExpiry, None))
@@ -100,13 +100,13 @@ async fn read(
 fn validity(purpose: Purpose, secret: &CertificateSecret) -> Validity {
     if purpose == Purpose::AdminKubeconfig {
         return match secret.kubeconfig() {
-            None => missing("the Secret has no key value"),
-            Some(kubeconfig) => of_kubeconfig(kubeconfig),
+            None => missing("the Secret has no key \"value\""),
+            Some(kubeconfig) => validity_of_kubeconfig(kubeconfig),
         };
     }
     match secret.certificate() {
         None => missing("the Secret has no key tls.crt"),
-        Some(pem) => of_pem(pem),
+        Some(pem) => validity_of_bundle(pem),
     }
 }
 
@@ -118,8 +118,8 @@ fn unread(why: &str) -> Validity {
     Validity::Unread { why: why.to_owned() }
 }
 
-/// The validity of the certificate that expires first in a PEM bundle.
-fn of_pem(pem: &[u8]) -> Validity {
+/// The validity of that certificate of a PEM bundle which expires first.
+fn validity_of_bundle(pem: &[u8]) -> Validity {
     let parsed: Option<Vec<(Timestamp, Timestamp)>> = CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {
             let certificate = certificate.ok()?;
@@ -137,12 +137,12 @@ fn of_pem(pem: &[u8]) -> Validity {
             issued: Some(issued),
             expires,
         },
-        Some(None) => missing("no certificate in PEM format"),
+        Some(None) => missing("the data contains no certificate in PEM format"),
         None => unread("the certificate cannot be parsed"),
     }
 }
 
-/// A kubeconfig without the fields that may hold a private key, a token or a password.
+/// A kubeconfig without the fields that may contain a private key, a token or a password.
 #[derive(Deserialize)]
 struct PublicKubeconfig {
     #[serde(default)]
@@ -186,7 +186,7 @@ impl User {
     }
 }
 
-fn of_kubeconfig(bytes: &[u8]) -> Validity {
+fn validity_of_kubeconfig(bytes: &[u8]) -> Validity {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let Ok(kubeconfig) = serde_saphyr::from_str::<PublicKubeconfig>(text) else {
         return unread("not a valid kubeconfig");
@@ -338,7 +338,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
             [
                 format!("Secret/c1-ca {valid}"),
                 format!("Secret/c1-etcd {valid}"),
-                "Secret/c1-proxy missing: no certificate in PEM format".to_owned(),
+                "Secret/c1-proxy missing: the data contains no certificate in PEM format".to_owned(),
                 "Secret/c1-sa no expiry".to_owned(),
                 format!("Secret/c1-kubeconfig {valid}"),
             ]

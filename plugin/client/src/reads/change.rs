@@ -21,10 +21,11 @@ use crate::{
     },
 };
 
-/// Time limit for all reads of a change together.
+/// The time limit for all reads together that precede a change.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Reads all facts. `limit` applies to all reads together.
+/// Reads all facts about a control plane. `limit` applies to all reads together. A part that cannot be read is recorded
+/// with its error.
 ///
 /// # Errors
 /// The control plane or its Machines cannot be read.
@@ -38,10 +39,10 @@ pub async fn read_everything(
     Ok(snapshot)
 }
 
-/// Like [`read_everything`], but fails if any part cannot be read.
+/// Like [`read_everything`], but fails if one of the parts cannot be read.
 ///
 /// # Errors
-/// The first part that cannot be read.
+/// A part cannot be read. If several cannot, the error is that of the first.
 pub async fn read_everything_or_fail(
     reader: &Reader<'_>,
     namespace: &str,
@@ -78,7 +79,7 @@ async fn read_parts(
     let nothing = Excluded::default();
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let (workload, _, etcd) = Box::pin(beyond).await;
-    // Read the control plane again: querying etcd takes seconds, during which the controller may change the control
+    // The control plane is read again. Querying etcd takes seconds, in which the controller may change the control
     // plane, and the write requires the resource version that was checked.
     let reads = Reads {
         reader,
@@ -145,7 +146,7 @@ fn change_snapshot(
     fetched.observed.etcd = etcd.clone();
     let etcd_failure = match etcd {
         _ if fetched.observed.members() != EtcdMembers::Unread => None,
-        Reading::Read(survey) => Some(no_response(survey)),
+        Reading::Read(survey) => Some(no_member_responds(survey)),
         Reading::OutOfReach(failure) | Reading::Failed(failure) => Some(failure.clone()),
         Reading::Excluded { .. } | Reading::NotYet => None,
     };
@@ -175,7 +176,7 @@ fn unread_part(planned::Unread { part, kind, error }: &planned::Unread) -> Unrea
     }
 }
 
-fn no_response(survey: &EtcdSurvey) -> Failure {
+fn no_member_responds(survey: &EtcdSurvey) -> Failure {
     let failures = || {
         survey
             .queried
@@ -184,7 +185,7 @@ fn no_response(survey: &EtcdSurvey) -> Failure {
     };
     failures().next().cloned().unwrap_or_else(|| Failure {
         object: "etcd".to_owned(),
-        message: "no member could be queried".to_owned(),
+        message: "no etcd member could be queried".to_owned(),
         hint: None,
         forbidden: None,
     })

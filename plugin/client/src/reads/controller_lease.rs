@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Reads<'_> {
-    /// The Lease, if the controller has not processed the spec. Otherwise the Lease does not matter.
+    /// Reads the Lease if the controller has not processed the spec yet. Otherwise, nothing depends on the Lease.
     pub(super) async fn controller_lease(
         &self,
         control_plane: &KubeadmControlPlane,

@@ -1,4 +1,4 @@
-//! Queries each etcd member separately.
+//! Queries each etcd member of a control plane separately.
 //!
 //! A query passes through [`members`] (which members to query, and how to reach them) -> [`access`] (CA and client
 //! certificate) -> this file -> [`failure`] (errors with hints).
@@ -23,7 +23,7 @@ use kcp_control_plane::snapshot::{
     etcd::{Alarms, MemberResponse, QueriedMember},
 };
 
-/// Queries all members at the same time. Returns [`Reading::OutOfReach`] if etcd is external and no member is
+/// Queries all etcd members at the same time. Returns [`Reading::OutOfReach`] if etcd is external and no member is
 /// reachable.
 pub async fn survey(
     queries: Vec<MemberQuery>,
@@ -42,7 +42,7 @@ pub async fn survey(
         if let Some((query, Err(error))) = first {
             return Reading::OutOfReach(failures.describe(&query.name, error));
         }
-        return Reading::OutOfReach(failure::of_etcd("no member can be reached"));
+        return Reading::OutOfReach(failure::of_etcd("no etcd member can be reached"));
     }
     let alarms = alarms(reports.iter().flatten()).await;
     let mut reports = reports.into_iter();
@@ -94,8 +94,8 @@ const fn is_unreachable(report: &Result<Report, Error>) -> bool {
     )
 }
 
-/// Reads the alarms of each etcd cluster (normally one) from the first member that has a leader and responds. etcd
-/// reads alarms through raft, so a member without a leader does not respond.
+/// Reads the alarms of each etcd cluster (normally one) from the first member with a leader that responds. etcd reads
+/// alarms through raft, so a member without a leader does not respond.
 async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
     let mut with_leader: BTreeMap<u64, Vec<&Connection>> = BTreeMap::new();
     for report in reports {

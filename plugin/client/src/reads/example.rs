@@ -42,7 +42,7 @@ fn machine(name: &str, change: Value) -> Value {
     machine
 }
 
-/// The object at a path, if any.
+/// Returns the object at a path of the fake server, if any.
 fn object(path: &str) -> Option<Value> {
     let kind = path.rsplit_once("/namespaces/d/").map_or("", |(_, kind)| kind);
     Some(match kind {
@@ -89,7 +89,7 @@ fn object(path: &str) -> Option<Value> {
     })
 }
 
-/// The response to a request for this path.
+/// Returns the fake server's response to a request for this path.
 pub fn answer(path: &str) -> (u16, Value) {
     object(path).map_or_else(not_found, |object| (200, object))
 }

@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Reads<'_> {
-    /// The handlers of extensions that say whether a Machine of this namespace can be updated in place. Empty if the cluster
-    /// does not serve `ExtensionConfigs`.
+    /// Reads the names of the handlers that say whether a Machine of this namespace can be updated in place. Empty if
+    /// the cluster does not serve `ExtensionConfigs`.
     pub async fn in_place_handlers(&self) -> Reading<Vec<String>> {
         match self.selected_handlers().await {
             Ok(handlers) => Reading::Read(handlers),

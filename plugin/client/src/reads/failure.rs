@@ -1,11 +1,11 @@
-//! Describes errors of reads for a report: the object, and a missing permission.
+//! Describes errors of reads for a report, with the object that was read and with a missing permission.
 
 use kcp_api::Kind;
 use kcp_control_plane::snapshot::{Failure, Forbidden};
 
 use crate::Error;
 
-/// The object that was read: `Kind` or `Kind/name`.
+/// How reports name an object that was read: `Kind` or `Kind/name`.
 pub fn object(kind: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{kind}/{name}"),
@@ -13,10 +13,10 @@ pub fn object(kind: &str, name: Option<&str>) -> String {
     }
 }
 
-/// A failure to read an object of the management cluster.
+/// Describes a failure to read an object of the management cluster.
 pub fn from_error(object: String, error: &Error) -> Failure {
     let message = match error {
-        // The source names the object and the field. All other messages are complete.
+        // The source of this error names the object and the field. All other messages are complete.
         Error::Malformed { source, .. } => format!("{error}: {source}"),
         _ => error.to_string(),
     };
@@ -40,7 +40,7 @@ pub fn of_kind(kind: &Kind, error: &Error) -> Failure {
     from_error(object(kind.kind, None), error)
 }
 
-/// Maximum length of a message in characters, because the server is not trusted.
+/// The maximum length in characters of a server's message, because the server is not trusted.
 pub const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Puts a server's message on one line and limits its length.

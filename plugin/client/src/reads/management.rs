@@ -18,10 +18,10 @@ use crate::{
 };
 use kcp_control_plane::snapshot::{Deletion, Failure, HealthCheck, Reading, Snapshot, change::Part};
 
-/// Suffixes of the names of a Cluster's Secrets, after the Cluster's name and a hyphen.
+/// The suffixes in the names of a Cluster's Secrets, such as `kubeconfig` in `edge-kubeconfig`.
 const SECRET_SUFFIXES: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "apiserver-etcd-client"];
 
-/// The name of the control plane that a Cluster refers to.
+/// Reads the name of the control plane to which a Cluster refers.
 ///
 /// # Errors
 /// The Cluster cannot be read, or does not refer to a `KubeadmControlPlane`.
@@ -96,7 +96,7 @@ pub async fn read_related(
     snapshot
 }
 
-/// Combines all facts about one control plane except its Secrets.
+/// Combines the facts about a control plane, except those about its Secrets.
 fn assemble(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Snapshot {
     let mut snapshot = fetched.observed;
     for Unread { part, kind, error } in fetched.unread {
@@ -118,8 +118,8 @@ fn assemble(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Erro
     add_cluster_facts(snapshot, health_checks)
 }
 
-/// Adds facts that need a Cluster: whether Secrets exist, and the `MachineHealthChecks` that select the control
-/// plane's Machines.
+/// Adds the facts that concern the whole Cluster: the `MachineHealthChecks` that select the control plane's Machines,
+/// and what blocks the deletion of Machines.
 pub fn add_cluster_facts(mut snapshot: Snapshot, health_checks: Reading<&[MachineHealthCheck]>) -> Snapshot {
     let machines = &snapshot.machines;
     let cluster_name = snapshot.control_plane.cluster();
@@ -144,11 +144,11 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
     connection.run_with_limit(reads.limit, &action, read).await
 }
 
-/// Which of a Cluster's Secrets exist.
+/// The names of a Cluster's Secrets, by whether they exist.
 #[derive(Default)]
 struct Secrets {
     existing: BTreeSet<String>,
-    /// Those of the existing Secrets that have no owner.
+    /// The existing Secrets that have no owner reference.
     unowned: BTreeSet<String>,
     absent: BTreeSet<String>,
     unread: Vec<Failure>,
@@ -200,7 +200,7 @@ async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
     secrets
 }
 
-/// The metadata of a Secret; none if it does not exist.
+/// Reads the metadata of a Secret. None if the Secret does not exist.
 async fn secret_metadata(reads: &Reads<'_>, secret: &str) -> Result<Option<PartialObjectMetadata>, Error> {
     let resource = SECRET.at("v1");
     let action = Action::new("get", &resource)

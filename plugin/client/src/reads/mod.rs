@@ -1,4 +1,5 @@
-//! Reads the facts that the decisions of commands need. Each part is read separately; a part that cannot be read is recorded with its error.
+//! Reads the facts on which the commands decide. Each part is read separately. A part that cannot be read is recorded
+//! with its error.
 //!
 //! - [`observe`]: reads one control plane from all sources at the same time
 //! - [`management`]: reads one control plane from the management cluster
@@ -44,24 +45,24 @@ use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 /// argument NAME, `status` does not read Secrets, the workload cluster and etcd.
 pub const NO_NAME_ARGUMENT: &str = "no NAME";
 
-/// The default of `--timeout`.
+/// The default of the flag `--timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum percentage of a command's time for one read, so that a read that hangs leaves time for the workload
-/// cluster and etcd.
-const SHARE_OF_ONE_READ: u32 = 30;
+/// The maximum percentage of a command's time that one read may take, so that a read that hangs leaves time for the
+/// workload cluster and etcd.
+const MAX_PERCENT_FOR_ONE_READ: u32 = 30;
 
-/// The time limit for reads of one control plane, for a command that may run for `timeout` from now.
+/// Returns the time limit for reads of one control plane, in a command that may run for `timeout` from now.
 pub fn limit_per_control_plane(timeout: Duration) -> ReadLimit {
-    ReadLimit::per_read(timeout * SHARE_OF_ONE_READ / 100).ending_at(Instant::now() + timeout)
+    ReadLimit::per_read(timeout * MAX_PERCENT_FOR_ONE_READ / 100).ending_at(Instant::now() + timeout)
 }
 
-/// The time limit for lists, for a command that may run for `timeout` from now. No other read waits for a list.
+/// Returns the time limit for lists, in a command that may run for `timeout` from now. No other read waits for a list.
 pub fn list_limit(timeout: Duration) -> ReadLimit {
     ReadLimit::per_read(timeout).ending_at(Instant::now() + timeout)
 }
 
-/// Finds out which API versions the cluster serves.
+/// Finds out which API versions the management cluster serves.
 ///
 /// # Errors
 /// The cluster does not respond in time, or Cluster API is not installed.

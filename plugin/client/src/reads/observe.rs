@@ -1,4 +1,6 @@
-//! Reads the facts about one control plane from all sources at the same time. The control plane itself is read first, because it names the Cluster, and the names of the Secrets begin with the Cluster's name. etcd is queried when nodes and Machines are known.
+//! Reads the facts about one control plane from all sources at the same time. The control plane itself is read first,
+//! because it names the Cluster, whose name begins the names of the Secrets. etcd is queried as soon as the nodes and
+//! Machines are known.
 
 use std::time::Instant;
 
@@ -35,7 +37,7 @@ pub async fn observe(
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
     let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
-    // The sender is dropped if Machines cannot be read.
+    // The sender is dropped if the Machines cannot be read.
     let machines = async { machines.await.unwrap_or_default() };
     let beyond = async {
         match &target {
@@ -64,7 +66,8 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
         .collect()
 }
 
-/// The snapshot of a control plane that was listed but could then not be read. All its other sources count as failed.
+/// Returns the snapshot of a control plane that was in a list, but could then not be read. All its other sources count
+/// as failed.
 pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
     let failure = failure::from_error(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);

@@ -19,24 +19,24 @@ use crate::{Action, Error, ReadLimit, reader::Reader};
 
 #[derive(Debug)]
 pub struct Fetched {
-    /// The control plane's JSON.
+    /// The JSON of the control plane.
     pub object: String,
-    /// The facts, without etcd members.
+    /// The facts about the control plane, without the workload cluster and etcd.
     pub observed: Snapshot,
-    /// The parts that could not be read.
+    /// The parts of the snapshot that could not be read.
     pub unread: Vec<Unread>,
 }
 
-/// A part of [`Snapshot`] that could not be read.
+/// A part of a control plane's [`Snapshot`] that could not be read, and why.
 #[derive(Debug)]
 pub struct Unread {
     pub part: Part,
-    /// The kind that could not be read.
+    /// The kind of the objects that could not be read.
     pub kind: String,
     pub error: Error,
 }
 
-/// Reads a control plane and its related objects.
+/// Reads a control plane and its related objects in the management cluster.
 ///
 /// # Errors
 /// The control plane or its Machines cannot be read.
@@ -70,7 +70,7 @@ pub struct Reads<'r> {
     pub limit: ReadLimit,
 }
 
-/// The Machines of a control plane, and the templates of their infrastructure.
+/// The Machines of a Cluster's control planes, and the templates of their infrastructure.
 struct Machines {
     own: Vec<Machine>,
     others: Vec<Machine>,
@@ -99,7 +99,7 @@ impl Reads<'_> {
         }
     }
 
-    /// Reads the related objects of a control plane; errors go to [`Fetched::unread`]. Calls `machines_known` as soon
+    /// Reads the related objects of a control plane. Errors go to [`Fetched::unread`]. Calls `machines_known` as soon
     /// as the Machines are listed, before their infrastructure and bootstrap objects are read.
     pub async fn context(
         &self,
@@ -205,9 +205,9 @@ impl Reads<'_> {
         })
     }
 
-    /// Reads the specs of `KubeadmConfigs`, by name.
+    /// Reads the specs of `KubeadmConfigs`, and returns them by the name of the object.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, KubeadmConfigSpec>, Error> {
-        // Use the control plane's version: specs of different versions cannot be compared.
+        // The version is that of the control plane, because specs of different versions cannot be compared.
         let version = &self.reader.control_planes.version;
         let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);

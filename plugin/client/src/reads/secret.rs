@@ -1,4 +1,4 @@
-//! Reads a Cluster's Secrets for the workload cluster and etcd.
+//! Reads a Cluster's Secrets with credentials for the workload cluster and etcd.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub struct Secrets<'s> {
 }
 
 impl Secrets<'_> {
-    /// The name of a Secret, from its suffix: `kubeconfig`, `etcd`, `apiserver-etcd-client`.
+    /// The name of a Secret of the Cluster, from its suffix: `kubeconfig`, `etcd` or `apiserver-etcd-client`.
     pub fn name(&self, purpose: &str) -> String {
         format!("{}-{purpose}", self.cluster)
     }
@@ -36,7 +36,7 @@ impl Secrets<'_> {
             match error {
                 Error::NotFound { .. } => Failure {
                     message: format!("not found in namespace {}", self.namespace),
-                    hint: Some(self.list()),
+                    hint: Some(self.list_hint()),
                     ..failure
                 },
                 _ => failure,
@@ -44,7 +44,7 @@ impl Secrets<'_> {
         })
     }
 
-    /// The failure for a Secret with invalid content.
+    /// The failure for a Secret whose content cannot be used.
     pub fn unusable(&self, purpose: &str, message: String) -> Failure {
         Failure {
             object: object(&self.name(purpose)),
@@ -54,7 +54,7 @@ impl Secrets<'_> {
         }
     }
 
-    fn list(&self) -> String {
+    fn list_hint(&self) -> String {
         format!(
             "Cluster API creates the Secrets of a Cluster; list them with: kubectl get secrets -n {} -l \
              cluster.x-k8s.io/cluster-name={}",

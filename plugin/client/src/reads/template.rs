@@ -11,9 +11,9 @@ use crate::{
 };
 
 impl Reads<'_> {
-    /// Whether an infrastructure template exists; none if the reference names no template. Reads only metadata.
+    /// Reads whether an infrastructure template exists, from its metadata. None if the reference names no template.
     pub(super) async fn template_exists(&self, template: &Reference) -> Option<Reading<bool>> {
-        // Cluster API clones Machines from other kinds without checking them first.
+        // Cluster API also clones Machines from kinds without the suffix `Template`, without checking that they exist.
         let is_template = template.kind.ends_with("Template") && !template.name.is_empty();
         if !is_template {
             return None;

@@ -1,52 +1,52 @@
-//! Divides a command's remaining time among its reads, so that a slow read fails separately and the others are
-//! reported.
+//! Divides a command's remaining time among its reads, so that a slow read fails separately and the results of the
+//! others are reported.
 
 use std::time::{Duration, Instant};
 
 use kcp_etcd::Timeouts;
 
-/// Share of the remaining time for the read of one Secret in the management cluster. Secrets are read first, at most
+/// The share of the remaining time for reading one Secret in the management cluster. Secrets are read first, at most
 /// two in sequence.
-const SECRET: f64 = 1.0 / 3.0;
+const SECRET_SHARE: f64 = 1.0 / 3.0;
 
-/// After the Secrets have been read: the share of the remaining time for one read of the workload cluster. etcd is
+/// The share of the time that remains after the Secrets have been read, for one read of the workload cluster. etcd is
 /// queried when the nodes are known.
-const WORKLOAD: f64 = 0.4;
+const WORKLOAD_SHARE: f64 = 0.4;
 
-/// After the nodes have been read: the shares of the remaining time for the steps of an etcd query. The longest query
-/// dials, does a TLS handshake, and makes two calls; the rest of the time is a reserve.
-const DIAL: f64 = 0.28;
-const HANDSHAKE: f64 = 0.12;
-const CALL: f64 = 0.2;
+/// The shares of the time that remains after the nodes have been read, for the steps of an etcd query. The longest
+/// query opens a stream, does a TLS handshake, and makes two calls; the rest of the time is a reserve.
+const DIAL_SHARE: f64 = 0.28;
+const HANDSHAKE_SHARE: f64 = 0.12;
+const CALL_SHARE: f64 = 0.2;
 
-/// Cluster API's limits for etcd: the defaults of its flags `--etcd-dial-timeout-duration` and
+/// Cluster API's time limits for etcd: the defaults of its flags `--etcd-dial-timeout-duration` and
 /// `--etcd-call-timeout-duration`.
 const LONGEST_DIAL: Duration = Duration::from_secs(10);
 const LONGEST_CALL: Duration = Duration::from_secs(15);
 
-/// The remaining time until `end`.
+/// How much time remains until `end`. Zero if `end` has passed.
 pub fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
 pub fn for_secret(left: Duration) -> Duration {
-    share(left, SECRET)
+    share(left, SECRET_SHARE)
 }
 
-/// The time limit of one read of the workload cluster.
+/// Returns the time limit of one read of the workload cluster.
 pub fn for_workload(left: Duration) -> Duration {
-    share(left, WORKLOAD)
+    share(left, WORKLOAD_SHARE)
 }
 
 pub fn for_etcd(left: Duration) -> Timeouts {
     Timeouts {
-        dial: share(left, DIAL).min(LONGEST_DIAL),
-        handshake: share(left, HANDSHAKE).min(LONGEST_DIAL),
-        call: share(left, CALL).min(LONGEST_CALL),
+        dial: share(left, DIAL_SHARE).min(LONGEST_DIAL),
+        handshake: share(left, HANDSHAKE_SHARE).min(LONGEST_DIAL),
+        call: share(left, CALL_SHARE).min(LONGEST_CALL),
     }
 }
 
-/// A share of the time, rounded down to tenths of a second because messages show it.
+/// Returns a share of the remaining time, rounded down to tenths of a second because messages show it.
 fn share(left: Duration, part: f64) -> Duration {
     let share = left.mul_f64(part);
     let tenths = share.as_millis() / 100;

@@ -1,4 +1,4 @@
-//! Reads the objects that create worker Machines of a Cluster.
+//! Reads the objects that create a Cluster's worker Machines.
 
 use kcp_api::{
     Kind, MachineDeployment, Object as _,
@@ -11,7 +11,7 @@ use crate::{Action, Error, ReadLimit, reader::Reader};
 /// The kinds that create worker Machines. A cluster may not serve all of them.
 const WORKER_KINDS: [Kind; 2] = [MACHINE_DEPLOYMENT, MACHINE_POOL];
 
-/// Reads the versions of a Cluster's workers. `limit` applies to each read.
+/// Reads the Kubernetes versions of a Cluster's workers. `limit` applies to each read.
 pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: ReadLimit) -> Workers {
     let mut workers = Workers::default();
     let Some(cluster) = cluster else {
@@ -19,9 +19,11 @@ pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: Rea
     };
     for kind in WORKER_KINDS {
         match worker_owners(reader, &kind, limit).await {
-            Ok(worker_owners) => workers
-                .known
-                .extend(workers_of(cluster, kind.kind, worker_owners)),
+            Ok(worker_owners) => {
+                workers
+                    .known
+                    .extend(workers_with_version(cluster, kind.kind, worker_owners))
+            }
             Err(Error::NotServed { .. }) => {}
             Err(error) => workers
                 .unread
@@ -43,7 +45,7 @@ async fn worker_owners(
     connection.run_with_limit(limit, &action, read).await
 }
 
-fn workers_of<'m>(
+fn workers_with_version<'m>(
     cluster: &'m str,
     kind: &'m str,
     worker_owners: Vec<MachineDeployment>,
@@ -64,7 +66,7 @@ mod tests {
     use kcp_api::MachineDeployment;
     use serde_json::{Value, json};
 
-    use super::workers_of;
+    use super::workers_with_version;
     use kcp_control_plane::kubelet_skew::Worker;
 
     fn worker(object: &str, version: &str) -> Worker {
@@ -88,7 +90,7 @@ mod tests {
             maker("md-2", "c1", template(None)),
             maker("md-3", "c1", Value::Null),
         ];
-        let found: Vec<Worker> = workers_of("c1", "MachineDeployment", worker_owners).collect();
+        let found: Vec<Worker> = workers_with_version("c1", "MachineDeployment", worker_owners).collect();
         assert_eq!(found, [worker("MachineDeployment/md-0", "v1.31.0")]);
     }
 }

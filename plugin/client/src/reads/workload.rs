@@ -24,26 +24,26 @@ use kcp_control_plane::snapshot::{
     workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
 };
 
-/// The namespace of everything that kubeadm installs.
+/// The namespace into which kubeadm installs all its objects.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
-/// The Leases of controller manager and scheduler.
+/// The leader election Leases of kube-controller-manager and kube-scheduler.
 const LEASES: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
-/// The suffix of the Secret with the kubeconfig.
+/// The suffix of the Secret with the workload cluster's kubeconfig.
 const KUBECONFIG_SECRET: &str = "kubeconfig";
 const KUBECONFIG_KEY: &str = "value";
 
-/// The result of reading nodes, which the etcd query waits for.
+/// The result of reading the nodes. The etcd query waits for it.
 #[derive(Debug)]
 pub enum Nodes {
     Read(Vec<Node>),
     Unread,
-    /// The API server cannot be reached at all.
+    /// The workload cluster's API server cannot be reached at all.
     NoServer(Failure),
 }
 
-/// A workload cluster whose kubeconfig was read.
+/// A workload cluster whose kubeconfig has been read.
 #[derive(Clone)]
 pub struct WorkloadCluster {
     pub server: ApiServer,
@@ -53,13 +53,13 @@ pub struct WorkloadCluster {
 }
 
 impl WorkloadCluster {
-    /// Reads the kubeconfig. Sends no request to the workload cluster.
+    /// Reads the kubeconfig of the workload cluster. Sends no request to the workload cluster itself.
     pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
         let secret = secrets.read(KUBECONFIG_SECRET).await?;
         let kubeconfig = secret.value(KUBECONFIG_KEY).ok_or_else(|| {
             secrets.unusable(
                 KUBECONFIG_SECRET,
-                format!("the Secret has no key {KUBECONFIG_KEY}"),
+                format!("the Secret has no key {KUBECONFIG_KEY:?}"),
             )
         })?;
         let name = secrets.name(KUBECONFIG_SECRET);
@@ -81,7 +81,8 @@ impl WorkloadCluster {
         })
     }
 
-    /// Reads all parts at the same time. Sends on `nodes_known` as soon as nodes were read.
+    /// Reads all parts of the workload cluster at the same time. Sends the nodes on `nodes_known` as soon as they have
+    /// been read.
     pub async fn read(
         &self,
         nodes_known: oneshot::Sender<Nodes>,
@@ -91,7 +92,7 @@ impl WorkloadCluster {
             // Sending fails only if etcd is not queried.
             let _ = nodes_known.send(match &nodes {
                 Ok(nodes) => Nodes::Read(nodes.clone()),
-                Err(error) if is_without_server(error) => {
+                Err(error) if fails_every_request(error) => {
                     Nodes::NoServer(self.failures.describe("Node", error))
                 }
                 Err(_) => Nodes::Unread,
@@ -122,18 +123,18 @@ impl WorkloadCluster {
         }
         let workload = Workload {
             server: self.server.url.clone(),
-            nodes: self.part("Node", nodes),
-            static_pods: self.part("Pod", static_pods),
-            kube_proxy: self.part("DaemonSet/kube-proxy", kube_proxy),
-            core_dns: self.part("Deployment/coredns", core_dns),
+            nodes: self.reading_of("Node", nodes),
+            static_pods: self.reading_of("Pod", static_pods),
+            kube_proxy: self.reading_of("DaemonSet/kube-proxy", kube_proxy),
+            core_dns: self.reading_of("Deployment/coredns", core_dns),
             kubeadm_config: self.kubeadm_config(kubeadm_config),
-            leases: self.part("Lease", leases),
+            leases: self.reading_of("Lease", leases),
             connection_risks: self.server.risks.clone(),
         };
         (Reading::Read(workload), endpoint_certificate)
     }
 
-    /// Whether the API server's `/livez` reports that etcd does not respond. It responds within two seconds even
+    /// Asks the API server's `/livez` whether etcd fails to respond. The API server responds within two seconds even
     /// without etcd.
     pub async fn reports_etcd_failure(&self) -> bool {
         let Ok(request) = Request::get("/livez?verbose").body(Vec::new()) else {
@@ -197,16 +198,18 @@ impl WorkloadCluster {
                 expires,
             }),
             Ok(Err(error)) => failed(error.to_string()),
-            Err(_) => failed("timed out waiting for the server's certificate".to_owned()),
+            Err(_) => {
+                failed("the API server did not present its certificate within the time limit".to_owned())
+            }
         }
     }
 
     fn kubeadm_config(&self, config: Result<Option<ConfigMap>, Error>) -> Reading<KubeadmConfigMap> {
-        self.part("ConfigMap/kubeadm-config", config)
+        self.reading_of("ConfigMap/kubeadm-config", config)
             .map(|config| objects::kubeadm_config(config.as_ref()))
     }
 
-    fn part<T>(&self, object: &str, read: Result<T, Error>) -> Reading<T> {
+    fn reading_of<T>(&self, object: &str, read: Result<T, Error>) -> Reading<T> {
         match read {
             Ok(part) => Reading::Read(part),
             Err(error) => Reading::Failed(self.failures.describe(object, &error)),
@@ -214,7 +217,7 @@ impl WorkloadCluster {
     }
 }
 
-/// How to get a new kubeconfig. The hint says to back up the old one, which may be the only access to the cluster.
+/// Says how to get a new kubeconfig, and to back up the old one first, which may be the only access to the cluster.
 fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     if is_managed {
         format!(
@@ -231,8 +234,8 @@ fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     }
 }
 
-/// Whether every other request would fail with the same error.
-const fn is_without_server(error: &Error) -> bool {
+/// Whether all requests to this server would fail with the same error.
+const fn fails_every_request(error: &Error) -> bool {
     matches!(
         error,
         Error::Unreachable { .. }

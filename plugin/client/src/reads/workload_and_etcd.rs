@@ -1,4 +1,4 @@
-//! Reads the workload cluster and etcd. Stacked etcd members are reached through the workload cluster.
+//! Reads the workload cluster and etcd. The members of a stacked etcd are reached through the workload cluster.
 
 use std::{collections::BTreeMap, future::Future, time::Instant};
 
@@ -15,14 +15,14 @@ use crate::reads::{
 };
 use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload};
 
-/// The facts about a control plane that determine where to read.
+/// The facts about a control plane that say where its workload cluster and etcd are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub namespace: String,
     pub cluster: String,
-    /// Whether the control plane is initialized. Until then, the workload cluster cannot be read.
+    /// Whether the control plane is initialized. Until then, its workload cluster cannot be read.
     pub initialized: bool,
-    /// The endpoints of an external etcd, as `https://host:port`; none for a stacked etcd.
+    /// The endpoints of an external etcd, as `https://host:port`. None for a stacked etcd.
     pub external_etcd: Option<Vec<String>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Excluded {
 }
 
 impl Target {
-    /// Finds out where to read; none if the control plane has no Cluster yet.
+    /// Finds out where to read. None if the control plane has no Cluster yet.
     pub fn new(control_plane: &KubeadmControlPlane) -> Option<Self> {
         let config = &control_plane.spec.kubeadm_config_spec;
         let endpoints = config
@@ -53,18 +53,18 @@ impl Target {
     }
 }
 
-/// The workload cluster, the serving certificate of its endpoint, and etcd.
+/// What was read of the workload cluster, of the serving certificate at its endpoint, and of etcd.
 pub type WorkloadAndEtcd = (
     Reading<Workload>,
     Reading<EndpointCertificate>,
     Reading<EtcdSurvey>,
 );
 
-/// Machine names by node name.
+/// The names of Machines, by the names of their nodes.
 pub type MachineByNode = BTreeMap<String, String>;
 
-/// Reads the workload cluster and etcd until `end` at the latest. Parts that take longer fail separately. Only the etcd
-/// query waits for `machines`, because the etcd members run on their nodes.
+/// Reads the workload cluster and etcd until `end` at the latest. A part that takes longer fails separately. Only the
+/// etcd query waits for `machines`, because the etcd members run on their nodes.
 pub async fn workload_and_etcd(
     management: &Connection,
     target: &Target,
@@ -132,7 +132,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
     if endpoints.is_empty() {
         return Reading::Failed(Failure {
             object: "etcd".to_owned(),
-            message: "etcd is external, but the spec has no endpoint".to_owned(),
+            message: "etcd is external, but clusterConfiguration.etcd.external.endpoints is empty".to_owned(),
             hint: None,
             forbidden: None,
         });
@@ -169,7 +169,7 @@ async fn workload_and_stacked_etcd(
             let etcd = if without_etcd {
                 Reading::Excluded { flag: NO_ETCD }
             } else {
-                Reading::Failed(unreachable_through(&failure))
+                Reading::Failed(etcd_out_of_reach(&failure))
             };
             return (Reading::Failed(failure.clone()), Reading::Failed(failure), etcd);
         }
@@ -184,7 +184,7 @@ async fn workload_and_stacked_etcd(
         let (nodes, machines) = tokio::join!(nodes, machines);
         let labelled = match nodes {
             Ok(Nodes::Read(nodes)) => nodes,
-            Ok(Nodes::NoServer(failure)) => return Reading::Failed(unreachable_through(&failure)),
+            Ok(Nodes::NoServer(failure)) => return Reading::Failed(etcd_out_of_reach(&failure)),
             Ok(Nodes::Unread) | Err(_) => Vec::new(),
         };
         let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
@@ -209,8 +209,9 @@ async fn workload_and_stacked_etcd(
     (workload, endpoint_certificate, etcd)
 }
 
-/// The failure of members that cannot be reached because the API server that forwards the connections is unreachable.
-fn unreachable_through(failure: &Failure) -> Failure {
+/// Describes that the etcd members cannot be reached, because the API server that forwards the connections is
+/// unreachable.
+fn etcd_out_of_reach(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: format!(

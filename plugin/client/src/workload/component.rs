@@ -25,16 +25,16 @@ use kcp_control_plane::duration::format_limit;
 
 use crate::workload::PortForward;
 
-/// Maximum size of a response. `/configz` has some ten kilobytes.
-const MAX_BYTES: usize = 1024 * 1024;
+/// The maximum size of a response. That of `/configz` has some ten kilobytes.
+const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 
-/// The name for TLS and HTTP. Components do not check it.
-const NAME: &str = "localhost";
+/// The host name in TLS and HTTP requests. Components do not check it.
+const HOST_NAME: &str = "localhost";
 
-/// Why a component could not be read.
+/// Why the server of a component could not be read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ComponentError {
-    /// Nothing listens on the port, according to the kubelet.
+    /// No process listens on the port, according to the kubelet.
     #[error("nothing listens on port {port}")]
     Refused { port: u16 },
     #[error("the port-forward failed: {0}")]
@@ -43,36 +43,38 @@ pub enum ComponentError {
     Connection(String),
     #[error("no response within {}", format_limit(*after))]
     Timeout { after: Duration },
-    /// The API server connects to the kubelet before it opens a port-forward.
+    /// The port-forward did not open in time, to which the API server must first connect to the kubelet.
     #[error(
-        "the API server opened no port-forward to the Pod within {}; it may not reach the kubelet of the Node",
+        "the API server did not open a port-forward to the Pod within {}; check that it can reach \
+         the kubelet of the Node",
         format_limit(*after)
     )]
     NoForward { after: Duration },
     #[error("the response is larger than 1 MiB or not text")]
     Response,
-    /// A token could be used by whoever receives it, and the server's certificate is not verified.
+    /// The kubeconfig has only a token. It is not sent, because the server's certificate is not verified, and anyone
+    /// who receives a token can use it.
     #[error("the kubeconfig has no client certificate, and tokens are not sent to components")]
     NoClientCertificate,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentResponse {
-    /// The HTTP status code.
+    /// The HTTP status code of the response.
     pub code: u16,
     pub text: String,
 }
 
-/// The TLS settings for components. Their certificates are not verified: kubeadm lets each of them sign its own. The stream
-/// comes from the API server, whose certificate is verified; nothing secret is sent over it.
+/// The TLS settings for components. Their certificates are not verified, because kubeadm lets each component sign its
+/// own. The stream comes from the API server, whose certificate is verified, and nothing secret is sent over it.
 #[derive(Clone, Debug)]
 pub struct ComponentTls {
     anonymous: Arc<ClientConfig>,
-    /// With the client certificate of the kubeconfig, if it has one.
+    /// The settings with the client certificate of the kubeconfig. None if the kubeconfig has no client certificate.
     identified: Option<Arc<ClientConfig>>,
 }
 
-/// A component's server. Each request uses a port-forward of its own.
+/// The HTTPS server of a component. Each request uses a port-forward of its own.
 pub struct ComponentServer<'t> {
     pub forward: PortForward,
     pub port: u16,
@@ -88,7 +90,7 @@ impl ComponentTls {
         let identified = if config.auth_info.client_certificate_data.is_some() {
             let mut tls = config.rustls_client_config()?;
             tls.dangerous()
-                .set_certificate_verifier(Arc::new(Unverified(provider())));
+                .set_certificate_verifier(Arc::new(AcceptAnyCertificate(provider())));
             tls.alpn_protocols.clear();
             tls.enable_sni = false;
             Some(Arc::new(tls))
@@ -107,7 +109,7 @@ impl ComponentTls {
         let mut tls = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider())))
             .with_no_client_auth();
         tls.enable_sni = false;
         Ok(Self {
@@ -129,7 +131,7 @@ impl ComponentServer<'_> {
     /// Sends a GET request with the client certificate of the kubeconfig.
     ///
     /// # Errors
-    /// The kubeconfig has none, or no response was received.
+    /// The kubeconfig has no client certificate, or no response was received.
     pub async fn get(&self, path: &str, accept: &str) -> Result<ComponentResponse, ComponentError> {
         let tls = self.tls.identified.as_ref();
         let tls = tls.ok_or(ComponentError::NoClientCertificate)?;
@@ -162,17 +164,17 @@ impl ComponentServer<'_> {
     ) -> Result<ComponentResponse, ComponentError> {
         let failed = |error: &hyper::Error| ComponentError::Connection(root_cause(error));
         let name =
-            ServerName::try_from(NAME).map_err(|error| ComponentError::Connection(error.to_string()))?;
+            ServerName::try_from(HOST_NAME).map_err(|error| ComponentError::Connection(error.to_string()))?;
         let stream = TlsConnector::from(tls.clone()).connect(name, stream).await;
         let stream = stream.map_err(|error| self.stream_error(&error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(&error))?;
-        // Dropping the set ends the connection.
+        // The connection ends when this set is dropped.
         let mut driver = JoinSet::new();
         driver.spawn(connection);
         let request = Request::get(path)
-            .header(header::HOST, NAME)
+            .header(header::HOST, HOST_NAME)
             .header(header::ACCEPT, accept)
             .body(Empty::<Bytes>::new())
             .map_err(|error| ComponentError::Connection(error.to_string()))?;
@@ -181,13 +183,15 @@ impl ComponentServer<'_> {
             .await
             .map_err(|error| failed(&error))?;
         let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
+            .collect()
+            .await;
         let body = body.map_err(|_| ComponentError::Response)?.to_bytes();
         let text = String::from_utf8(body.to_vec()).map_err(|_| ComponentError::Response)?;
         Ok(ComponentResponse { code, text })
     }
 
-    /// The kubelet reports on the stream that it could not connect.
+    /// Describes an error of the forwarded stream, on which the kubelet reports that it could not connect.
     fn stream_error(&self, error: &io::Error) -> ComponentError {
         let message = error.to_string();
         if message.contains("connection refused") {
@@ -209,11 +213,11 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Accepts every certificate, but verifies that the server has its key.
+/// Accepts every certificate, but verifies that the server has its private key.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -19,50 +19,50 @@ use crate::{
     redacted_url,
 };
 
-/// The API server's limit for a Secret's value.
-const MAX_BYTES: usize = 1024 * 1024;
+/// The maximum size of a kubeconfig: the API server's limit for a value of a Secret.
+const MAX_KUBECONFIG_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("key {key} of Secret {secret} is not a usable kubeconfig: {fault}")]
 pub struct KubeconfigError {
-    /// `namespace/name`
+    /// The Secret that contains the kubeconfig, as `namespace/name`.
     pub secret: String,
     pub key: String,
     pub fault: KubeconfigFault,
 }
 
-/// The problem of an invalid kubeconfig. Messages never quote the kubeconfig.
+/// What is wrong with a kubeconfig. Messages never quote the kubeconfig.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KubeconfigFault {
     #[error("larger than 1 MiB")]
     TooLarge,
     #[error("not a valid kubeconfig")]
     Unreadable,
-    /// The kubeconfig refers to a local file or program.
+    /// The kubeconfig refers to something outside itself, such as a local file or program.
     #[error(
         "the kubeconfig refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig"
     )]
     Outside(&'static str),
-    #[error("its context, cluster and user do not define a connection")]
+    #[error("the context, cluster and user in the kubeconfig do not define a connection")]
     Inconsistent,
 }
 
 #[derive(Clone)]
 pub struct ApiServer {
-    /// Enforces [`ResponseLimit`](crate::workload::ResponseLimit).
+    /// The client, which enforces [`ResponseLimit`](crate::workload::ResponseLimit).
     pub client: Client,
-    /// `https://host:port`, without secrets.
+    /// The server's URL, as `https://host:port`, without secrets.
     pub url: String,
     pub certificate: ServingCertificate,
-    /// The time of the API server, from its responses to `client`.
+    /// The API server's clock, from the dates of its responses to `client`.
     pub clock: ServerClock,
-    /// The TLS settings for the components of the cluster.
+    /// The TLS settings for requests to the components of the cluster.
     pub component_tls: ComponentTls,
-    /// The settings in the kubeconfig that lower the security of the connection, one line each.
+    /// The settings in the kubeconfig that lower the security of the connection, one line for each setting.
     pub risks: Vec<String>,
 }
 
-/// Returns only the client of [`api_server`].
+/// Like [`api_server`], but returns only the client.
 ///
 /// # Errors
 /// Same as [`api_server`].
@@ -76,8 +76,8 @@ pub async fn client(
     Ok(server.client)
 }
 
-/// The API server that `kubeconfig` describes. Sends no request. Requests fail if the server sends nothing for `timeout`,
-/// and are never retried.
+/// Returns the API server that `kubeconfig` describes. Sends no request. Requests fail if the server sends nothing for
+/// `timeout`, and are never retried.
 ///
 /// # Errors
 /// The kubeconfig is invalid. The error names the Secret and its key.
@@ -95,7 +95,8 @@ pub async fn api_server(
     let kubeconfig = parse(kubeconfig).map_err(error)?;
     let inconsistent = || error(KubeconfigFault::Inconsistent);
     let selected = select(&kubeconfig, &ConnectionFlags::default()).map_err(|_| inconsistent())?;
-    // Do not use kube's proxy from the environment: it matches NO_PROXY against the proxy instead of the server.
+    // kube's own proxy from the environment is not used, because it matches `NO_PROXY` against the proxy instead of the
+    // server.
     let risks = risks(&selected);
     let proxy_url = proxy_for(&selected, &Environment::from_process()).map_err(|_| inconsistent())?;
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
@@ -125,7 +126,7 @@ pub async fn api_server(
     })
 }
 
-/// The settings in a selected kubeconfig that lower the security of the connection, one line each.
+/// The settings in the kubeconfig that lower the security of the connection, one line for each setting.
 fn risks(selected: &Kubeconfig) -> Vec<String> {
     let clusters = selected
         .clusters
@@ -153,7 +154,7 @@ fn risks(selected: &Kubeconfig) -> Vec<String> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {
-    if bytes.len() > MAX_BYTES {
+    if bytes.len() > MAX_KUBECONFIG_BYTES {
         return Err(KubeconfigFault::TooLarge);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| KubeconfigFault::Unreadable)?;
@@ -167,8 +168,8 @@ fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {
         .iter()
         .filter_map(|named| named.auth_info.as_ref());
     match clusters
-        .filter_map(file_of_cluster)
-        .chain(users.filter_map(outside_of_user))
+        .filter_map(local_file_of_cluster)
+        .chain(users.filter_map(local_reference_of_user))
         .next()
     {
         Some(outside) => Err(KubeconfigFault::Outside(outside)),
@@ -176,11 +177,11 @@ fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {
     }
 }
 
-fn file_of_cluster(cluster: &Cluster) -> Option<&'static str> {
+fn local_file_of_cluster(cluster: &Cluster) -> Option<&'static str> {
     cluster.certificate_authority.as_ref().map(|_| "a CA file")
 }
 
-fn outside_of_user(user: &AuthInfo) -> Option<&'static str> {
+fn local_reference_of_user(user: &AuthInfo) -> Option<&'static str> {
     [
         (user.exec.is_some(), "a program to run"),
         (user.auth_provider.is_some(), "an auth provider"),
@@ -196,7 +197,7 @@ fn outside_of_user(user: &AuthInfo) -> Option<&'static str> {
 mod tests {
     use std::time::Duration;
 
-    use super::{KubeconfigFault, MAX_BYTES, client, parse, risks};
+    use super::{KubeconfigFault, MAX_KUBECONFIG_BYTES, client, parse, risks};
 
     fn kubeconfig(cluster: &str, user: &str) -> String {
         format!(
@@ -250,7 +251,7 @@ mod tests {
         for (bytes, fault) in [
             (&b"\xff\xfe"[..], KubeconfigFault::Unreadable),
             (b"[1, 2", KubeconfigFault::Unreadable),
-            (&vec![b' '; MAX_BYTES + 1], KubeconfigFault::TooLarge),
+            (&vec![b' '; MAX_KUBECONFIG_BYTES + 1], KubeconfigFault::TooLarge),
         ] {
             assert_eq!(parse(bytes).unwrap_err(), fault);
         }

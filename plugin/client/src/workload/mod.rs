@@ -1,10 +1,10 @@
 //! Access to a workload cluster's API server and, through it, to its pods.
 //!
-//! - [`Secret`]: credentials in the management cluster
-//! - [`ApiServer`]: the API server in a kubeconfig; [`ServingCertificate`]: its certificate
+//! - [`Secret`]: the credentials for the workload cluster, in the management cluster
+//! - [`ApiServer`]: the API server that a kubeconfig describes; [`ServingCertificate`]: its certificate
 //! - [`ResponseLimit`]: the maximum size of a response
-//! - [`Objects`]: reads with limits on time and size
-//! - [`PortForward`]: streams to a pod's port; [`ComponentServer`]: the HTTPS server behind it
+//! - [`Objects`]: reads objects, with limits on time and size
+//! - [`PortForward`]: opens streams to a pod's port; [`ComponentServer`]: the HTTPS server behind the port
 
 pub mod component;
 pub mod kubeconfig;

@@ -14,21 +14,21 @@ use serde::de::DeserializeOwned;
 use crate::workload::ResponseLimit;
 use crate::{Action, Connection, Error, ReadLimit};
 
-/// Objects per page, as in kubectl.
-const PAGE: u32 = 500;
+/// The number of objects on a page of a list, as in kubectl.
+const OBJECTS_PER_PAGE: u32 = 500;
 
-/// Maximum pages of [`PAGE`] objects: enough for twice as many nodes as Kubernetes supports.
+/// The maximum number of pages of a list. It allows twice as many nodes as Kubernetes supports.
 const MAX_PAGES: usize = 20;
 
-/// Twice the size of 500 nodes that list 50 images each (the kubelet's default).
-const PAGE_LIMIT: ResponseLimit = ResponseLimit::mebibytes(32);
+/// The maximum size of a page: twice the size of 500 nodes that list 50 images each, the kubelet's default.
+const MAX_PAGE_SIZE: ResponseLimit = ResponseLimit::mebibytes(32);
 
-type InProgress<'r, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'r>>;
+type ReadFuture<'r, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'r>>;
 
-/// A workload cluster's objects.
+/// Reads the objects of a workload cluster.
 ///
-/// Each read first goes through etcd's quorum. If that fails or takes too long, the read is repeated from the API
-/// server's watch cache, which works without quorum but may be stale.
+/// Each read first asks for data that a quorum of etcd confirms. If that fails or takes too long, the read is repeated
+/// from the API server's watch cache, which works without quorum but may be stale.
 #[derive(Clone)]
 pub struct Objects {
     cluster: Connection,
@@ -36,7 +36,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Reads `cluster`, with `limit` as the time limit of each read.
+    /// Reads from `cluster`. `limit` is the time limit of each read.
     pub const fn new(cluster: Connection, limit: Duration) -> Self {
         Self { cluster, limit }
     }
@@ -63,7 +63,7 @@ impl Objects {
             ..ListParams::default()
         };
         let consistent = async {
-            let mut parameters = parameters.clone().limit(PAGE);
+            let mut parameters = parameters.clone().limit(OBJECTS_PER_PAGE);
             let mut kept = Vec::new();
             for _ in 0..MAX_PAGES {
                 let page: List<K> = self.page(&action, &requests, &parameters).await?;
@@ -75,7 +75,10 @@ impl Objects {
             }
             Err(Error::Other {
                 action: action.clone(),
-                cause: format!("the list has more than {} objects", MAX_PAGES * PAGE as usize),
+                cause: format!(
+                    "the list has more than {} objects",
+                    MAX_PAGES * OBJECTS_PER_PAGE as usize
+                ),
             })
         };
         let cached = async {
@@ -88,7 +91,7 @@ impl Objects {
             .await
     }
 
-    /// Reads one object; none if it does not exist.
+    /// Reads one object. None if the object does not exist.
     ///
     /// # Errors
     /// Same as [`Connection::read`].
@@ -131,7 +134,7 @@ impl Objects {
             .read(action, || async {
                 let mut request: HttpRequest<Vec<u8>> =
                     requests.list(parameters).map_err(kube::Error::BuildRequest)?;
-                request.extensions_mut().insert(PAGE_LIMIT);
+                request.extensions_mut().insert(MAX_PAGE_SIZE);
                 self.cluster.client.request(request).await
             })
             .await
@@ -140,8 +143,8 @@ impl Objects {
     async fn consistent_or_cached<T>(
         &self,
         action: &Action,
-        consistent: InProgress<'_, T>,
-        cached: InProgress<'_, T>,
+        consistent: ReadFuture<'_, T>,
+        cached: ReadFuture<'_, T>,
     ) -> Result<T, Error> {
         let limit = ReadLimit::per_read(self.limit / 2);
         match self.cluster.run_with_limit(limit, action, consistent).await {

@@ -1,4 +1,4 @@
-//! Streams to a pod's port, through the API server and the kubelet, over a WebSocket.
+//! Opens streams to a pod's port, through the API server and the kubelet, over a WebSocket.
 
 use std::{
     future::Future,
@@ -20,7 +20,7 @@ pub struct PortForward {
 }
 
 impl PortForward {
-    /// Dialing needs `get` and `create` on `pods/portforward`.
+    /// To open a stream, the user needs the verbs `get` and `create` on `pods/portforward`.
     pub fn new(client: Client, namespace: &str, pod: &str, port: u16) -> Self {
         Self {
             pods: Api::namespaced(client, namespace),
@@ -47,14 +47,14 @@ impl Dial for PortForward {
     }
 }
 
-/// The error channel. It resolves to a message, or to none when the port-forward ends.
-type Failure = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+/// The error channel of a port-forward. It resolves to a message, or to none when the port-forward ends.
+type ErrorChannel = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 /// A stream that ends when the kubelet reports an error, because the data channel does not end on its own.
 struct ForwardedStream {
     stream: DuplexStream,
-    /// The error channel; none after it has resolved.
-    failure: Option<Failure>,
+    /// The error channel of the port-forward. None after it has resolved.
+    failure: Option<ErrorChannel>,
     forwarder: Portforwarder,
 }
 
@@ -78,7 +78,7 @@ impl AsyncRead for ForwardedStream {
         if outcome.is_ready() && !has_ended {
             return outcome;
         }
-        // Check the error channel first: its message explains why the data ended.
+        // The error channel is checked first, because its message explains why the data ended.
         if let Some(failure) = &mut this.failure
             && let Poll::Ready(message) = failure.as_mut().poll(context)
         {

@@ -1,4 +1,4 @@
-//! Limits the size of responses, because the server in a kubeconfig is not trusted, and records the server's time.
+//! Limits the size of responses, because the server in a kubeconfig is not trusted, and records the server's clock.
 
 use std::{
     pin::Pin,
@@ -16,7 +16,7 @@ use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
 
 use crate::clock::{ServerClock, since_boot};
 
-/// Maximum size of a response in bytes. A caller sets it as an extension of its request.
+/// The maximum size of a response in bytes. A caller sets it as an extension of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimit(pub usize);
 
@@ -27,7 +27,7 @@ impl ResponseLimit {
 }
 
 impl Default for ResponseLimit {
-    /// etcd limits an object to 1.5 MiB.
+    /// Returns 2 MiB, because etcd limits an object to 1.5 MiB.
     fn default() -> Self {
         Self::mebibytes(2)
     }
@@ -37,12 +37,13 @@ impl Default for ResponseLimit {
 #[error("the response is larger than {} MiB", _0.0 / 1024 / 1024)]
 struct TooLarge(ResponseLimit);
 
-type Unlimited = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+type UnlimitedService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 type LimitedBody = MapErr<Limited<Box<DynBody>>, Box<dyn FnMut(BoxError) -> BoxError + Send>>;
 
-/// Builds a client that enforces each request's [`ResponseLimit`], also on error responses, and records the dates of responses.
-pub fn limit_responses(builder: ClientBuilder<Unlimited>, clock: &ServerClock) -> Client {
+/// Builds a client that enforces the [`ResponseLimit`] of each request, also on error responses, and records the dates
+/// of responses.
+pub fn limit_responses(builder: ClientBuilder<UnlimitedService>, clock: &ServerClock) -> Client {
     let limited = layer_fn(|inner| LimitedResponses {
         inner,
         clock: clock.clone(),
@@ -51,7 +52,7 @@ pub fn limit_responses(builder: ClientBuilder<Unlimited>, clock: &ServerClock) -
 }
 
 struct LimitedResponses {
-    inner: Unlimited,
+    inner: UnlimitedService,
     clock: ServerClock,
 }
 

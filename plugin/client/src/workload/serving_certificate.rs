@@ -24,13 +24,13 @@ use tokio_rustls::TlsConnector;
 use tower::{BoxError, ServiceExt as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Why a serving certificate cannot be read.
+/// Why the serving certificate of an API server cannot be read.
 #[derive(Debug, Error)]
 pub enum ServingCertificateError {
-    /// The host in the server's URL is not a valid TLS server name.
+    /// The host in the server's URL is not a valid name for TLS.
     #[error("the host in the server URL is not a valid TLS server name")]
     Name,
-    #[error("the server does not serve TLS")]
+    #[error("the API server does not serve TLS")]
     NotTls,
     #[error("cannot connect: {0}")]
     Unreachable(String),
@@ -54,9 +54,9 @@ pub fn certificate_end(not_after: i64) -> Timestamp {
 #[derive(Clone, Debug)]
 pub struct ServingCertificate {
     pub url: Uri,
-    /// The TLS server name, if it differs from the URL's host.
+    /// The TLS server name. None if it is the host of the URL.
     pub name: Option<String>,
-    /// The URL of an HTTP proxy.
+    /// The URL of the HTTP proxy to the server. None for a direct connection.
     pub proxy: Option<Uri>,
 }
 
@@ -69,7 +69,8 @@ impl ServingCertificate {
         }
     }
 
-    /// Reads when the certificate expires. Trusts any certificate and sends no data. The caller sets the deadline.
+    /// Reads when the server's certificate expires. Accepts any certificate and sends no data. The caller sets the time
+    /// limit.
     ///
     /// # Errors
     /// No certificate was received, or it cannot be parsed.
@@ -121,11 +122,13 @@ impl ServingCertificate {
     }
 }
 
-/// The observed expiry; the inner value is none if the certificate cannot be parsed.
+/// The expiry of the certificate that the server presented. The inner value is none if the certificate cannot be
+/// parsed.
 #[derive(Debug, Default)]
 struct ObservedExpiry(OnceLock<Option<Timestamp>>);
 
-/// Records the certificate's expiry and accepts any certificate. Safe because no data is sent over the connection.
+/// Records when the certificate expires, and accepts any certificate. This is safe, because no data is sent over the
+/// connection.
 #[derive(Debug)]
 struct CertificateRecorder {
     provider: Arc<CryptoProvider>,
@@ -144,7 +147,7 @@ impl ServerCertVerifier for CertificateRecorder {
         let expires = X509Certificate::from_der(end_entity)
             .ok()
             .map(|(_, certificate)| certificate_end(certificate.validity().not_after.timestamp()));
-        // Each connection has exactly one handshake, so the cell is empty.
+        // The cell is empty, because each connection has exactly one handshake.
         let _ = self.seen.0.set(expires);
         Ok(ServerCertVerified::assertion())
     }

@@ -1,4 +1,4 @@
-//! The CA and the client certificate for etcd, from Cluster API's Secrets.
+//! Reads the CA and the client certificate for etcd from Cluster API's Secrets.
 
 use std::time::SystemTime;
 
@@ -8,10 +8,11 @@ use kcp_etcd::{ClientCertificate, CredentialError, Tls, Trust};
 use crate::reads::secret::Secrets;
 use kcp_control_plane::snapshot::Failure;
 
-/// The Secret with etcd's CA. It has no key if etcd is external, or if the operator stores the key outside the cluster.
+/// The suffix of the Secret with etcd's CA. The Secret has no key if etcd is external, or if the operator stores the
+/// key outside the cluster.
 const CA_SECRET: &str = "etcd";
 
-/// The Secret with the API servers' client certificate for etcd.
+/// The suffix of the Secret with the client certificate with which the API servers connect to etcd.
 const CLIENT_SECRET: &str = "apiserver-etcd-client";
 
 const CERTIFICATE: &str = "tls.crt";
@@ -20,13 +21,13 @@ const KEY: &str = "tls.key";
 #[derive(Debug)]
 pub struct Access {
     pub tls: Tls,
-    /// Whether a client certificate was issued with the CA key.
+    /// Whether the plugin issued a client certificate with the CA key, instead of reading one.
     pub used_ca_key: bool,
 }
 
 impl Access {
-    /// Reads as few Secrets as possible: the Secret with the client certificate only if no certificate can be issued. For an
-    /// external etcd no certificate is issued, because the cluster does not own the CA.
+    /// Reads as few Secrets as possible. It reads the Secret with the client certificate only if it cannot issue a
+    /// certificate. For an external etcd, it issues none, because the cluster does not own the CA.
     pub async fn read(secrets: &Secrets<'_>, stacked: bool) -> Result<Self, Failure> {
         let ca = secrets.read(CA_SECRET).await?;
         // The key may be empty: a Secret of type kubernetes.io/tls must have one, even if the operator stores the CA key
@@ -40,7 +41,7 @@ impl Access {
             .map_err(|invalid_secret| secrets.unusable(invalid_secret.purpose, invalid_secret.message))
     }
 
-    /// Issues a certificate if `client` is none.
+    /// Combines the CA with the client certificate in `client`. If `client` is none, issues a certificate.
     fn new(ca: &Secret, client: Option<&Secret>, now: SystemTime) -> Result<Self, InvalidSecret> {
         let certificate = value(CA_SECRET, ca, CERTIFICATE)?;
         let trust =
@@ -61,7 +62,7 @@ impl Access {
     }
 }
 
-/// Why a Secret cannot be used.
+/// A Secret whose content cannot be used, and why.
 #[derive(Debug, PartialEq, Eq)]
 struct InvalidSecret {
     purpose: &'static str,

@@ -1,4 +1,4 @@
-//! Describes errors of etcd members, with hints on what to fix.
+//! Describes why etcd members could not be queried, with hints on what to fix.
 
 use kcp_control_plane::snapshot::{Failure, Forbidden};
 use kcp_etcd::{Error, HandshakeError, Step};
@@ -14,11 +14,11 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub struct FailureContext {
-    /// Whether the members run as pods in the workload cluster.
+    /// Whether the etcd members run as pods in the workload cluster.
     pub stacked: bool,
     /// The name of the Secret with etcd's CA.
     pub authority: String,
-    /// The URL of the workload API server, which forwards ports; empty for an external etcd.
+    /// The URL of the workload cluster's API server, which forwards ports. Empty for an external etcd.
     pub server: String,
 }
 
@@ -50,7 +50,7 @@ impl FailureContext {
         }
     }
 
-    /// Whether the kubelet reports that nothing listens on the forwarded port.
+    /// Whether the kubelet reports that no process listens on the forwarded port.
     fn is_not_listening(&self, error: &Error) -> bool {
         let (Error::Handshake(HandshakeError::Closed(text)) | Error::Broken { cause: text, .. }) = error
         else {
@@ -61,7 +61,8 @@ impl FailureContext {
 
     fn describe_port_forward(&self, node: &str, error: kube::Error) -> Failure {
         let pod = pod(node);
-        // A WebSocket port-forward needs the verb `get`, and since Kubernetes 1.35 also `create`. The 403 for `create` does not contain the verb (`pkg/registry/core/pod/rest/authorize.go`).
+        // A WebSocket port-forward needs the verb `get`, and since Kubernetes 1.35 also `create`. The message of the
+        // 403 for `create` does not contain the verb (`pkg/registry/core/pod/rest/authorize.go`).
         let verb = match &error {
             kube::Error::Api(status) if status.code == 403 && !status.message.contains(" cannot get ") => {
                 "create"
@@ -105,13 +106,13 @@ impl FailureContext {
                 format!("check that Secret {authority} belongs to this cluster")
             }
             Error::Handshake(HandshakeError::ClientCertificate(_)) => {
-                format!("check that the member trusts the CA in Secret {authority}")
+                format!("check that the etcd member trusts the CA in Secret {authority}")
             }
             Error::Handshake(HandshakeError::Expired { .. }) => {
                 "replace the Machine: the new Machine gets a new certificate".to_owned()
             }
             Error::Handshake(HandshakeError::NotYetValid) => {
-                "check the clocks of this machine and of the member".to_owned()
+                "check the clocks of this machine and of the etcd member's node".to_owned()
             }
             error if self.is_not_listening(error) => format!(
                 "etcd has exited: read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",

@@ -1,4 +1,4 @@
-//! Selects the members to query, and how to reach each of them.
+//! Selects the etcd members to query, and how to reach each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use crate::reads::workload::KUBE_SYSTEM;
 use crate::workload::PortForward;
 use kcp_control_plane::snapshot::Failure;
 
-/// kubeadm's client port of etcd.
+/// The port on which kubeadm's etcd serves clients.
 const CLIENT_PORT: u16 = 2379;
 
 #[derive(Debug)]
 pub struct MemberQuery {
-    /// The name of the member's node, or `host:port` of an external endpoint.
+    /// The name of the member's node, or `host:port` of an endpoint of an external etcd.
     pub name: String,
     pub machine: Option<String>,
-    /// How to reach the member, or why it cannot be reached.
+    /// How to reach the etcd member, or why it cannot be reached.
     pub endpoint: Result<Endpoint, Failure>,
 }
 
-/// One query for each control plane node: the nodes of Machines (`machines` maps a node to its Machine), and other
-/// nodes with the control plane label. Each query uses its own port-forward to the node's etcd pod.
+/// Returns one query for each control plane node: for the nodes of Machines (`machines` maps a node to its Machine),
+/// and for other nodes with the control plane label. Each query uses its own port-forward to the node's etcd pod.
 pub fn stacked(
     client: &Client,
     machines: &BTreeMap<String, String>,
@@ -40,20 +40,20 @@ pub fn stacked(
                 let forward = PortForward::new(client.clone(), KUBE_SYSTEM, &pod(&node), CLIENT_PORT);
                 Ok(Endpoint::new(forward, [node.as_str(), "localhost"]))
             } else {
-                // The name becomes part of a URL.
-                Err(refused(&node, "the node's name is invalid"))
+                // The node's name becomes part of a URL.
+                Err(unusable_endpoint(&node, "the node's name is invalid"))
             },
             name: node,
         })
         .collect()
 }
 
-/// The name of a node's etcd pod, as kubeadm names it.
+/// The name that kubeadm gives to the etcd pod of a node.
 pub fn pod(node: &str) -> String {
     format!("etcd-{node}")
 }
 
-/// One query for each endpoint of an external etcd, given as `https://host:port`.
+/// Returns one query for each endpoint of an external etcd, which is given as `https://host:port`.
 pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
     endpoints
         .iter()
@@ -68,9 +68,9 @@ pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
                     };
                     Ok((address, authority.host().trim_matches(['[', ']']).to_owned()))
                 }
-                _ => Err(refused(
+                _ => Err(unusable_endpoint(
                     &without_user(endpoint),
-                    "not an https URL: members are queried over TLS only",
+                    "the endpoint is not an https URL, and etcd members are queried only over TLS",
                 )),
             };
             match way {
@@ -89,7 +89,7 @@ pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
         .collect()
 }
 
-/// An endpoint without user and password. The endpoint may be an invalid URL.
+/// Returns an endpoint without user and password, even if the endpoint is an invalid URL.
 fn without_user(endpoint: &str) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     match rest.rsplit_once('@') {
@@ -99,12 +99,12 @@ fn without_user(endpoint: &str) -> String {
     }
 }
 
-/// The subject of a member's failures.
+/// How failures name an etcd member.
 pub fn object(name: &str) -> String {
     format!("etcd member {name}")
 }
 
-fn refused(name: &str, message: &str) -> Failure {
+fn unusable_endpoint(name: &str, message: &str) -> Failure {
     Failure {
         object: object(name),
         message: message.to_owned(),
@@ -173,8 +173,11 @@ mod tests {
         ];
         let queries = external(&endpoints.map(str::to_owned));
         let way = |host: &str| format!("Endpoint {{ names: [\"{host}\"], .. }}");
-        let refused =
-            |name: &str| format!("etcd member {name}: not an https URL: members are queried over TLS only");
+        let refused = |name: &str| {
+            format!(
+                "etcd member {name}: the endpoint is not an https URL, and etcd members are queried only over TLS"
+            )
+        };
         let expected = [
             ("10.0.0.1:2379", way("10.0.0.1")),
             ("etcd.example:2379", way("etcd.example")),

@@ -1,4 +1,4 @@
-//! The Deployment or `DaemonSet` of a cloud-controller-manager.
+//! Reads the Deployment or `DaemonSet` of a cloud-controller-manager.
 
 use std::{fmt::Debug, time::Instant};
 
@@ -29,7 +29,7 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// The name of the resource before a slash, as in kubectl.
+    /// The resource as in kubectl's `deployment/NAME`.
     pub const fn resource(self) -> &'static str {
         match self {
             Self::Deployment => "deployment",
@@ -38,11 +38,11 @@ impl WorkloadKind {
     }
 }
 
-/// Reads an object of the control plane's workload cluster, by kind, namespace and name, and the `ConfigMap` with its leader
-/// migration configuration, if it mounts one.
+/// Reads the Deployment or `DaemonSet` with this namespace and name from the workload cluster, and the `ConfigMap` with
+/// its leader migration configuration, if it mounts one.
 ///
 /// # Errors
-/// One of them cannot be read, or the object does not exist.
+/// One of these objects cannot be read, or the Deployment or `DaemonSet` does not exist.
 pub async fn cloud_workload(
     management: &Connection,
     control_plane: &KubeadmControlPlane,
@@ -67,7 +67,8 @@ pub async fn cloud_workload(
     Ok(std::iter::once(found).chain(config_map).collect())
 }
 
-/// The `ConfigMap` that the cloud-controller-manager mounts at the path of its leader migration configuration.
+/// The name of the `ConfigMap` that the cloud-controller-manager mounts at the path of its leader migration
+/// configuration. None if it mounts none there.
 fn config_map(manifest: &Value) -> Option<String> {
     let workload = Workload::find(manifest)?;
     let flags = workload.flags()?;
@@ -77,7 +78,7 @@ fn config_map(manifest: &Value) -> Option<String> {
     }
 }
 
-/// An object as JSON, with its kind.
+/// Reads an object as JSON that contains its kind. None if the object does not exist.
 async fn read<K>(cluster: &WorkloadCluster, namespace: &str, name: &str) -> Result<Option<Value>, Failure>
 where
     K: Resource<DynamicType = ()> + ListableResource + Serialize + DeserializeOwned + Clone + Debug,

@@ -1,12 +1,12 @@
-//! The fields of a Lease, and which field manager wrote its holder.
+//! Extracts from a Lease the fields that concern a lock, and which field manager wrote its holder.
 
 use std::time::Duration;
 
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
 use kcp_control_plane::leader_migration::ObservedLease;
 
-/// The path of `holderIdentity` in managedFields.
-const HOLDER: &str = "/f:spec/f:holderIdentity";
+/// The path of `spec.holderIdentity` in `managedFields`.
+const HOLDER_PATH: &str = "/f:spec/f:holderIdentity";
 
 pub(super) fn observed_lease(lease: Lease) -> ObservedLease {
     let entries = lease.metadata.managed_fields.unwrap_or_default();
@@ -25,7 +25,7 @@ pub(super) fn observed_lease(lease: Lease) -> ObservedLease {
 }
 
 fn writer(entry: ManagedFieldsEntry) -> Option<String> {
-    entry.fields_v1?.0.pointer(HOLDER)?;
+    entry.fields_v1?.0.pointer(HOLDER_PATH)?;
     entry.manager
 }
 

@@ -1,4 +1,5 @@
-//! What a controller manager runs, from `/healthz?verbose`, and its settings, from `/configz`, `/flagz` or its Pod.
+//! Reads which controllers a controller manager runs, from `/healthz?verbose`, and its settings, from `/configz`,
+//! `/flagz` or its Pod.
 
 use std::time::Duration;
 
@@ -22,11 +23,11 @@ use crate::{
 
 const HEALTHZ: &str = "/healthz?verbose";
 
-/// `/flagz` as text is not meant to be parsed: its separator is random.
+/// The media types of `/flagz` as JSON. `/flagz` as text is not meant to be parsed: its separator is random.
 const FLAGZ_AS_JSON: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz,\
                              application/json;v=v1alpha1;g=config.k8s.io;as=Flagz";
 
-/// Reads controller managers of a workload cluster.
+/// Reads the controller managers of a workload cluster.
 pub(super) struct ManagerReader<'r> {
     pub(super) cluster: &'r WorkloadCluster,
     /// The control plane, whose `files` may contain a leader migration configuration.
@@ -35,18 +36,18 @@ pub(super) struct ManagerReader<'r> {
     pub(super) limit: Duration,
 }
 
-/// A controller manager as its Pod describes it.
-struct Described<'p> {
+/// What the Pod of a controller manager says about it.
+struct DescribedManager<'p> {
     pod: &'p ManagerPod,
     workload: Workload<'p>,
-    /// None if the Pod does not show its flags.
+    /// The flags of the controller manager. None if the Pod does not show them.
     flags: Option<Flags>,
 }
 
 impl ManagerReader<'_> {
     pub(super) async fn read(&self, pod: ManagerPod) -> ObservedManager {
         let (minor, health, settings) = if let Some(workload) = Workload::of(pod.component, &pod.manifest) {
-            let described = Described {
+            let described = DescribedManager {
                 flags: workload.flags(),
                 pod: &pod,
                 workload,
@@ -54,7 +55,7 @@ impl ManagerReader<'_> {
             let (health, settings) = Box::pin(self.health_and_settings(&described)).await;
             (workload.minor(), health, settings)
         } else {
-            let why = "its Pod has no container of a controller manager";
+            let why = "the Pod has no container of a controller manager";
             (None, Health::Unread(why.to_owned()), Settings::unknown(why))
         };
         ObservedManager {
@@ -68,17 +69,20 @@ impl ManagerReader<'_> {
         }
     }
 
-    async fn health_and_settings(&self, described: &Described<'_>) -> (Health, Settings) {
-        let Described { pod, flags, .. } = described;
+    async fn health_and_settings(&self, described: &DescribedManager<'_>) -> (Health, Settings) {
+        let DescribedManager { pod, flags, .. } = described;
         if let Some(why) = &pod.down {
             return (
                 Health::Down(why.clone()),
-                self.of_pod(described, why.clone()).await,
+                self.settings_from_pod(described, why.clone()).await,
             );
         }
         let Some(port) = port(pod.component, flags.as_ref().unwrap_or(&Flags::default())) else {
-            let why = "--secure-port disables its server".to_owned();
-            return (Health::Unread(why.clone()), self.of_pod(described, why).await);
+            let why = "--secure-port disables the controller manager's server".to_owned();
+            return (
+                Health::Unread(why.clone()),
+                self.settings_from_pod(described, why).await,
+            );
         };
         let server = ComponentServer {
             forward: PortForward::new(
@@ -94,14 +98,14 @@ impl ManagerReader<'_> {
         let health = health(&server).await;
         let settings = match &health {
             Health::Serves(_) => self.settings(&server, described).await,
-            Health::Down(why) | Health::Unread(why) => self.of_pod(described, why.clone()).await,
+            Health::Down(why) | Health::Unread(why) => self.settings_from_pod(described, why.clone()).await,
         };
         (health, settings)
     }
 
-    async fn settings(&self, server: &ComponentServer<'_>, described: &Described<'_>) -> Settings {
+    async fn settings(&self, server: &ComponentServer<'_>, described: &DescribedManager<'_>) -> Settings {
         let (component, minor) = (described.pod.component, described.workload.minor());
-        let configz = content("/configz", server.get("/configz", "application/json").await);
+        let configz = text_of_response("/configz", server.get("/configz", "application/json").await);
         let configz = configz.and_then(|text| manager_in_configz(component, minor, &text));
         let why = match configz {
             Ok(manager) => {
@@ -113,28 +117,31 @@ impl ManagerReader<'_> {
             }
             Err(why) => why,
         };
-        let response = content("/flagz", server.get("/flagz", FLAGZ_AS_JSON).await);
+        let response = text_of_response("/flagz", server.get("/flagz", FLAGZ_AS_JSON).await);
         match response.and_then(|text| flags_in_flagz(&text)) {
             Ok(flags) => {
-                self.with_flags(described, SettingsSource::Flagz, flags, why)
+                self.settings_from_flags(described, SettingsSource::Flagz, flags, why)
                     .await
             }
-            Err(_) => self.of_pod(described, why).await,
+            Err(_) => self.settings_from_pod(described, why).await,
         }
     }
 
-    async fn of_pod(&self, described: &Described<'_>, why: String) -> Settings {
+    async fn settings_from_pod(&self, described: &DescribedManager<'_>, why: String) -> Settings {
         let Some(flags) = described.flags.clone() else {
-            return Settings::unknown(&format!("{why}; its Pod does not show its flags"));
+            return Settings::unknown(&format!(
+                "{why}; the Pod does not show the controller manager's flags"
+            ));
         };
-        self.with_flags(described, SettingsSource::Pod, flags, why).await
+        self.settings_from_flags(described, SettingsSource::Pod, flags, why)
+            .await
     }
 
-    /// Settings from flags, and from the leader migration configuration that they name. `why` says why no better source was
-    /// read.
-    async fn with_flags(
+    /// Returns the settings in the flags, and in the leader migration configuration that the flags name. `why` says why
+    /// no better source was read.
+    async fn settings_from_flags(
         &self,
-        described: &Described<'_>,
+        described: &DescribedManager<'_>,
         source: SettingsSource,
         flags: Flags,
         why: String,
@@ -154,8 +161,8 @@ impl ManagerReader<'_> {
         }
     }
 
-    /// The content of a file of the controller manager.
-    async fn file(&self, described: &Described<'_>, path: &str) -> Result<String, String> {
+    /// Reads the content of a file that the controller manager reads at startup.
+    async fn file(&self, described: &DescribedManager<'_>, path: &str) -> Result<String, String> {
         match described.workload.file(path) {
             MountedFile::ConfigMap { name, key } => {
                 let read = self
@@ -168,14 +175,17 @@ impl ManagerReader<'_> {
                 data.ok_or_else(|| format!("the ConfigMap {name} has no key {key}"))
             }
             MountedFile::Host(path) => inline_file(self.control_plane, &path).ok_or_else(|| {
-                format!("{path} is a file of the Node that is not plain text in spec.kubeadmConfigSpec.files")
+                format!(
+                    "{path} is a file on the Node, and spec.kubeadmConfigSpec.files does not contain it as plain \
+                     text"
+                )
             }),
-            MountedFile::Unknown => Err(format!("{path} is not in a ConfigMap or a file of the Node")),
+            MountedFile::Unknown => Err(format!("{path} is neither in a ConfigMap nor a file on the Node")),
         }
     }
 }
 
-/// The port of a controller manager's server; none if it has none.
+/// The port of a controller manager's server. None if the flags disable the server.
 fn port(component: Component, flags: &Flags) -> Option<u16> {
     let default = match component {
         Component::Kube => 10257,
@@ -200,32 +210,36 @@ async fn health(server: &ComponentServer<'_>) -> Health {
             text,
         }) => match controllers_in_healthz(&text) {
             Some(started) => Health::Serves(started),
-            None => Health::Unread("/healthz?verbose does not list checks".to_owned()),
+            None => Health::Unread("the response to /healthz?verbose lists no checks".to_owned()),
         },
-        Ok(response) => Health::Unread(refusal("/healthz", response.code)),
+        Ok(response) => Health::Unread(http_error("/healthz", response.code)),
         Err(error @ ComponentError::Refused { .. }) => Health::Down(error.to_string()),
         Err(error) => Health::Unread(one_line(&error.to_string())),
     }
 }
 
-fn content(path: &str, response: Result<ComponentResponse, ComponentError>) -> Result<String, String> {
+fn text_of_response(
+    path: &str,
+    response: Result<ComponentResponse, ComponentError>,
+) -> Result<String, String> {
     match response {
         Ok(ComponentResponse { code: 200, text }) => Ok(text),
-        Ok(ComponentResponse { code, .. }) => Err(refusal(path, code)),
+        Ok(ComponentResponse { code, .. }) => Err(http_error(path, code)),
         Err(error) => Err(one_line(&error.to_string())),
     }
 }
 
-fn refusal(path: &str, code: u16) -> String {
+fn http_error(path: &str, code: u16) -> String {
     match code {
-        401 => format!("GET {path}: the client certificate of the kubeconfig was rejected"),
-        403 => format!("GET {path}: forbidden; it needs the verb get on the nonResourceURL {path}"),
+        401 => format!("GET {path}: the server rejected the client certificate of the kubeconfig"),
+        403 => format!("GET {path}: forbidden; the user needs the verb get on the nonResourceURL {path}"),
         404 => format!("GET {path}: not served"),
         code => format!("GET {path}: the server responded with {code}"),
     }
 }
 
-/// The content of a file in the control plane's spec. None if it is not there, encoded, or from a Secret.
+/// The content of a file in the control plane's spec. None if the spec has no such file, encodes it, or takes it from a
+/// Secret.
 fn inline_file(control_plane: &KubeadmControlPlane, path: &str) -> Option<String> {
     let files = control_plane.spec.kubeadm_config_spec.fields.get("files")?;
     let text = |file: &Value, name: &str| file.get(name).and_then(Value::as_str).map(str::to_owned);

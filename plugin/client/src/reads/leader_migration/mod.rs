@@ -1,9 +1,9 @@
 //! Reads the controller managers of a workload cluster and their Leases.
 //!
-//! - [`cloud`]: the Deployment or `DaemonSet` of a cloud-controller-manager
-//! - [`pods`]: the Pods of controller managers
-//! - [`manager`]: what each runs, and its settings
-//! - [`lease`]: the Leases of their locks; [`permissions`]: what they may do with one
+//! - [`cloud`]: reads the Deployment or `DaemonSet` of a cloud-controller-manager
+//! - [`pods`]: reads the Pods of controller managers
+//! - [`manager`]: reads which controllers a controller manager runs, and its settings
+//! - [`lease`]: the Lease of a lock; [`permissions`]: what controller managers may do with such a Lease
 
 pub mod cloud;
 pub mod lease;
@@ -34,12 +34,12 @@ use crate::{
     },
 };
 
-/// The number of parts into which the remaining time is divided: up to three requests to a controller manager, one after the
-/// other, and two for the Leases.
+/// The number of parts into which the remaining time is divided: up to three requests to a controller manager in
+/// sequence, and two for the Leases.
 const REQUESTS: u32 = 5;
 
-/// Reads the controller managers and their Leases of the control plane's workload cluster, until `end` at the latest.
-/// `cloud_namespace` is the namespace of the Pods of cloud-controller-manager.
+/// Reads the controller managers and their Leases in the workload cluster of a control plane, until `end` at the
+/// latest. The Pods of cloud-controller-manager are in `cloud_namespace`.
 pub async fn leader_migration(
     management: &Connection,
     control_plane: &KubeadmControlPlane,
@@ -78,7 +78,7 @@ pub async fn leader_migration(
     }
 }
 
-/// A connection to the workload cluster of a control plane.
+/// Returns a connection to the workload cluster of a control plane.
 ///
 /// # Errors
 /// The kubeconfig of the workload cluster cannot be read.
@@ -91,7 +91,7 @@ pub async fn workload_connection(
     Ok(management.with(cluster.server.client, cluster.server.url))
 }
 
-/// The workload cluster of a control plane.
+/// Reads the kubeconfig of a control plane's workload cluster.
 async fn open(
     management: &Connection,
     control_plane: &KubeadmControlPlane,
@@ -112,7 +112,7 @@ async fn open(
     WorkloadCluster::open(&secrets).await
 }
 
-/// The API server's time; the local time if no response had a date.
+/// The API server's time, or this machine's time if no response had a date.
 fn now(cluster: &WorkloadCluster) -> Timestamp {
     cluster
         .server
@@ -123,7 +123,7 @@ fn now(cluster: &WorkloadCluster) -> Timestamp {
 
 async fn read_lock(cluster: &WorkloadCluster, role: LockRole, lock: Lock) -> ObservedLock {
     let names = [&lock.namespace, &lock.name];
-    // A controller manager may have any name for its lock. No Lease can have an invalid one.
+    // A flag may set any name for a controller manager's lock, but no Lease can have an invalid name.
     if !names.iter().all(|name| is_dns1123_subdomain(name.as_bytes())) {
         let lease = Ok(None);
         return ObservedLock { role, lock, lease };

@@ -1,4 +1,4 @@
-//! What controller managers may do with the Lease of a migration lock.
+//! Asks the API server what controller managers may do with the Lease of a migration lock.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kcp_api::Kind;
@@ -28,7 +28,7 @@ const REVIEW: Kind = kind(
     "subjectaccessreviews",
 );
 
-/// Whether an identity may do something with the Lease.
+/// Whether an identity may use a verb on the Lease of a migration lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     pub user: String,
@@ -36,10 +36,11 @@ pub struct Permission {
     pub is_allowed: bool,
 }
 
-/// Reviews every verb for every identity, in a workload cluster.
+/// Asks the API server of a workload cluster, for each identity and each verb, whether it may use the verb on the
+/// Lease.
 ///
 /// # Errors
-/// A review fails.
+/// A `SubjectAccessReview` cannot be created.
 pub async fn permissions(
     cluster: &Connection,
     identities: &[Identity],
@@ -49,7 +50,7 @@ pub async fn permissions(
     let mut found = Vec::new();
     for identity in identities {
         for verb in VERBS {
-            // The name of an object is not known when it is created.
+            // RBAC cannot restrict `create` to a name.
             let name = if verb == "create" { "" } else { lock.name.as_str() };
             let review = json!({
                 "apiVersion": "authorization.k8s.io/v1", "kind": REVIEW.kind,

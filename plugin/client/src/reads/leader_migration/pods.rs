@@ -1,4 +1,4 @@
-//! The Pods of controller managers.
+//! Reads the Pods of controller managers.
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kcp_control_plane::snapshot::Failure;
@@ -10,26 +10,28 @@ use crate::reads::workload::{
     objects::{container_problem, reason_and_message},
 };
 
-/// Maximum number of Pods. More would be a mistake of the selection, and each needs port-forwards.
+/// The maximum number of controller managers. More Pods mean that other Pods were selected too, and each Pod needs
+/// port-forwards.
 const MAX_PODS: usize = 32;
 
-/// The label that kubeadm gives to static Pods.
+/// The label with which kubeadm marks static Pods, such as `component: kube-controller-manager`.
 const COMPONENT_LABEL: &str = "component";
 
-/// A Pod of a controller manager that has not ended.
+/// A Pod of a controller manager. The Pod has neither succeeded nor failed.
 #[derive(Debug)]
 pub(super) struct ManagerPod {
     pub(super) component: Component,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) node: String,
-    /// The Pod as JSON, for [`Workload::of`].
+    /// The whole Pod as JSON, for [`Workload::of`].
     pub(super) manifest: Value,
-    /// Why its container does not run; none if it runs.
+    /// Why the container of the controller manager does not run. None if it runs.
     pub(super) down: Option<String>,
 }
 
-/// The Pods of kube-controller-manager in `kube-system`, and those of cloud-controller-manager in a namespace.
+/// Reads the Pods of kube-controller-manager in `kube-system`, and those of cloud-controller-manager in
+/// `cloud_namespace`.
 pub(super) async fn read(
     cluster: &WorkloadCluster,
     cloud_namespace: &str,
@@ -61,7 +63,8 @@ pub(super) async fn read(
     Ok(pods)
 }
 
-/// None for a Pod of another component, and for one that has ended, such as an evicted one.
+/// Returns what is needed of a controller manager's Pod. None for a Pod of another component, and for a Pod that has
+/// ended, such as an evicted one.
 fn manager_pod(pod: Pod) -> Option<ManagerPod> {
     let status = pod.status.clone().unwrap_or_default();
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
@@ -84,12 +87,12 @@ fn manager_pod(pod: Pod) -> Option<ManagerPod> {
         namespace: pod.metadata.namespace.unwrap_or_default(),
         name: pod.metadata.name?,
         node: pod.spec.and_then(|spec| spec.node_name).unwrap_or_default(),
-        down: down(status, &container),
+        down: container_failure(status, &container),
         manifest,
     })
 }
 
-fn down(status: PodStatus, container: &str) -> Option<String> {
+fn container_failure(status: PodStatus, container: &str) -> Option<String> {
     let containers = status.container_statuses.iter().flatten();
     match containers.into_iter().find(|status| status.name == container) {
         Some(status) => container_problem(status),

@@ -22,7 +22,7 @@ impl FailureContext {
         }
     }
 
-    /// The failure for an error with which every read of the workload cluster fails.
+    /// Describes an error with which every read of the workload cluster fails.
     pub fn describe_all(&self, error: &Error) -> Failure {
         self.describe(&format!("Secret/{}", self.kubeconfig), error)
     }

@@ -1,4 +1,4 @@
-//! Extracts the needed fields of a workload cluster's objects.
+//! Extracts the fields that the checks need from a workload cluster's objects.
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -54,7 +54,7 @@ pub fn node(node: v1::Node) -> Node {
     }
 }
 
-/// Converts a static pod. None if the pod's name is not `COMPONENT-NODE`, which kubeadm's static pods have.
+/// Extracts the fields of a static pod. None if the pod's name is not `COMPONENT-NODE`, as kubeadm names static pods.
 pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let name = pod.metadata.name?;
     let node = pod.spec?.node_name?;
@@ -83,7 +83,7 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     })
 }
 
-/// Why a container waits or has terminated, on one line; none if it runs.
+/// Why a container waits or has terminated, on one line. None if it runs.
 pub fn container_problem(container: &ContainerStatus) -> Option<String> {
     let state = container.state.clone()?;
     if let Some(waiting) = state.waiting {
@@ -120,7 +120,7 @@ pub fn deployment(object: Deployment) -> Addon {
     let spec = object.spec.unwrap_or_default();
     let ready = object.status.and_then(|status| status.ready_replicas);
     Addon {
-        // The API server's default.
+        // The API server's default for `spec.replicas`.
         desired: spec.replicas.unwrap_or(1).into(),
         ready: ready.unwrap_or_default().into(),
         image: spec.template.spec.and_then(image),
@@ -137,7 +137,7 @@ struct ClusterConfiguration {
     kubernetes_version: Option<String>,
 }
 
-/// What Cluster API's controller can do with kubeadm's `ConfigMap`; none if it does not exist.
+/// Extracts from kubeadm's `ConfigMap` what Cluster API's controller needs, if `config` exists.
 pub fn kubeadm_config(config: Option<&ConfigMap>) -> KubeadmConfigMap {
     const KEY: &str = "ClusterConfiguration";
     let Some(config) = config else {
@@ -146,7 +146,7 @@ pub fn kubeadm_config(config: Option<&ConfigMap>) -> KubeadmConfigMap {
     let Some(text) = config.data.as_ref().and_then(|data| data.get(KEY)) else {
         return KubeadmConfigMap::WithoutKey;
     };
-    // Drop the parser's message, which may quote the configuration.
+    // The parser's message is dropped, because it may quote the configuration.
     serde_saphyr::from_str::<ClusterConfiguration>(text).map_or(
         KubeadmConfigMap::Undecodable,
         |configuration| KubeadmConfigMap::Usable {
@@ -167,8 +167,8 @@ pub fn lease(lease: Lease) -> ControllerLease {
     }
 }
 
-/// Whether the verbose health response of an API server contains a failed etcd check. It has lines such as `[+]ping
-/// ok`, `[-]etcd failed: reason withheld`.
+/// Whether an API server's verbose health response contains a failed etcd check. The response has lines such as
+/// `[+]ping ok` and `[-]etcd failed: reason withheld`.
 pub fn reports_failed_etcd(health: &str) -> bool {
     health.lines().any(|line| line.starts_with("[-]etcd "))
 }

@@ -1,4 +1,5 @@
-//! Reasons why the controller's next step, a change or a remediation cannot proceed, each with a message and a hint.
+//! The blockers: reasons why the controller cannot take its next step, or a command cannot change a control plane. Each
+//! has a message and a hint.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, names::annotation};
@@ -6,10 +7,11 @@ use serde::Serialize;
 
 use crate::quorum::Votes;
 
-/// The controller that reconciles control planes.
+/// How messages name the controller that reconciles control planes.
 pub const CONTROL_PLANE_CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
 
-/// How to find out whether the controller runs. clusterctl sets this label on the controller's pods.
+/// A hint that tells the user how to find out whether the controller runs. clusterctl sets this label on the
+/// controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,13 +20,13 @@ pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl
 pub enum Blocker {
     Paused,
     ClusterPaused,
-    /// Another owner controls a control plane Machine of the Cluster.
+    /// Another owner than the control plane controls a control plane Machine of the Cluster.
     MixedOwnership {
         machine: String,
-        /// The other owner, such as `KubeadmControlPlane c2-cp`.
+        /// The owner of the Machine, such as `KubeadmControlPlane c2-cp`.
         owner: String,
     },
-    /// The controller must adopt a Machine without a controller, and cannot.
+    /// The controller must adopt a Machine that has no controller, and cannot.
     CannotAdopt {
         machine: String,
         why: String,
@@ -33,7 +35,7 @@ pub enum Blocker {
     NoEndpoint,
     /// The Secret with the workload cluster's kubeconfig does not exist.
     NoKubeconfig,
-    /// The infrastructure template that the desired spec refers to does not exist.
+    /// The infrastructure template to which the desired spec refers does not exist.
     NoTemplate {
         kind: String,
         group: String,
@@ -41,22 +43,23 @@ pub enum Blocker {
     },
     /// The controller reports that it cannot connect to the workload cluster's API server.
     WorkloadUnreachable {
-        /// The message of the condition that reports it.
+        /// The message of the condition that reports the lost connection.
         message: String,
     },
-    /// The controller cannot update the `ConfigMap` `kubeadm-config` of the workload cluster, and Machines cannot join with it.
+    /// The controller cannot update the `ConfigMap` `kubeadm-config` of the workload cluster, and no Machine can join
+    /// with it.
     NoKubeadmConfig {
         why: &'static str,
     },
     TopologyVersion {
-        /// The version of the Cluster's topology, or of the current step of its upgrade.
+        /// The version of the Cluster's topology, or that of the current step of the topology's upgrade.
         version: String,
     },
     CertificatesNotAvailable,
 
     BeingDeleted {
         machine: String,
-        /// The deletion hooks and finalizers that are left, or the message of the condition `Deleting`.
+        /// The deletion hooks and finalizers that still block the deletion, or the message of the condition `Deleting`.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
@@ -68,7 +71,7 @@ pub enum Blocker {
     Condition {
         machine: String,
         condition: &'static str,
-        /// `False`, `Unknown` or `absent`.
+        /// The status of the condition: `False`, `Unknown` or `absent`.
         status: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
@@ -89,19 +92,19 @@ pub enum Blocker {
         member: String,
         machine: String,
     },
-    /// Members follow a leader that does not respond to Cluster API or kubectl-kcp.
+    /// Some members follow a leader that responds neither to Cluster API nor to kubectl-kcp.
     LeaderUnreachable {
         member: String,
     },
     MemberWithoutMachine {
-        /// The member's name; empty until the member starts.
+        /// The name of the member. Empty until the member starts.
         member: String,
     },
 
-    /// An earlier remediation has deleted a Machine, but its replacement does not exist yet.
+    /// An earlier remediation has deleted a Machine and not created its replacement yet.
     AnotherInProgress,
-    /// The annotation that records the last remediation is not valid JSON. It is on the Machine or on the control
-    /// plane.
+    /// The annotation that records the last remediation is not valid JSON. It is on the Machine, or on the control
+    /// plane if `machine` is none.
     MalformedRemediation {
         #[serde(skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
@@ -111,7 +114,7 @@ pub enum Blocker {
     },
     TriedTooOften {
         retries: i64,
-        /// When `minHealthyPeriodSeconds` has passed, after which earlier attempts no longer count.
+        /// When `minHealthyPeriodSeconds` has passed. From then on, earlier remediations no longer count.
         until: Timestamp,
     },
     AnotherComingUp {
@@ -125,11 +128,11 @@ pub enum Blocker {
     NoOtherWorks,
     MembersUnknown,
     Quorum {
-        /// The votes after the change.
+        /// etcd's votes after the change.
         votes: Votes,
     },
 
-    /// The controller itself reports that it is blocked.
+    /// The controller itself reports that it cannot continue.
     Blocked {
         condition: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,9 +142,9 @@ pub enum Blocker {
         generation: i64,
         observed_generation: i64,
     },
-    /// The controller creates and deletes no Machine, and no other blocker explains why.
+    /// The controller neither creates nor deletes a Machine, and no other blocker explains why.
     NoProgress {
-        /// The condition of the control plane that reports the change as in progress.
+        /// The condition of the control plane that reports a change in progress.
         condition: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
@@ -149,7 +152,7 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// The blocker for a condition of a Machine that is not True.
+    /// Returns the blocker for a Machine's condition that is not True.
     pub fn condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
         Self::Condition {
             machine: machine.name().to_owned(),
@@ -169,7 +172,7 @@ impl Blocker {
         }
     }
 
-    /// Whether the controller does not reconcile the control plane at all, whatever the desired change is.
+    /// Whether the controller does not reconcile the control plane at all, whatever change is desired.
     pub const fn stops_reconciliation(&self) -> bool {
         matches!(
             self,
@@ -249,7 +252,7 @@ impl Blocker {
                 "etcd's leader {member} does not respond, so Cluster API cannot move the leadership and removes no member"
             ),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
-                "an etcd member that has not started has no Machine".to_owned()
+                "an etcd member has not started, and no Machine belongs to it".to_owned()
             }
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
             Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
@@ -269,7 +272,8 @@ impl Blocker {
                 format!("the controller waits until {until} before it remediates again")
             }
             Self::TriedTooOften { retries, until } => format!(
-                "the maximum number of remediations is reached: {retries}; they no longer count from {until}"
+                "the controller has retried the remediation {retries} times, which is the maximum; it remediates again after \
+                 {until}"
             ),
             Self::AnotherComingUp { machine } => format!("Machine {machine} is starting"),
             Self::AnotherBeingDeleted { machine } => format!("Machine {machine} is being deleted"),
@@ -295,7 +299,7 @@ impl Blocker {
         }
     }
 
-    /// How to remove the blocker. None if only waiting helps.
+    /// Says how to remove the blocker. None if only waiting helps.
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
@@ -306,8 +310,8 @@ impl Blocker {
                 "correct the labels or the owner of the Machine: kubectl get machine {machine} -n {namespace} -o yaml"
             )),
             Self::CannotAdopt { machine, .. } => Some(format!(
-                "correct its spec.bootstrap.configRef, its version or its labels; then set any annotation on the control plane, \
-                 because the controller does not watch Machines without an owner: kubectl edit machine {machine} -n {namespace}"
+                "correct spec.bootstrap.configRef, the version or the labels of the Machine; then set any annotation on the \
+                 control plane, because the controller does not watch Machines without an owner: kubectl edit machine {machine} -n {namespace}"
             )),
             Self::WorkloadUnreachable { .. } => Some(format!(
                 "check the endpoint of the workload cluster and the kubeconfig in its Secret: kubectl kcp status {name} -n \
@@ -389,7 +393,7 @@ impl Blocker {
         }
     }
 
-    /// The name of the Machine that causes the blocker, if any.
+    /// The name of the Machine that causes the blocker. None if no single Machine does.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }

@@ -1,4 +1,4 @@
-//! The certificates of a control plane: when each expires, and who or what renews it.
+//! The certificates of a control plane: when each one expires, and who renews it.
 
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use crate::{snapshot::Failure, staleness::age};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// A CA is marked as expiring soon from this many days before its expiry. To replace a CA, every Machine must be
-/// replaced.
+/// How many days before its expiry a CA counts as expiring soon. To replace a CA, every Machine must be replaced.
 const CA_WARNING_DAYS: u64 = 180;
 
-/// Other certificates are marked as expiring soon from this many days before their expiry.
+/// How many days before its expiry a certificate that is no CA counts as expiring soon.
 const WARNING_DAYS: u64 = 30;
 
 /// What a certificate or key is for.
@@ -24,19 +23,19 @@ const WARNING_DAYS: u64 = 30;
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
-    /// Signs the certificates of API servers, kubelets and administrators.
+    /// The CA that signs the certificates of API servers, kubelets and administrators.
     ClusterCa,
-    /// Signs the certificates of etcd members and their clients.
+    /// The CA that signs the certificates of etcd members and their clients.
     EtcdCa,
-    /// Signs the certificate with which API servers authenticate to extension API servers.
+    /// The CA that signs the certificate with which API servers authenticate to extension API servers.
     FrontProxyCa,
-    /// Signs the tokens of service accounts.
+    /// The keys that sign the tokens of service accounts.
     ServiceAccountKeys,
-    /// The client certificate of Cluster API and of administrators.
+    /// The kubeconfig with the client certificate of Cluster API and of administrators.
     AdminKubeconfig,
-    /// The client certificate of API servers for an external etcd.
+    /// The client certificate with which API servers authenticate to an external etcd.
     EtcdClient,
-    /// The certificates that kubeadm issues on a Machine.
+    /// The certificates that kubeadm issues on one Machine.
     Machine,
 }
 
@@ -44,17 +43,17 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
     Certificate {
-        /// Absent if only the expiry is recorded.
+        /// When the certificate was issued. None if only the expiry is recorded.
         issued: Option<Timestamp>,
         expires: Timestamp,
     },
-    /// Keys without a certificate never expire.
+    /// The keys have no certificate, so they never expire.
     NoExpiry,
     /// The object does not need a certificate, for example because it authenticates with a token.
     NoCertificate { why: String },
     /// The object does not exist, or does not have the certificate.
     Missing { why: String },
-    /// The object could not be read or parsed. One line.
+    /// The Secret or Machine could not be read or parsed. The reason is on one line.
     Unread { why: String },
 }
 
@@ -62,29 +61,30 @@ pub enum Validity {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Renewer {
-    /// Cluster API's controller, without a rollout.
+    /// Cluster API's controller renews the certificate, without a rollout.
     Controller,
-    /// kubeadm, on each Machine that a rollout creates.
+    /// kubeadm issues new certificates on each Machine that a rollout creates.
     Rollout,
-    /// Neither Cluster API nor kubeadm renews it.
+    /// A person must renew the certificate: neither Cluster API nor kubeadm does.
     Person,
 }
 
-/// The certificate of one Secret or Machine.
+/// A certificate in a Secret, or those of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     pub purpose: Purpose,
-    /// `Secret/edge-ca`, `Machine/edge-x7k2p`
+    /// The Secret or Machine with the certificate, such as `Secret/edge-ca` or `Machine/edge-x7k2p`.
     pub object: String,
     pub validity: Validity,
     pub renewer: Renewer,
-    /// How the certificate is renewed, as a sentence without a period.
+    /// Who renews the certificate, and how, as a sentence without a period.
     pub renewal: String,
-    /// Whether the Secret lacks the ownerReference that Cluster API gives it. It is then not deleted with its Cluster.
+    /// Whether the Secret lacks the ownerReference that Cluster API gives it. The Secret is then not deleted with its
+    /// Cluster.
     pub lacks_owner: bool,
 }
 
-/// How urgently a person has to act, least urgent first.
+/// How urgently a person has to renew a certificate, least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -99,7 +99,7 @@ pub enum Urgency {
     Expired,
 }
 
-/// The certificates of a control plane.
+/// All certificates of one control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificates {
     pub namespace: String,
@@ -108,7 +108,7 @@ pub struct Certificates {
 }
 
 impl Purpose {
-    /// The suffix of the Secret's name, after the name of the Cluster and a hyphen; none for a Machine.
+    /// The suffix of the Secret's name, which follows the Cluster's name and a hyphen. None for a Machine.
     pub const fn secret_suffix(self) -> Option<&'static str> {
         match self {
             Self::ClusterCa => Some("ca"),
@@ -141,7 +141,7 @@ impl Purpose {
     }
 }
 
-/// The purposes of the Secrets of a control plane.
+/// The purposes for which a control plane has Secrets.
 pub fn secret_purposes(control_plane: &KubeadmControlPlane) -> Vec<Purpose> {
     let mut purposes = vec![
         Purpose::ClusterCa,
@@ -157,7 +157,7 @@ pub fn secret_purposes(control_plane: &KubeadmControlPlane) -> Vec<Purpose> {
 }
 
 impl Certificate {
-    /// The certificate of a Secret. `ownership` is none if it is not known.
+    /// Describes the certificate in a Secret. `ownership` is none if it is not known.
     pub fn of_secret(
         purpose: Purpose,
         secret: &str,
@@ -187,7 +187,7 @@ impl Certificate {
         }
     }
 
-    /// The certificates that kubeadm issued on a Machine.
+    /// Describes the certificates that kubeadm issued on a Machine.
     pub fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Self {
         let annotation = || parse_time(machine.annotation(annotation::CERTIFICATES_EXPIRY)?).ok();
         let expires: Option<Timestamp> = machine.status.certificates_expiry_date.or_else(annotation);
@@ -200,18 +200,18 @@ impl Certificate {
                 why: "Cluster API has not reported the expiry yet".to_owned(),
             },
         };
-        Self::by_kubeadm(control_plane, format!("Machine/{}", machine.name()), validity)
+        Self::issued_by_kubeadm(control_plane, format!("Machine/{}", machine.name()), validity)
     }
 
-    /// The certificates that kubeadm issued on Machines that could not be read.
+    /// Describes the certificates that kubeadm issued on Machines that could not be read.
     pub fn of_unread_machines(control_plane: &KubeadmControlPlane, failure: &Failure) -> Self {
         let validity = Validity::Unread {
             why: failure.message.clone(),
         };
-        Self::by_kubeadm(control_plane, failure.object.clone(), validity)
+        Self::issued_by_kubeadm(control_plane, failure.object.clone(), validity)
     }
 
-    fn by_kubeadm(control_plane: &KubeadmControlPlane, object: String, validity: Validity) -> Self {
+    fn issued_by_kubeadm(control_plane: &KubeadmControlPlane, object: String, validity: Validity) -> Self {
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         let renewal = match control_plane.spec.certificates_expiry_days {
             Some(days) => format!("kubeadm: Cluster API replaces the Machine {days} days before the expiry"),
@@ -238,7 +238,7 @@ impl Certificate {
         if expires <= now {
             return Urgency::Expired;
         }
-        // A certificate with a short validity is marked in the last third of it.
+        // A certificate with a short validity counts as expiring soon in the last third of its validity.
         let third = issued.map_or(Duration::MAX, |issued| age(issued, expires) / 3);
         let warning = Duration::from_secs(self.purpose.warning_days() * DAY_SECONDS).min(third);
         if age(now, expires) < warning {
@@ -250,7 +250,7 @@ impl Certificate {
 }
 
 impl Certificates {
-    /// The most urgent state of all certificates.
+    /// The urgency of the certificate that a person must renew first.
     pub fn urgency(&self, now: Timestamp) -> Urgency {
         let urgencies = self
             .certificates

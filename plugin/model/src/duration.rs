@@ -1,16 +1,17 @@
-//! Durations in the formats that kubectl accepts: Go's `time.ParseDuration`, or a whole number of seconds.
+//! Parses and formats durations. Accepts the formats that kubectl accepts: Go's `time.ParseDuration`, or a whole number
+//! of seconds.
 
 use std::time::Duration;
 
 use kcp_rules::syntax::go_duration;
 
-/// The longest accepted duration: one year. The current time plus one year cannot overflow.
+/// The longest duration that is accepted: one year. The current time plus one year cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.
+/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, or a number of seconds such as `30`.
 ///
 /// # Errors
-/// A message that states the accepted format.
+/// The text is not a duration, or longer than one year. The error says which durations are accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
@@ -23,7 +24,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Formats a duration in its two largest units: `2d3h`, `15m`, `1m30s`, `12s`.
+/// Formats a duration in its two largest units, such as `2d3h`, `15m`, `1m30s` or `12s`.
 pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -39,7 +40,8 @@ pub fn format_duration(duration: Duration) -> String {
     })
 }
 
-/// Formats a limit like [`format_duration`], but shows tenths of a second below one minute, and milliseconds below 100 ms.
+/// Formats a time limit like [`format_duration`], but shows tenths of a second below one minute, and milliseconds below
+/// 100 ms.
 pub fn format_limit(limit: Duration) -> String {
     let (millis, seconds) = (limit.as_millis(), limit.as_secs());
     let tenths = millis / 100 % 10;

@@ -1,4 +1,4 @@
-//! The kubelet versions that an API server supports.
+//! Decides which kubelet versions an API server supports.
 //!
 //! Source: Kubernetes, Version Skew Policy, kubelet: <https://kubernetes.io/releases/version-skew-policy/#kubelet>.
 
@@ -7,19 +7,19 @@ use kcp_rules::syntax::parse_version;
 
 use crate::snapshot::{Reading, Workload};
 
-/// Minor versions that a kubelet may lag behind an API server.
+/// By how many minor versions a kubelet may lag behind an API server.
 const MAX_LAG: u64 = 3;
-/// Like [`MAX_LAG`], for kubelets older than v1.25.
+/// By how many minor versions a kubelet older than v1.25 may lag behind an API server.
 const MAX_LAG_BEFORE_1_25: u64 = 2;
-/// The first minor version of kubelets that may lag behind by [`MAX_LAG`].
+/// The minor version of the oldest kubelets that may lag behind by [`MAX_LAG`].
 const FIRST_MINOR_WITH_MAX_LAG: u64 = 25;
 
-/// A worker node, or an owner of worker Machines, with its kubelet version.
+/// A worker node, or an owner of worker Machines, with the version of its kubelets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker {
-    /// The node or owner, such as `Node/w1` or `MachineDeployment/md-0`.
+    /// The worker node or the owner, such as `Node/w1` or `MachineDeployment/md-0`.
     pub object: String,
-    /// The kubelet's version, with a leading `v`.
+    /// The version of the kubelets, with a leading `v`.
     pub version: String,
 }
 
@@ -31,8 +31,8 @@ pub enum Skew {
     TooNew,
 }
 
-/// The version skew between a kubelet and an API server, if Kubernetes does not support it. None if it does, or if a version is
-/// not a semantic version.
+/// Returns the version skew between a kubelet and an API server if Kubernetes does not support it. None if it does, or
+/// if a version is not a semantic version.
 pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
     if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
@@ -47,7 +47,7 @@ pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
 }
 
-/// The workers that an API server of `version` does not support.
+/// Returns the workers that an API server of `version` does not support.
 pub fn unsupported_workers<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Skew)> {
     let workers = workers.iter();
     workers
@@ -76,12 +76,12 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers {
     pub known: Vec<Worker>,
-    /// One line for each source of workers that could not be read.
+    /// The workers that could not be read: one line for each source.
     pub unread: Vec<String>,
 }
 
 impl Workers {
-    /// Adds the nodes of the workload cluster that do not belong to the control plane.
+    /// Adds the workload cluster's nodes that do not belong to the control plane.
     pub fn with_nodes(mut self, workload: &Reading<Workload>, machines: &[Machine]) -> Self {
         let nodes = workload.part(|workload| &workload.nodes);
         let Reading::Read(nodes) = nodes else {

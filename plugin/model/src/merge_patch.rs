@@ -1,9 +1,9 @@
-//! JSON merge patches (RFC 7386), the fields that they set, and the differences between two JSON documents.
+//! Compares objects with JSON merge patches (RFC 7386) and with each other.
 
 pub use json_patch::merge as apply;
 use serde_json::Value;
 
-/// Whether an object would stay the same if the patch were applied.
+/// Whether an object already has all values of the patch, and would stay the same.
 pub fn is_applied(object: &Value, patch: &Value) -> bool {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => patch.iter().all(|(name, patch)| {
@@ -15,7 +15,7 @@ pub fn is_applied(object: &Value, patch: &Value) -> bool {
     }
 }
 
-/// Whether a patch of an absent field would leave it absent.
+/// Whether a patch would leave an absent field absent.
 fn is_empty(patch: &Value) -> bool {
     match patch {
         Value::Null => true,
@@ -40,7 +40,7 @@ fn collect_fields<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec
                 path.pop();
             }
         }
-        // The path of the whole object is empty.
+        // A patch of the whole object has an empty path, which is no field.
         _ if path.is_empty() => {}
         _ => found.push(path.clone()),
     }
@@ -50,7 +50,7 @@ pub fn value_at<'o>(object: &'o Value, path: &[&str]) -> Option<&'o Value> {
     path.iter().try_fold(object, |value, name| value.get(name))
 }
 
-/// Formats a path, such as `spec.rollout.after` or `metadata.annotations[a.io/b]`.
+/// Formats the path of a field, such as `spec.rollout.after` or `metadata.annotations[a.io/b]`.
 pub fn display_path(path: &[&str]) -> String {
     let mut text = String::new();
     for name in path {
@@ -65,8 +65,8 @@ pub fn display_path(path: &[&str]) -> String {
     text
 }
 
-/// The sorted paths at which two documents differ, such as `a.b[2].c`. Absent and null are equal. The values are omitted
-/// because they may be secret.
+/// The paths at which two documents differ, such as `a.b[2].c`, sorted. Absent and null are equal. The result contains
+/// no values, because they may be secret.
 pub fn differences(old: &Value, new: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     compare("", old, new, &mut paths);
@@ -95,7 +95,7 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
                 compare(&format!("{path}[{index}]"), before, after, paths);
             }
         }
-        // For an object that was added or removed, report its fields.
+        // An object that was added or removed is reported field by field.
         (Value::Object(fields), Value::Null) | (Value::Null, Value::Object(fields)) if !fields.is_empty() => {
             let empty = Value::Object(serde_json::Map::new());
             let (before, after) = if old.is_null() {

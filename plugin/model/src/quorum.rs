@@ -1,4 +1,4 @@
-//! etcd's quorum after its membership changes.
+//! Counts etcd's votes, and decides whether etcd keeps its quorum after a change of its members.
 //!
 //! The count follows `targetEtcdClusterHealthy` of Cluster API: only voting members count for the quorum, a new member
 //! counts as unhealthy, and no change is safe while a member is a learner or has not started.
@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Member {
-    /// The name of the member's node; empty until the member starts.
+    /// The name of the member's node. Empty until the member starts.
     pub name: String,
     pub is_learner: bool,
     pub is_healthy: bool,
@@ -58,7 +58,7 @@ impl Votes {
         };
         if change == Change::Added {
             votes.voters = 1;
-            // If the new member counted as unhealthy here too, no second member could ever join.
+            // If the new member counted as unhealthy in a cluster of one member, no second member could ever join.
             votes.unhealthy = usize::from(members.len() > 1);
         }
         for member in members {
@@ -75,7 +75,7 @@ impl Votes {
         votes
     }
 
-    /// The votes according to the members' own status, whatever the controller reports.
+    /// Counts the votes according to the members' own status, whatever the controller reports.
     pub fn by_status(members: &[Member]) -> Self {
         let by_status = members.iter().map(|member| Member {
             is_reported_unhealthy: false,
@@ -84,8 +84,8 @@ impl Votes {
         Self::after(&by_status.collect::<Vec<_>>(), Change::Unchanged)
     }
 
-    /// The votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown member turns
-    /// out to be healthy.
+    /// Returns the votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown
+    /// member turns out to be healthy. None if etcd has not lost quorum.
     pub fn if_quorum_is_lost(members: &[Member]) -> Option<Self> {
         let votes = Self::by_status(members);
         let may_be_healthy = |member: &&Member| {
@@ -104,7 +104,7 @@ impl Votes {
         self.voters.saturating_sub(self.unhealthy) >= self.quorum()
     }
 
-    /// Whether the controller proceeds with the change.
+    /// Whether the controller proceeds with a change that leads to these votes.
     pub const fn is_safe(self) -> bool {
         self.has_quorum() && self.starting == 0
     }
@@ -118,7 +118,7 @@ impl Votes {
 }
 
 impl fmt::Display for Votes {
-    /// `2 of 3 voting members healthy, 2 needed for quorum, 1 not voting yet`
+    /// Writes the votes, such as `2 of 3 voting members healthy, 2 needed for quorum, 1 not voting yet`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let healthy = self.voters.saturating_sub(self.unhealthy);
         write!(

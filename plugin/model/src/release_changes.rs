@@ -1,13 +1,14 @@
-//! Finds what breaks with a Kubernetes upgrade: features that were removed between two versions, and pinned images that are too old.
+//! Finds what breaks with a Kubernetes upgrade: features that were removed between two versions, and pinned images that
+//! are too old.
 //!
-//! The table of removals is not complete. Each row has a source.
+//! The table of removed features is not complete. Each row has a source.
 
 use kcp_rules::{syntax::parse_version, topics::images};
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// The first minor version without the feature.
+    /// The first minor version of Kubernetes without the feature.
     pub minor: u64,
     pub what: RemovedItem,
     pub remedy: &'static str,
@@ -16,22 +17,22 @@ pub struct Removal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedItem {
-    /// Kinds that an API version no longer serves.
+    /// Kinds that Kubernetes no longer serves in an API version.
     Api {
-        /// The API version, as `GROUP/VERSION`.
+        /// The removed API version, as `GROUP/VERSION`.
         version: &'static str,
-        /// The kinds, separated by commas.
+        /// The names of the kinds, separated by commas.
         kinds: &'static str,
     },
-    /// A command-line flag. The component does not start with it.
+    /// A command-line flag. With the flag, the component does not start.
     Flag {
         component: Component,
-        /// The flag without leading dashes.
+        /// The name of the flag, without leading dashes.
         name: &'static str,
     },
-    /// A feature gate of the Kubernetes components. A component does not start with it.
+    /// A feature gate of the Kubernetes components. With the gate, a component does not start.
     FeatureGate(&'static str),
-    /// A feature gate of kubeadm. kubeadm rejects a configuration with it.
+    /// A feature gate of kubeadm. kubeadm rejects a configuration with the gate.
     KubeadmFeatureGate(&'static str),
 }
 
@@ -160,8 +161,8 @@ const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'s
     }
 }
 
-/// The features that were removed between two versions: all removed API versions, because it is unknown which ones clients use,
-/// but only the flags and feature gates that the `kubeadmConfigSpec` sets.
+/// Returns the features that were removed between two versions: all removed API versions, because it is unknown which
+/// of them clients use, but only the flags and feature gates that the `kubeadmConfigSpec` sets.
 pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
     let (Ok(from), Ok(to)) = (parse_version(from), parse_version(to)) else {
         return Vec::new();
@@ -184,7 +185,7 @@ pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
     REMOVALS.iter().filter(is_gone).filter(concerns).collect()
 }
 
-/// Whether a value such as `A=true,B=false` contains a feature gate.
+/// Whether a list of feature gates such as `A=true,B=false` contains a gate.
 fn sets_gate(value: &str, gate: &str) -> bool {
     let mut gates = value.split(',');
     gates.any(|given| given.split('=').next().is_some_and(|name| name.trim() == gate))
@@ -207,7 +208,7 @@ impl Component {
         }
     }
 
-    /// JSON pointers to the component's arguments in a `kubeadmConfigSpec`.
+    /// The JSON pointers to the component's arguments in a `kubeadmConfigSpec`.
     const fn pointers(self) -> &'static [&'static str] {
         match self {
             Self::ApiServer => &["/clusterConfiguration/apiServer/extraArgs"],
@@ -266,16 +267,17 @@ impl Removal {
     }
 }
 
-/// kubeadm's default image tags in the first release of a minor version. Later patch releases have the same or newer tags.
+/// kubeadm's default image tags in the first release of a minor version. Later patch releases have the same or newer
+/// tags.
 #[derive(Clone, Copy, Debug)]
-struct Defaults {
+struct DefaultTags {
     minor: u64,
     core_dns: &'static str,
     etcd: &'static str,
 }
 
-/// Source: `CoreDNSVersion` and `DefaultEtcdVersion` in `cmd/kubeadm/app/constants/constants.go` of Kubernetes.
-const DEFAULTS: &[Defaults] = &[
+/// The source is `CoreDNSVersion` and `DefaultEtcdVersion` in `cmd/kubeadm/app/constants/constants.go` of Kubernetes.
+const DEFAULTS: &[DefaultTags] = &[
     defaults(31, "v1.11.1", "3.5.15-0"),
     defaults(32, "v1.11.3", "3.5.16-0"),
     defaults(33, "v1.12.0", "3.5.21-0"),
@@ -284,8 +286,8 @@ const DEFAULTS: &[Defaults] = &[
     defaults(36, "v1.14.2", "3.6.8-0"),
 ];
 
-const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Defaults {
-    Defaults {
+const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> DefaultTags {
+    DefaultTags {
         minor,
         core_dns,
         etcd,
@@ -294,16 +296,16 @@ const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Def
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutdatedTag {
-    /// The image: `CoreDNS` or `etcd`.
+    /// The name of the image: `CoreDNS` or `etcd`.
     pub image: &'static str,
-    /// The path of the tag below `spec.kubeadmConfigSpec`.
+    /// The path of the image's tag below `spec.kubeadmConfigSpec`.
     pub field: &'static str,
     pub tag: String,
     pub default: &'static str,
 }
 
-/// The pinned image tags in a `kubeadmConfigSpec` that are older than kubeadm's defaults; empty if the defaults of `version`
-/// are unknown.
+/// Returns the pinned image tags in a `kubeadmConfigSpec` that are older than kubeadm's defaults. Empty if the defaults
+/// of `version` are unknown.
 pub fn outdated_tags(config: &Value, version: &str) -> Vec<OutdatedTag> {
     let defaults = parse_version(version)
         .ok()

@@ -13,9 +13,9 @@ use kube::core::Status;
 pub struct ReviewContext<'s> {
     pub now: Timestamp,
     pub field_manager: &'s str,
-    /// The other objects that rules read. Those that were not fetched are unknown.
+    /// The other objects that rules read. Objects that were not fetched are unknown.
     pub view: &'s View,
-    /// The webhook's configuration, which sets the action of each rule; none for the default actions.
+    /// The webhook's configuration, which sets the action of each rule. None for the default actions.
     pub configuration: Option<&'s Configuration>,
 }
 
@@ -28,9 +28,9 @@ impl ReviewContext<'_> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Review {
-    /// `field: message` for each finding that denies the change.
+    /// The findings that deny the change, as `field: message`.
     pub denials: Vec<String>,
-    /// `field: message` for each other finding, and for each override without effect.
+    /// The other findings, and the overrides that have no effect, as `field: message`.
     pub warnings: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Review {
             match finding.action {
                 Action::Deny if sees_all || !needs_other_objects(finding) => review.denials.push(line),
                 Action::Warn => review.warnings.push(line),
-                // The rule needs objects that were not read. The webhook can read them and decides.
+                // The rule needs objects that were not read. The webhook can read them, and decides.
                 Action::Deny | Action::Audit | Action::Off => {}
             }
         }
@@ -77,14 +77,13 @@ pub fn review_scale(old: &str, replicas: i64, context: ReviewContext<'_>) -> Res
     Ok(Review::new(Change::scale(&old, &new), context))
 }
 
-/// Reviews an update of a control plane. Both objects are JSON.
+/// Reviews an update of a control plane. `old` and `new` are the control plane's JSON.
 pub fn review_update(old: &str, new: &str, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let (old, new): (KubeadmControlPlane<'_>, KubeadmControlPlane<'_>) = (decode(old)?, decode(new)?);
     Ok(Review::new(Change::update(&old, &new), context))
 }
 
-/// The lines of the server's rejection: the message of the rejection, and the causes that the message does
-/// not contain.
+/// Formats the server's rejection as lines: its message, and the causes that the message does not contain.
 pub fn server_rejection(status: &Status) -> Vec<String> {
     let mut lines: Vec<String> = status.message.lines().map(str::to_owned).collect();
     let causes = status.details.iter().flat_map(|details| &details.causes);

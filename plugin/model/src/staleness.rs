@@ -1,6 +1,6 @@
 //! Decides when a blocked change counts as stuck.
 //!
-//! Ages are computed from the timestamps of objects. The result is the same for every observer.
+//! The age of a blocked change is computed from the timestamps of objects, so it is the same for every observer.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use serde::Serialize;
 
 use crate::{blocker::Blocker, duration::format_duration, plan::state::component_conditions};
 
-/// Maximum time from the creation of a Machine until its node joins. In Cluster API's quick start, nodes join within five
-/// minutes; cloud providers document ten at most.
+/// How long after the creation of a Machine its node may take to join. In Cluster API's quick start, nodes join within
+/// five minutes; cloud providers document ten at most.
 pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Maximum time for the deletion of a Machine. The drain may wait for pod disruption budgets.
+/// How long the deletion of a Machine may take. The drain may wait for pod disruption budgets.
 pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum time until the components of a joined Machine are healthy. Static pods start within two minutes of the node;
-/// kubeadm waits four minutes for them.
+/// How long the components of a joined Machine may take to become healthy. Static pods start within two minutes of the
+/// node; kubeadm waits four minutes for them.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Maximum time from the labels and taints of a new node until its static pods are ready. kubeadm sets labels and taints
-/// after the pods have started; their readiness probes take about ten seconds each.
+/// How long after the labels and taints of a new node its static pods may take to become ready. kubeadm sets labels and
+/// taints after the pods have started; their readiness probes take about ten seconds each.
 pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
 
-/// Maximum time that a summary condition may lag behind the conditions that it summarizes.
+/// How long a summary condition may lag behind the conditions that it summarizes.
 pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 
-/// Maximum time without progress while the controller reports a change as blocked or in progress. Every normal rollout
-/// is blocked for seconds to minutes.
+/// How long the controller may report a change as blocked or in progress without progress. Every normal rollout is
+/// blocked for seconds to minutes.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum time for the controller to create a missing Machine. It normally takes seconds.
+/// How long the controller may take to create a missing Machine. It normally takes seconds.
 const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Maximum time for the controller to process a change to the spec. It normally takes seconds.
+/// How long the controller may take to process a change to the spec. It normally takes seconds.
 const OBSERVATION_LIMIT: Duration = Duration::from_secs(3 * 60);
 
-/// Conditions of the control plane whose transitions count as progress.
+/// The conditions of the control plane whose transitions count as progress.
 const ACTIVITIES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
 
-/// A blocker that has lasted longer than its limit.
+/// A blocker that has lasted longer than its time limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "Stuck"))]
@@ -52,18 +52,18 @@ pub struct StuckBlocker {
     pub since: Timestamp,
 }
 
-/// The time since `since`; zero if it is in the future, because clocks differ.
+/// The time that has passed since `since`. Zero if `since` is in the future, because clocks differ.
 pub fn age(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// The [`age`] as text, such as `5m`.
+/// The time that has passed since `time`, as text such as `5m`.
 pub fn format_age(time: Timestamp, now: Timestamp) -> String {
     format_duration(age(time, now))
 }
 
-/// Blockers that have lasted longer than their limits, oldest first. No blocker counts as stuck soon after progress, which
-/// means that a Machine was created, was deleted or became ready, or that a condition in [`ACTIVITIES`] changed.
+/// Returns the blockers that have lasted longer than their limits, the oldest first. No blocker counts as stuck soon
+/// after progress: a Machine was created, was deleted or became ready, or a condition in [`ACTIVITIES`] changed.
 pub fn find_stuck(
     control_plane: &KubeadmControlPlane,
     machines: &[Machine],
@@ -73,14 +73,14 @@ pub fn find_stuck(
     let waits: Vec<StuckBlocker> = machines
         .iter()
         .flat_map(|machine| machine_waits(control_plane, machine))
-        .chain(reported_blocked(control_plane))
+        .chain(blockers_from_conditions(control_plane))
         .collect();
     let without_cause = waits.is_empty().then(|| no_progress(control_plane, progress));
     let mut stuck: Vec<StuckBlocker> = waits
         .into_iter()
         .chain(without_cause.flatten())
         .filter(|wait| {
-            let limit = limit(&wait.blocker);
+            let limit = time_limit(&wait.blocker);
             let is_over = |since: Timestamp| age(since, now) > limit;
             is_over(wait.since) && progress.is_none_or(is_over)
         })
@@ -90,7 +90,7 @@ pub fn find_stuck(
     stuck
 }
 
-const fn limit(blocker: &Blocker) -> Duration {
+const fn time_limit(blocker: &Blocker) -> Duration {
     match blocker {
         Blocker::BeingDeleted { .. } => DELETION_LIMIT,
         Blocker::NoNode { .. } => JOIN_LIMIT,
@@ -119,7 +119,7 @@ fn last_progress(
     of_machines.chain(of_controller).chain([rollout]).flatten().max()
 }
 
-fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = StuckBlocker> {
+fn blockers_from_conditions(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = StuckBlocker> {
     ["ScalingUp", "ScalingDown"].into_iter().filter_map(|kind| {
         let condition = control_plane
             .condition(kind)
@@ -134,8 +134,8 @@ fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item =
     })
 }
 
-/// The blocker for a change that the controller reports as in progress although it has not created or deleted a Machine for
-/// too long.
+/// Returns the blocker for a change that the controller reports as in progress, although it has not created or deleted
+/// a Machine for too long.
 fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<StuckBlocker> {
     if is_suspended(control_plane) {
         return None;

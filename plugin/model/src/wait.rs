@@ -1,4 +1,4 @@
-//! Wait conditions, and the decision whether a control plane meets them.
+//! The conditions for which a command waits, and the decision whether a control plane meets them.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
@@ -7,20 +7,20 @@ use crate::{blocker::CONTROL_PLANE_CONTROLLER, snapshot::Snapshot, staleness::fo
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
-    /// The control plane has this number of Machines, all ready and up to date.
+    /// The control plane has this number of Machines, and all are ready and up to date.
     Replicas(i64),
-    /// The control plane has the desired number of Machines, all ready and up to date.
+    /// The control plane has the desired number of Machines, and all are ready and up to date.
     RolledOut,
-    /// Like [`Self::RolledOut`]; in addition, the spec has this Kubernetes version.
+    /// Like [`Self::RolledOut`], and the spec has this Kubernetes version.
     Version(String),
-    /// The Machine of this name is deleted, and the desired number of other Machines is ready.
+    /// The Machine with this name has been deleted, and the desired number of other Machines is ready.
     Replaced(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitProgress {
     Met,
-    /// One line for each missing part.
+    /// What is still missing: one line for each part.
     WaitingFor(Vec<String>),
     Impossible(String),
 }
@@ -194,7 +194,7 @@ fn missing_for_replacement(
     what
 }
 
-/// Cluster API's messages about a change in progress, one line each.
+/// Cluster API's messages about changes in progress: one line for each.
 pub fn reported_reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
     ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
         .into_iter()

@@ -1,4 +1,5 @@
-//! The decision of a command about an object: leave it unchanged, refuse, or write; and the Event that records the write.
+//! What a command decides about an object: leave it unchanged, refuse the change, or write; and the Event that records
+//! the write.
 
 use jiff::Timestamp;
 use kcp_api::{Kind, Object};
@@ -6,19 +7,19 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The object already has the requested state. Contains the message, such as `replicas is already 3`.
+    /// The object already has the requested state. The text says so, such as `replicas is already 3`.
     Unchanged(String),
     Refused(Refusal),
     Write(Proposal),
 }
 
-/// A write with its messages for the user.
+/// A write that a command may send, with its messages for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     pub write: ObjectWrite,
-    /// The result, printed after the object's name, such as `scaled from 3 to 5`.
+    /// What the write does, printed after the object's name, such as `scaled from 3 to 5`.
     pub done: String,
-    /// Problems that do not prevent the write.
+    /// Problems that do not prevent the write: one line for each.
     pub warnings: Vec<String>,
     /// One line for each effect of the change.
     pub consequences: Vec<String>,
@@ -29,14 +30,14 @@ pub struct Proposal {
 pub enum ObjectWrite {
     Patch {
         patch: Value,
-        /// The subresource to patch; none for the object itself.
+        /// The subresource to patch. None for the object itself.
         subresource: Option<&'static str>,
     },
     Delete,
 }
 
 impl ObjectWrite {
-    /// A merge patch of the object itself.
+    /// Returns a write that merge-patches the object itself.
     pub const fn patch(patch: Value) -> Self {
         Self::Patch {
             patch,
@@ -44,7 +45,7 @@ impl ObjectWrite {
         }
     }
 
-    /// The fields to write; null for a deletion.
+    /// The fields that the write sets or removes. Null for a deletion.
     pub const fn fields(&self) -> &Value {
         match self {
             Self::Patch { patch, .. } => patch,
@@ -55,21 +56,21 @@ impl ObjectWrite {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// One line for each reason.
+    /// Why the change is refused: one line for each reason.
     pub why: Vec<String>,
-    /// The source of the first reason.
+    /// Who refuses the change, for the first reason.
     pub by: RefusedBy,
-    /// One line for each remedy; empty if only waiting helps.
+    /// What the user can do: one line for each remedy. Empty if only waiting helps.
     pub remedies: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedBy {
-    /// The admission rules. The webhook's configuration can turn a rule off.
+    /// The admission rules refuse the change. The webhook's configuration can turn a rule off.
     Rules,
-    /// The preflight, which `--force` overrides.
+    /// The preflight refuses the change. `--force` overrides this refusal.
     Preflight,
-    /// The command itself. No flag overrides this refusal.
+    /// The command itself refuses the change. No flag overrides this refusal.
     Command,
 }
 
@@ -82,7 +83,7 @@ impl Refusal {
         }
     }
 
-    /// The user did not confirm the change.
+    /// The refusal if the user did not confirm the change.
     pub fn unconfirmed() -> Self {
         Self::new(
             RefusedBy::Command,
@@ -90,7 +91,8 @@ impl Refusal {
         )
     }
 
-    /// Who refuses the change, for the error message. `is_configured` is whether the user passed the webhook's configuration.
+    /// How the error message names who refuses the change. `is_configured` says whether the user passed the webhook's
+    /// configuration.
     pub const fn by(&self, is_configured: bool) -> &'static str {
         match (self.by, is_configured) {
             (RefusedBy::Rules, false) => "the admission rules in their default configuration",
@@ -100,7 +102,7 @@ impl Refusal {
         }
     }
 
-    /// The remedies, and the flag that may help. `forced` describes `--force`.
+    /// The remedies, and a hint about the flag that may help. `forced` describes what `--force` does.
     pub fn hints<'r>(&'r self, is_configured: bool, forced: Option<&'r str>) -> Vec<&'r str> {
         let other = match (self.by, is_configured) {
             (RefusedBy::Rules, false) => Some(
@@ -113,20 +115,20 @@ impl Refusal {
     }
 }
 
-/// Reasons not to write, one line each.
+/// The obstacles to a write, one line for each.
 #[derive(Debug, Default)]
-pub struct Objections {
-    /// Reasons that require an action first. `--force` does not override them.
+pub struct WriteObstacles {
+    /// Obstacles that do not go away before someone acts. `--force` does not override them.
     pub lasting: Vec<String>,
-    /// Reasons that clear on their own. `--force` overrides them; the controller then waits.
+    /// Obstacles that clear on their own. `--force` overrides them, and the controller then waits.
     pub temporary: Vec<String>,
 }
 
-impl Objections {
-    /// The warnings to print if the change is written despite the objections.
+impl WriteObstacles {
+    /// Returns the warnings to print if the change is written despite the obstacles.
     ///
     /// # Errors
-    /// The refusal if the change must not be written.
+    /// The change must not be written. The error is the refusal.
     pub fn warnings(self, force: bool) -> Result<Vec<String>, Refusal> {
         let Self { lasting, temporary } = self;
         if lasting.is_empty() && (force || temporary.is_empty()) {
@@ -141,13 +143,14 @@ impl Objections {
     }
 }
 
-/// A qualified name, as the Events API requires.
+/// The name of this program in Events. The Events API requires a qualified name.
 const REPORTING_CONTROLLER: &str = "kubectl-kcp.dev/kubectl-kcp";
 
-/// The Events API's limit for a note.
+/// The maximum length of an Event's note in the Events API.
 const MAX_NOTE_BYTES: usize = 1024;
 
-/// An Event's name has at most 253 bytes: the name of the object and a unique suffix.
+/// The maximum length of the object's name in the name of an Event. The name of an Event has at most 253 bytes: the
+/// name of the object and a unique suffix.
 const MAX_NAME_PREFIX_BYTES: usize = 180;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,9 +159,9 @@ pub struct ChangeEvent {
     pub reason: &'static str,
     /// The action of the Event, such as `Scale`.
     pub action: &'static str,
-    /// The beginning of the note, such as `scaled`; the note continues with `by USER`.
+    /// How the Event's note begins, such as `scaled`. The note continues with `by USER`.
     pub done: &'static str,
-    /// The end of the note, such as `from 3 to 5`.
+    /// How the Event's note ends, such as `from 3 to 5`.
     pub detail: String,
 }
 
@@ -197,7 +200,7 @@ impl ObjectReference {
 }
 
 impl ChangeEvent {
-    /// `scaled by alice from 3 to 5`
+    /// The note of the Event, such as `scaled by alice from 3 to 5`.
     pub fn note(&self, who: &str) -> String {
         let note = format!("{} by {who} {}", self.done, self.detail);
         truncate(note.trim_end(), MAX_NOTE_BYTES).to_owned()
@@ -235,7 +238,7 @@ impl ChangeEvent {
     }
 }
 
-/// The longest prefix of whole characters with at most `longest` bytes.
+/// Returns the longest prefix of whole characters that has at most `longest` bytes.
 fn truncate(text: &str, longest: usize) -> &str {
     let end = text
         .char_indices()
@@ -248,7 +251,7 @@ fn truncate(text: &str, longest: usize) -> &str {
 mod tests {
     use serde_json::json;
 
-    use super::{ChangeEvent, ObjectReference, Objections, Refusal, RefusedBy};
+    use super::{ChangeEvent, ObjectReference, Refusal, RefusedBy, WriteObstacles};
     use crate::testing::objects::now;
 
     #[test]
@@ -303,12 +306,12 @@ mod tests {
             ("gone", "busy", false, refused(RefusedBy::Command, "gone busy")),
             ("gone", "busy", true, refused(RefusedBy::Command, "gone busy")),
         ] {
-            let objections = Objections {
+            let obstacles = WriteObstacles {
                 lasting: lines(lasting),
                 temporary: lines(temporary),
             };
             assert_eq!(
-                objections.warnings(force),
+                obstacles.warnings(force),
                 expected,
                 "{lasting} {temporary} {force}"
             );

@@ -1,9 +1,10 @@
-//! The owners of the fields that a patch writes, from `metadata.managedFields`.
+//! Who owns the fields that a patch writes, according to `metadata.managedFields`.
 //!
 //! If another client manages a field with server-side apply, its next apply reverts the patch. The plugin warns about this,
 //! and refuses to write fields that the topology controller manages, because this controller applies continuously.
 //!
-//! If another client changed a field after the object was read, and the patch writes that field too, the write conflicts.
+//! If another client has changed a field after the object was read, and the patch writes that field, too, the write
+//! conflicts.
 
 use kcp_api::{
     Object as _,
@@ -19,7 +20,7 @@ use crate::merge_patch::{self, differences};
 /// `core/reconcilers/topology/cluster/structuredmerge`.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
 
-/// Continuous deployment tools, by the prefix of their field managers.
+/// Tools for continuous deployment, by the prefix of their field managers.
 const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("argocd", "Argo CD"),
     ("flux", "Flux"),
@@ -28,7 +29,7 @@ const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("helm", "Helm"),
 ];
 
-/// Fields that a managed topology sets, in both API versions, and the fields of the Cluster to set instead.
+/// The fields that a managed topology sets, in both API versions, and the fields of the Cluster to set instead.
 const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "replicas"], "spec.topology.controlPlane.replicas"),
     (
@@ -43,8 +44,8 @@ const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "version"], "spec.topology.version"),
 ];
 
-/// Fields with different paths in the two API versions. An entry in `managedFields` has the paths of the API version that its
-/// client wrote.
+/// The fields that have different paths in the two API versions. An entry in `managedFields` has the paths of the API
+/// version in which its client wrote.
 const RENAMED_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout", "after"]),
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
@@ -54,14 +55,14 @@ const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// No other client reverts the fields.
+    /// No other client reverts the fields that the patch writes.
     Free,
-    /// Other clients apply the fields and will revert the change.
+    /// Other clients apply the fields that the patch writes, and will revert the change.
     Applied(Vec<AppliedField>),
-    /// The topology controller manages a field.
+    /// The topology controller manages a field that the patch writes.
     ManagedByTopology {
         field: String,
-        /// The Cluster's field to set instead; none if the value comes from the `ClusterClass`.
+        /// The field of the Cluster to set instead. None if the value comes from the `ClusterClass`.
         instead: Option<&'static str>,
     },
 }
@@ -70,7 +71,7 @@ pub enum Ownership {
 pub struct AppliedField {
     pub field: String,
     pub manager: String,
-    /// The product that uses this field manager, if known.
+    /// The product that uses this field manager. None if it is not known.
     pub product: Option<&'static str>,
 }
 
@@ -90,7 +91,7 @@ impl<'m> ManagedFields<'m> {
         self.0.operation.as_deref() == Some("Apply")
     }
 
-    /// Whether the entry owns the field at `path`. An entry that ends above the field owns everything below it.
+    /// Whether the entry owns the field at `path`. An entry that ends above the field owns everything below.
     fn owns(self, path: &[&str]) -> bool {
         let mut at = self.fields();
         for name in path {
@@ -106,7 +107,7 @@ impl<'m> ManagedFields<'m> {
         at.get(".").is_some()
     }
 
-    /// Whether the entry owns the field or a field below it. A removal affects all of them.
+    /// Whether the entry owns the field at `path`, or a field below. The removal of a field affects all of them.
     fn owns_any_below(self, path: &[&str]) -> bool {
         let below = path
             .iter()
@@ -126,7 +127,7 @@ impl<'m> ManagedFields<'m> {
     }
 }
 
-/// The owners of the fields that a merge patch of `object` writes as field manager `manager`.
+/// Finds out who owns the fields that a merge patch of `object` writes as the field manager `manager`.
 pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
     let metadata = with_managed_fields(object)?;
     let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);
@@ -172,7 +173,7 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     })
 }
 
-/// The field manager that last wrote the field at `path`; none if the field has no owner.
+/// The field manager that last wrote the field at `path`. None if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
     let metadata = with_managed_fields(object).ok()?;
     let entries = metadata.managed_fields.iter().flatten().map(ManagedFields);
@@ -191,10 +192,10 @@ fn product_name(manager: &str) -> Option<&'static str> {
 }
 
 impl Ownership {
-    /// One warning for each field that another client will revert.
+    /// Returns one warning for each field that another client will revert.
     ///
     /// # Errors
-    /// Why the topology of `cluster` forbids the write, and what to set instead.
+    /// The topology of `cluster` forbids the write. The error says what to set instead.
     pub fn warnings(&self, cluster: Option<&str>) -> Result<Vec<String>, String> {
         match self {
             Self::Free => Ok(Vec::new()),
@@ -206,8 +207,8 @@ impl Ownership {
     }
 }
 
-/// Warnings about a merge patch of a Machine. Fields of the topology controller are allowed, because a Machine is not part of
-/// the topology's templates.
+/// Returns the warnings about a merge patch of a Machine. The patch may write fields of the topology controller,
+/// because a Machine is not part of the topology's templates.
 pub fn apply_warnings(object: &str, patch: &Value, manager: &str) -> Vec<String> {
     match ownership(object, patch, manager) {
         Ok(Ownership::Applied(applied)) => applied.iter().map(AppliedField::message).collect(),
@@ -224,7 +225,7 @@ impl AppliedField {
         } = self;
         let product = product.map_or_else(String::new, |product| format!(" ({product})"));
         format!(
-            "{manager}{product} also applies {field} and will revert this change: set the new value in its manifest too"
+            "{manager}{product} also applies {field} and will revert this change: set the new value also in the manifest that it applies"
         )
     }
 }
@@ -237,17 +238,19 @@ fn topology_refusal(field: &str, instead: Option<&str>, cluster: &str) -> String
     format!("{field} is managed by the topology of Cluster {cluster}: {instead}")
 }
 
-/// The fields that another client changed between two reads of an object.
+/// The fields that another client has changed between two reads of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldConflict {
-    /// One line for each changed field that the patch writes too. The user's decision was based on the earlier value.
+    /// The changed fields that the patch writes, too: one line for each. The user decided on the basis of the earlier
+    /// values.
     pub contested: Vec<String>,
-    /// One line for each other changed field of the spec.
+    /// The other changed fields of the spec: one line for each.
     pub others: Vec<String>,
 }
 
 impl FieldConflict {
-    /// Compares the object that was checked with its current state. `patch` is the merge patch to write.
+    /// Compares the object that was checked with its current state. `patch` is the merge patch that a command wants to
+    /// write.
     pub fn between(checked: &str, now: &str, patch: &Value) -> Self {
         let decode = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
         let (before, after) = (decode(checked), decode(now));
@@ -255,7 +258,7 @@ impl FieldConflict {
         let is_contested = |path: &&Vec<&str>| {
             let old = merge_patch::value_at(&before, path);
             let new = merge_patch::value_at(&after, path);
-            // There is no conflict if the other client wrote the same value.
+            // The fields do not conflict if the other client wrote the same value.
             let ours = merge_patch::value_at(patch, path).filter(|ours| !ours.is_null());
             old != new && new != ours
         };
@@ -525,7 +528,7 @@ mod tests {
         };
         assert_eq!(
             field.message(),
-            "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value in its manifest too"
+            "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value also in the manifest that it applies"
         );
         assert_eq!(
             topology_refusal("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
@@ -552,7 +555,7 @@ mod tests {
         assert_eq!(
             of("capi-kubeadmcontrolplane"),
             [
-                "capi-kubeadmcontrolplane also applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will revert this change: set the new value in its manifest too"
+                "capi-kubeadmcontrolplane also applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will revert this change: set the new value also in the manifest that it applies"
             ]
         );
         assert_eq!(of("capi-topology"), Vec::<String>::new());

@@ -1,4 +1,5 @@
-//! Checks whether a change may be written: admission rules, field owners, and the plan of the controller.
+//! Checks whether a command may write a change: checks the admission rules, the field owners, and the controller's
+//! plan.
 
 use kcp_rules::api::DecodeError;
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// One line for each period in which etcd tolerates no member failure.
+    /// Returns one line for each period in which etcd tolerates no member failure.
     pub fn consequences(&self) -> Vec<String> {
         fragile_periods(&self.plan)
     }
@@ -42,7 +43,8 @@ fn review(
     review_update(&snapshot.object, &patched(&snapshot.object, patch)?, context)
 }
 
-/// Checks a merge patch. `force` permits the write even if the controller cannot take its first step now.
+/// Checks whether a merge patch may be written. With `force`, it may be written even if the controller cannot take its
+/// first step now.
 pub fn preflight(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -108,7 +110,7 @@ pub fn preflight_reviewed(
     })
 }
 
-/// One line for each remedy.
+/// Returns what the user can do: one line for each remedy.
 fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     match guard {
         QuorumGuard::Blocked(_) if force => Vec::new(),
@@ -126,8 +128,8 @@ fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     }
 }
 
-/// Checks a change that the controller does not act on, so there is no plan: checks only the admission rules and the field
-/// owners. Returns the warnings or the refusal.
+/// Checks a change on which the controller does not act, so that there is no plan: only the admission rules and the
+/// field owners. Returns the warnings, or the refusal.
 pub fn preflight_without_plan(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -356,7 +358,7 @@ mod tests {
             preflight.warnings,
             [
                 "could not read the etcd members: Secret/c1-etcd: it is not there; using the Machines' conditions instead",
-                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value in its manifest too"
+                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value also in the manifest that it applies"
             ]
         );
         assert_eq!(preflight.refusal, None);

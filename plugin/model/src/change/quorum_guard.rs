@@ -17,17 +17,19 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// Whether a planned change may be written.
+/// Whether a planned change may be written without a risk for etcd's quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumGuard {
     Clear,
-    /// The controller cannot take its first step now. With `--force` the change is written, and the controller waits.
+    /// The controller cannot take the first step of the plan now. With `--force`, the change is written, and the
+    /// controller waits.
     Blocked(Vec<Blocker>),
-    /// The controller would take its first step now although etcd could lose quorum. `--force` does not override this.
+    /// The controller would take the first step of the plan now, although etcd could lose quorum. `--force` does not
+    /// override this.
     AtRisk {
-        /// The problems that the controller does not detect.
+        /// The problems that the controller itself does not detect.
         blockers: Vec<Blocker>,
-        /// etcd's votes after the step.
+        /// etcd's votes after the first step.
         votes: Votes,
     },
     /// No sequence of steps completes the change and keeps etcd's quorum. `--force` does not override this.
@@ -36,7 +38,7 @@ pub enum QuorumGuard {
 
 impl QuorumGuard {
     pub fn new(plan: &Plan) -> Self {
-        // A control plane without Machines has no etcd.
+        // A control plane without Machines has no etcd yet.
         if plan.replicas == 0 {
             return Self::Clear;
         }
@@ -50,7 +52,7 @@ impl QuorumGuard {
                     .iter()
                     .filter(|blocker| !blocker.stops_reconciliation());
                 let blockers: Vec<Blocker> = blockers.cloned().collect();
-                match plan.at_risk {
+                match plan.quorum_risk {
                     Some(votes) => Self::AtRisk { blockers, votes },
                     None if blockers.is_empty() => Self::Clear,
                     None => Self::Blocked(blockers),
@@ -59,14 +61,14 @@ impl QuorumGuard {
         }
     }
 
-    /// One line for each reason.
+    /// Why the change may not be written: one line for each reason.
     pub fn why(&self) -> Vec<String> {
         match self {
             Self::Clear => Vec::new(),
             Self::Blocked(blockers) => blockers.iter().map(Blocker::message).collect(),
             Self::AtRisk { blockers, votes } => {
                 let mut why: Vec<String> = blockers.iter().map(Blocker::message).collect();
-                why.push(messages::at_risk(*votes));
+                why.push(messages::quorum_risk(*votes));
                 why
             }
             Self::NoWay(no_plan) => vec![messages::no_plan(no_plan)],
@@ -78,7 +80,7 @@ impl QuorumGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FatalLoss {
     pub blocker: Blocker,
-    /// One line for each reason.
+    /// The reasons, one line for each.
     pub why: Vec<String>,
 }
 
@@ -90,24 +92,25 @@ impl FatalLoss {
         }
     }
 
-    /// Whether the reason does not clear on its own. Starting members are normal in a rollout; the controller waits for them.
+    /// Whether someone must act, because the reason does not clear on its own. Starting members are normal in a
+    /// rollout, and the controller waits for them.
     pub const fn needs_action(&self) -> bool {
         !matches!(self.blocker, Blocker::Quorum { votes } if votes.starting > 0)
     }
 }
 
-/// Why the loss of the Machine would be fatal; none if the control plane survives it.
+/// Returns why the loss of the Machine would be fatal. None if the control plane survives the loss.
 pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     // A control plane that was never initialized has no data.
     if !observed.control_plane.status.initialized {
         return None;
     }
-    let mut state = state(observed);
+    let mut state = state_with_pods(observed);
     let replica = state.replica(machine)?.clone();
     let stays = |other: &&Replica| other.name != machine && !other.is_deleting();
     let others = state.replicas.iter().filter(stays);
     if others.clone().next().is_none() {
-        let why = "the Machine is the only one: deleting it deletes the cluster's data";
+        let why = "the control plane has only this Machine: its deletion would delete the cluster's data";
         return Some(FatalLoss::new(Blocker::LastMachine, why));
     }
     if !others.clone().any(Replica::runs_components) {
@@ -153,7 +156,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     })
 }
 
-/// A warning if the Machine's etcd member is the leader.
+/// Returns a warning if the Machine's etcd member is the leader.
 pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
     let EtcdMembers::Read(members) = observed.members() else {
         return None;
@@ -170,9 +173,9 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
     })
 }
 
-/// The state of the control plane. If no etcd member responded, the controller counts every listed member as healthy; here a
-/// member without a healthy pod counts as unhealthy.
-fn state(observed: &Snapshot) -> State {
+/// Returns the state of the control plane. If no etcd member has responded, the controller counts every listed member
+/// as healthy; this function counts a member without a healthy pod as unhealthy.
+fn state_with_pods(observed: &Snapshot) -> State {
     let mut state = State::new(observed, &[]);
     if observed.members() != EtcdMembers::Unread {
         return state;
@@ -187,8 +190,8 @@ fn state(observed: &Snapshot) -> State {
     state
 }
 
-/// If this Machine is the only one without a node, a member that has not started belongs to it. The controller deletes the
-/// Machine first, and then removes the member.
+/// Removes the member that has not started, if this Machine is the only one without a node and the member therefore
+/// belongs to it. The controller deletes the Machine first, and then removes the member.
 fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     let has_no_node = |other: &&Replica| other.node.is_none();
     if replica.member.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
@@ -595,7 +598,7 @@ mod tests {
                 "alone",
                 |o| o.machines.truncate(1),
                 "m1",
-                &["the Machine is the only one: deleting it deletes the cluster's data"],
+                &["the control plane has only this Machine: its deletion would delete the cluster's data"],
             ),
             (
                 "the others go",
@@ -605,7 +608,7 @@ mod tests {
                     }
                 },
                 "m1",
-                &["the Machine is the only one: deleting it deletes the cluster's data"],
+                &["the control plane has only this Machine: its deletion would delete the cluster's data"],
             ),
             (
                 "no other works",

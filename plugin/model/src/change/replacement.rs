@@ -13,7 +13,8 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// If the Machine is not deleted within this time, the command that announced the replacement is assumed to have ended.
+/// How long after its announcement a replacement counts as abandoned if the Machine has not been deleted. The command
+/// that announced the replacement has probably ended.
 pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// The value of the annotation `machine-replacement`, as JSON.
@@ -21,7 +22,7 @@ pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 pub struct Replacement {
     pub machine: String,
     pub uid: String,
-    /// When the replacement was announced, in the API server's time.
+    /// When the replacement was announced, according to the API server's clock.
     pub time: Timestamp,
 }
 
@@ -29,13 +30,13 @@ pub struct Replacement {
 pub enum ReplacementState {
     /// No Machine is being replaced.
     Idle,
-    /// A Machine is being replaced.
+    /// A Machine is being replaced. Other changes are refused.
     InProgress {
         machine: String,
         /// What the replacement waits for, such as `the new Machine does not exist yet`.
         waits_for: String,
     },
-    /// The replacement was announced, but its Machine was not deleted in time.
+    /// The replacement was announced, but its Machine was not deleted within [`ABANDONED_AFTER`].
     Abandoned(Replacement),
 }
 
@@ -48,7 +49,7 @@ impl Replacement {
         }
     }
 
-    /// The announced replacement; none if the annotation is absent or cannot be decoded.
+    /// The replacement that the annotation announces. None if the annotation is absent or cannot be decoded.
     fn announced(observed: &Snapshot) -> Option<Self> {
         let value = observed
             .control_plane
@@ -56,14 +57,14 @@ impl Replacement {
         serde_json::from_str(value).ok()
     }
 
-    /// The merge patch that announces the replacement on the control plane.
+    /// The merge patch of the control plane that announces the replacement.
     pub fn announcement(&self) -> Value {
         let value = serde_json::to_string(self).unwrap_or_default();
         json!({"metadata": {"annotations": {annotation::MACHINE_REPLACEMENT: value}}})
     }
 
-    /// The merge patch that withdraws an abandoned replacement. It changes the Machine's resource version, so that a
-    /// late deletion fails with a conflict.
+    /// The merge patch of the Machine that withdraws an abandoned replacement. It changes the Machine's resource
+    /// version, so that a late deletion fails with a conflict.
     pub fn withdrawal(&self) -> Value {
         json!({"metadata": {"annotations": {annotation::REPLACEMENT_WITHDRAWN: self.time.to_string()}}})
     }
@@ -73,7 +74,8 @@ impl Replacement {
     }
 }
 
-/// The state of the announced replacement. `target` is the Machine that the command changes; its own replacement never blocks the command.
+/// Returns the state of the announced replacement. `target` is the Machine that the command changes; the replacement of
+/// this Machine never blocks the command.
 pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {
     let Some(replacement) = Replacement::announced(observed) else {
         return ReplacementState::Idle;
@@ -100,7 +102,7 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
     }
 }
 
-/// The part that the new Machine still lacks, such as its node; none if the replacement is complete.
+/// What the new Machine still lacks, such as its node. None if the replacement is complete.
 fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
     let staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
     if staying.clone().count() < observed.control_plane.spec.size() {
@@ -117,17 +119,14 @@ fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&
     let mut new = staying.filter(is_new);
     let waiting = new.find(|machine| target != Some(machine.name()) && !has_joined(machine))?;
     let what = if waiting.has_node() {
-        "etcd member is not healthy yet"
+        "its etcd member is not healthy yet"
     } else {
-        "node has not joined yet"
+        "its node has not joined the cluster yet"
     };
-    Some(format!(
-        "the new Machine {} exists, but its {what}",
-        waiting.name()
-    ))
+    Some(format!("the new Machine {} exists, but {what}", waiting.name()))
 }
 
-/// Refuses a change while another Machine is being replaced.
+/// Returns the refusal of a change while another Machine is being replaced. None if no other Machine is.
 pub fn refusal_during_replacement(
     observed: &Snapshot,
     target: Option<&str>,
@@ -283,7 +282,7 @@ mod tests {
                 9,
                 replaced,
                 Some("m2"),
-                waits_for("the new Machine m4 exists, but its node has not joined yet"),
+                waits_for("the new Machine m4 exists, but its node has not joined the cluster yet"),
             ),
             ("starting, the new one itself", 9, replaced, Some("m4"), Idle),
             (

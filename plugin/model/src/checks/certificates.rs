@@ -1,4 +1,4 @@
-//! Secrets with certificates, and the expiry of certificates.
+//! Checks of the Secrets with certificates, and of the outcome_of_expiry of certificates.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,36 +20,44 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("secrets-missing", "all Secrets of the cluster exist", secrets),
+    Check::new(
+        "secrets-missing",
+        "all Secrets of the cluster exist",
+        check_secrets_missing,
+    ),
     Check::new(
         "secrets-not-owned",
         "the control plane owns the Secrets with the cluster's CAs and keys",
-        secret_owners,
+        check_secrets_not_owned,
     ),
     Check::new(
         "machine-certificates-expiring",
         "no Machine's certificates expire soon",
-        machine_certificates,
+        check_machine_certificates_expiring,
     ),
     Check::new(
         "endpoint-certificate-expiring",
         "the endpoint's certificate does not expire soon",
-        endpoint_certificate,
+        check_endpoint_certificate_expiring,
     ),
     Check::new(
         "etcd-certificates-expiring",
         "no etcd member's certificate expires soon",
-        etcd_certificates,
+        check_etcd_certificates_expiring,
     ),
 ];
 
-/// A certificate that expires within this number of days is a warning. kubeadm's certificates are valid for a year; a
+/// How many days before its outcome_of_expiry a certificate is a warning. kubeadm's certificates are valid for a year; a
 /// certificate with a shorter validity is a warning in the last third of it.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-fn expiry(observed: &Snapshot, expires: Timestamp, now: Timestamp) -> Option<(CheckOutcome, String)> {
+fn outcome_of_expiry(
+    observed: &Snapshot,
+    expires: Timestamp,
+    now: Timestamp,
+) -> Option<(CheckOutcome, String)> {
     if expires <= now {
         return Some((
             CheckOutcome::Fail,
@@ -77,16 +85,16 @@ fn renewal_hint(observed: &Snapshot) -> String {
     )
 }
 
-pub fn machine_certificates(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_machine_certificates_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
-        let (outcome, message) = expiry(observed, of.status.certificates_expiry_date?, now)?;
+        let (outcome, message) = outcome_of_expiry(observed, of.status.certificates_expiry_date?, now)?;
         Some(Finding::new(outcome, machine_object(of.name()), message).hint(renewal_hint(observed)))
     });
     Ok(findings.collect())
 }
 
-pub fn endpoint_certificate(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_endpoint_certificate_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let certificate = match &observed.endpoint_certificate {
         Reading::Read(certificate) => certificate,
         unread => {
@@ -94,17 +102,17 @@ pub fn endpoint_certificate(observed: &Snapshot, now: Timestamp) -> CheckResult 
             require(unread, "the endpoint's certificate")?
         }
     };
-    let found = expiry(observed, certificate.expires, now).map(|(outcome, message)| {
+    let found = outcome_of_expiry(observed, certificate.expires, now).map(|(outcome, message)| {
         Finding::new(outcome, format!("Endpoint/{}", certificate.server), message)
             .hint(renewal_hint(observed))
     });
     Ok(found.into_iter().collect())
 }
 
-pub fn etcd_certificates(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_certificates_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let findings = survey.responses().filter_map(|(queried, response)| {
-        let (outcome, message) = expiry(observed, response.certificate_expires?, now)?;
+        let (outcome, message) = outcome_of_expiry(observed, response.certificate_expires?, now)?;
         let finding = Finding {
             objects: queried_objects(queried),
             ..Finding::new(outcome, "", message)
@@ -118,9 +126,10 @@ pub fn etcd_certificates(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// Cluster API makes the control plane the owner of every Secret of the type `cluster.x-k8s.io/secret`. A Secret that a person
-/// provided has another type, and keeps its owners (`ensureCertificatesOwnerRef`).
-pub fn secret_owners(observed: &Snapshot, _: Timestamp) -> CheckResult {
+/// Checks the owners of the Secrets. Cluster API makes the control plane the owner of every Secret of the type
+/// `cluster.x-k8s.io/secret`. A Secret that a person provided has another type, and keeps its owners
+/// (`ensureCertificatesOwnerRef`).
+pub fn check_secrets_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
     require(&observed.secrets, "Secrets")?;
     let control_plane = &observed.control_plane;
     let cluster = control_plane.cluster().unwrap_or_default();
@@ -144,13 +153,14 @@ pub fn secret_owners(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-pub fn secrets(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let present: &BTreeSet<String> = require(&observed.secrets, "Secrets")?;
     let control_plane = &observed.control_plane;
     let Some(cluster) = &control_plane.cluster() else {
         return Err(NoResult::skipped("the control plane has no Cluster yet"));
     };
-    // Only an external etcd requires the client certificate; the CA Secret has the same name for both.
+    // Only an external etcd requires the client certificate. The Secret with the CA has the same name for a stacked and
+    // an external etcd.
     let client = control_plane
         .spec
         .kubeadm_config_spec

@@ -1,4 +1,4 @@
-//! Control plane components on each node.
+//! Checks of the control plane components on each node.
 
 use std::collections::BTreeSet;
 
@@ -23,39 +23,39 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "api-servers-mismatch",
         "every Machine has an API server, and every API server has a Machine",
-        api_servers_match,
+        check_api_servers_mismatch,
     )
     .preflight(),
     Check::new(
         "api-servers-not-ready",
         "the API server of every node is ready",
-        api_servers_ready,
+        check_api_servers_not_ready,
     )
     .preflight(),
     Check::new(
         "controller-managers-not-ready",
         "the controller manager of every node is ready",
-        controller_managers_ready,
+        check_controller_managers_not_ready,
     )
     .preflight(),
     Check::new(
         "schedulers-not-ready",
         "the scheduler of every node is ready",
-        schedulers_ready,
+        check_schedulers_not_ready,
     )
     .preflight(),
     Check::new(
         "etcd-pods-not-ready",
         "the etcd pod of every node is ready",
-        etcd_pods_ready,
+        check_etcd_pods_not_ready,
     )
     .preflight(),
 ];
 
 pub const WORKLOAD: &str = "the workload cluster";
 
-/// The Machine condition and the display name of a component. The check uses the condition if the pods could not
-/// be read.
+/// The Machine condition that reports a component, and the component's display name. A check uses the condition if the
+/// pods could not be read.
 const fn machine_condition(component: Component) -> (&'static str, &'static str) {
     match component {
         Component::ApiServer => ("APIServerPodHealthy", "API server"),
@@ -65,7 +65,7 @@ const fn machine_condition(component: Component) -> (&'static str, &'static str)
     }
 }
 
-/// The static pods on existing nodes. Pods of a removed node remain until they are garbage collected.
+/// The static pods on nodes that exist. Pods of a removed node remain until they are garbage collected.
 fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     let workload = require(&observed.workload, WORKLOAD)?;
     let pods = require(&workload.static_pods, "static pods")?;
@@ -76,7 +76,7 @@ fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     Ok(pods.iter().filter(is_there).collect())
 }
 
-/// Findings about a condition of all Machines that are neither starting nor being deleted.
+/// Returns the findings about one condition of all Machines that are neither starting nor being deleted.
 pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
     let external = observed.has_external_etcd();
     if external && kind.starts_with("Etcd") {
@@ -96,7 +96,7 @@ pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Tim
         .collect()
 }
 
-/// Machines whose etcd pod is not ready; empty if pods were not read.
+/// The names of the Machines whose etcd pod is not ready. Empty if the pods were not read.
 pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
     let pods = pods(observed).unwrap_or_default();
     let not_ready = pods
@@ -116,7 +116,7 @@ pub fn describe_hint(of: &Machine) -> String {
     )
 }
 
-pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let pods = pods(observed)?;
     require_machines(observed)?;
     let with_pod: BTreeSet<&str> = pods
@@ -156,19 +156,19 @@ pub fn api_servers_match(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(without_pod.chain(without_machine).collect())
 }
 
-pub fn api_servers_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_api_servers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     component_ready(observed, Component::ApiServer, now)
 }
 
-pub fn controller_managers_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_controller_managers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     component_ready(observed, Component::ControllerManager, now)
 }
 
-pub fn schedulers_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_schedulers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     component_ready(observed, Component::Scheduler, now)
 }
 
-pub fn etcd_pods_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if observed.has_external_etcd() {
         return Err(NoResult::skipped("etcd is external"));
     }
@@ -208,7 +208,8 @@ fn component_ready(observed: &Snapshot, component: Component, now: Timestamp) ->
     Ok(not_ready.chain(absent).collect())
 }
 
-/// The hint names the workload cluster, because kubectl usually uses the management cluster here.
+/// Describes how to examine a pod. The hint names the workload cluster, because kubectl usually uses the management
+/// cluster here.
 fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     format!(
         "in the workload cluster: kubectl describe pod {}-{node} -n kube-system",
@@ -216,7 +217,8 @@ fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     )
 }
 
-/// A finding about a node: Info while its Machine starts, none while its Machine is being deleted.
+/// Returns a finding about a node: an info while its Machine starts, none while its Machine is being deleted, otherwise
+/// a failure.
 pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
     let outcome = match phase_of_node(observed, on, now) {
         Phase::Deleting => return None,

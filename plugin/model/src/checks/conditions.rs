@@ -1,4 +1,4 @@
-//! The conditions that the controller reports on the control plane.
+//! Checks of the conditions that the controller reports on the control plane.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Object as _};
@@ -22,41 +22,41 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "status-missing",
         "the controller reports whether the control plane is available",
-        reported,
+        check_status_missing,
     ),
     Check::new(
         "status-outdated",
         "the controller has processed the current spec",
-        current,
+        check_status_outdated,
     )
     .preflight(),
-    Check::new("unavailable", "condition Available is True", available).as_summary(),
+    Check::new("unavailable", "condition Available is True", check_unavailable).as_summary(),
     Check::new(
         "certificates-unavailable",
         "condition CertificatesAvailable is True",
-        certificates_available,
+        check_certificates_unavailable,
     ),
     Check::new(
         "etcd-cluster-unhealthy",
         "condition EtcdClusterHealthy is True",
-        etcd_cluster_healthy,
+        check_etcd_cluster_unhealthy,
     )
     .as_summary(),
     Check::new(
         "components-unhealthy",
         "condition ControlPlaneComponentsHealthy is True",
-        components_healthy,
+        check_components_unhealthy,
     )
     .as_summary(),
     Check::new(
         "workload-disconnected",
         "the controller can connect to the workload cluster",
-        connected,
+        check_workload_disconnected,
     )
     .blocking(),
 ];
 
-fn unmet<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
+fn unmet_condition<'o>(observed: &'o Snapshot, kind: &str) -> Option<&'o Condition> {
     observed
         .control_plane
         .condition(kind)
@@ -84,7 +84,7 @@ fn is_new(observed: &Snapshot, now: Timestamp) -> bool {
     !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
-pub fn reported(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_status_missing(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let message = if control_plane.status.conditions.is_empty() {
         "no controller has reported a status yet"
@@ -99,7 +99,7 @@ pub fn reported(observed: &Snapshot, now: Timestamp) -> CheckResult {
     ])
 }
 
-pub fn current(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
         return Ok(Vec::new());
@@ -121,8 +121,8 @@ pub fn current(observed: &Snapshot, now: Timestamp) -> CheckResult {
     }])
 }
 
-pub fn available(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let Some(condition) = unmet(observed, "Available") else {
+pub fn check_unavailable(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let Some(condition) = unmet_condition(observed, "Available") else {
         return Ok(Vec::new());
     };
     let mut finding = finding(observed, condition);
@@ -135,8 +135,8 @@ pub fn available(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(vec![finding])
 }
 
-pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let Some(condition) = unmet(observed, "CertificatesAvailable") else {
+pub fn check_certificates_unavailable(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let Some(condition) = unmet_condition(observed, "CertificatesAvailable") else {
         return Ok(Vec::new());
     };
     let mut finding = finding(observed, condition);
@@ -146,7 +146,7 @@ pub fn certificates_available(observed: &Snapshot, now: Timestamp) -> CheckResul
     Ok(vec![finding])
 }
 
-pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_cluster_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     // Cluster API does not update the condition of an external etcd, and may leave an outdated value.
     if observed.has_external_etcd() {
         return Err(NoResult::skipped("etcd is external"));
@@ -157,7 +157,7 @@ pub fn etcd_cluster_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult 
     summary_findings(observed, "EtcdClusterHealthy", is_explained, now)
 }
 
-pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let is_explained = observed
         .workload
         .read()
@@ -166,7 +166,7 @@ pub fn components_healthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)
 }
 
-pub fn connected(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let finding = unreachable_workload(observed).map(|blocker| {
         let hint = blocker.hint(control_plane.namespace(), control_plane.name());
@@ -175,10 +175,10 @@ pub fn connected(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(finding.into_iter().collect())
 }
 
-/// Why the controller does not process the spec, if it runs; none if no reason is known.
+/// Returns why the controller does not process the spec although it runs. None if no reason is known.
 fn failure_of_controller(observed: &Snapshot) -> Option<Blocker> {
     let spec = &observed.control_plane.spec;
-    // The controller processes the spec of a Cluster that is not ready yet without an error.
+    // If a Cluster is not ready yet, the controller processes the spec without an error.
     let is_failure = |blocker: &Blocker| {
         !matches!(
             blocker,
@@ -193,8 +193,9 @@ fn failure_of_controller(observed: &Snapshot) -> Option<Blocker> {
         .next()
 }
 
-/// Findings for a condition that summarizes the Machines. Cluster API sets it to False for a Machine that has not joined, a
-/// learner, or a member whose Machine was just deleted. It is therefore a problem only if it lasts.
+/// Returns the findings for a condition that summarizes the Machines. Cluster API sets the condition to False for a
+/// Machine that has not joined, a learner, or a member whose Machine was just deleted. It is therefore a problem only
+/// if it lasts.
 fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> CheckResult {
     let limit = if are_machines_changing(observed, now)
         || crate::checks::rollout::has_pending_change(observed, now)
@@ -203,7 +204,7 @@ fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Ti
     } else {
         SUMMARY_LAG_LIMIT
     };
-    let lasting = unmet(observed, kind).filter(|condition| !is_fresh(condition, now, limit));
+    let lasting = unmet_condition(observed, kind).filter(|condition| !is_fresh(condition, now, limit));
     let findings = lasting
         .filter(|_| !is_explained)
         .map(|condition| finding(observed, condition));

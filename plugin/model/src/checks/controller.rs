@@ -1,4 +1,5 @@
-//! Whether the control plane controller runs, by its leader election Lease. Not a topic of checks: others report it.
+//! Finds out whether the control plane controller runs, from its leader election Lease. Checks of other topics report
+//! it.
 
 use jiff::Timestamp;
 use kcp_api::names::lease;
@@ -8,10 +9,10 @@ use crate::{
     staleness::{age, format_age},
 };
 
-/// The duration of a Lease that does not specify one: Cluster API's default.
+/// The duration of a Lease that does not specify one. This is Cluster API's default.
 const LEASE_SECONDS: u64 = 60;
 
-/// What the Lease of the controller says about it, after a semicolon; empty if the Lease was not read.
+/// Describes, after a semicolon, what the Lease says about the controller. Empty if the Lease was not read.
 pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
     let Some(lease) = observed.controller_lease.read() else {
         return String::new();

@@ -1,8 +1,8 @@
-//! Deletions of several Machines that block each other.
+//! Checks whether the deletions of several Machines block each other.
 //!
-//! Before Cluster API deletes a Machine, it removes the etcd member of the Machine that has been deleting for the longest
-//! (`reconcilePreTerminateHook`). It counts the members of all other Machines that are being deleted as unhealthy. If too few
-//! are left, it waits forever.
+//! Before Cluster API deletes a Machine, it removes the etcd member of the Machine whose deletion began first
+//! (`reconcilePreTerminateHook`). It counts the members of all other Machines that are being deleted as unhealthy. If
+//! too few healthy members would be left, it waits forever.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, names::annotation};
@@ -25,11 +25,11 @@ use crate::{
 pub const CHECKS: &[Check] = &[Check::new(
     "machine-deletions-deadlocked",
     "the deletions of Machines do not block each other",
-    deadlock,
+    check_machine_deletions_deadlocked,
 )
 .blocking()];
 
-pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> CheckResult {
     stacked_survey(observed)?;
     require_machines(observed)?;
     let mut deleting: Vec<&Machine> = observed
@@ -38,7 +38,8 @@ pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
         .filter(|machine| machine.is_deleting())
         .collect();
     deleting.sort_by_key(|machine| (machine.deletion_timestamp(), machine.name()));
-    // Without its hook, the member of a Machine is removed: Cluster API waits until the Machine is gone, and goes on.
+    // The member of a Machine without the hook has been removed: Cluster API waits until that Machine is gone, and then
+    // continues.
     let have_hooks = deleting
         .iter()
         .all(|machine| machine.annotation(annotation::KCP_CLEANUP_HOOK).is_some());
@@ -92,13 +93,14 @@ pub fn deadlock(observed: &Snapshot, _: Timestamp) -> CheckResult {
     } else if !others().all(|member| is_healthy(&member)) {
         "first repair the etcd members that do not respond or have an alarm: kubectl kcp status".to_owned()
     } else {
-        way_out(observed, first, node)
+        deadlock_hint(observed, first, node)
     };
     Ok(vec![finding.hint(hint)])
 }
 
-/// The member is removed first: otherwise etcd would keep a dead member, and could lose quorum when the next one goes.
-fn way_out(observed: &Snapshot, first: &Machine, node: &str) -> String {
+/// Says how to end the deadlock. The member is removed first: otherwise etcd would keep a dead member, and could lose
+/// quorum with the next deletion.
+fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     let survey = observed.etcd.read();
     let id = survey.and_then(|survey| {
         let membership = Membership::new(survey);
@@ -114,8 +116,8 @@ fn way_out(observed: &Snapshot, first: &Machine, node: &str) -> String {
     );
     match id {
         Some(id) => format!(
-            "save a snapshot with etcdctl snapshot save; then remove the member of {}, on a member of another Machine: etcdctl \
-             member remove {id}; then remove the hook of the Machine: {hook}",
+            "save a snapshot with etcdctl snapshot save; then remove the etcd member of {}, with etcdctl on \
+             another Machine: etcdctl member remove {id}; then remove the hook of the Machine: {hook}",
             first.name()
         ),
         None => format!("remove the hook of the Machine, whose member is removed already: {hook}"),

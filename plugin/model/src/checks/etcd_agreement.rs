@@ -1,4 +1,4 @@
-//! Whether etcd's members agree on the cluster, the member list, the leader and the raft log.
+//! Checks whether the etcd members agree on the cluster, the member list, the leader and the raft log.
 
 use std::collections::BTreeSet;
 
@@ -23,31 +23,40 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-clusters-differ",
         "all members belong to one etcd cluster",
-        cluster_id,
+        check_etcd_clusters_differ,
     )
     .preflight(),
     Check::new(
         "etcd-member-lists-differ",
         "every member reports the same member list",
-        member_lists,
+        check_etcd_member_lists_differ,
     )
     .preflight(),
-    Check::new("etcd-no-leader", "members agree on a leader", leader).preflight(),
+    Check::new(
+        "etcd-no-leader",
+        "members agree on a leader",
+        check_etcd_no_leader,
+    )
+    .preflight(),
     Check::new(
         "etcd-raft-terms-differ",
         "members are in the same raft term",
-        raft_term,
+        check_etcd_raft_terms_differ,
     ),
-    Check::new("etcd-raft-lag", "no member lags far behind the others", raft_lag),
+    Check::new(
+        "etcd-raft-lag",
+        "no member lags far behind the others",
+        check_etcd_raft_lag,
+    ),
 ];
 
-/// Maximum number of raft log entries that a member may lag behind another member, or behind its own log when it applies
-/// entries. Beyond this limit, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that
+/// How many raft log entries a member may lag behind another member, or behind its own log when it applies entries.
+/// Beyond this limit, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that
 /// applies too slowly rejects requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
 const RAFT_LAG_LIMIT: u64 = 5_000;
 
-/// A difference is normal while Machines start or are deleted, because members receive membership changes one after
-/// another.
+/// The outcome if members differ. A difference is normal while Machines start or are deleted, because members receive
+/// membership changes one after another.
 fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
     if are_machines_changing {
         CheckOutcome::Info
@@ -56,7 +65,7 @@ fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
     }
 }
 
-pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     if membership.one_cluster().is_err() {
@@ -89,7 +98,7 @@ pub fn cluster_id(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(others.collect())
 }
 
-pub fn member_lists(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     membership.one_cluster()?;
@@ -134,7 +143,7 @@ pub fn member_lists(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// A finding with the contradicting reports of members.
+/// Returns a finding that lists the reports in which members contradict each other.
 fn conflicting_reports<'a>(
     reported: impl Iterator<Item = (&'a QueriedMember, String)>,
     what: &str,
@@ -174,7 +183,7 @@ fn join_names<'n>(names: impl Iterator<Item = &'n String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-pub fn leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     membership.one_cluster()?;
@@ -221,7 +230,7 @@ pub fn leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-pub fn raft_term(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_raft_terms_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     membership.one_cluster()?;
@@ -249,7 +258,7 @@ pub fn raft_term(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(behind.collect())
 }
 
-pub fn raft_lag(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_raft_lag(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     membership.one_cluster()?;

@@ -1,4 +1,4 @@
-//! etcd's members: they match the Machines, have no alarms, and are promoted in time.
+//! Checks whether the etcd members match the Machines, have no alarms, and are promoted in time.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -27,19 +27,19 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-members-mismatch",
         "every Machine has an etcd member, and every member has a Machine",
-        match_machines,
+        check_etcd_members_mismatch,
     )
     .preflight(),
-    Check::new("etcd-alarms", "no member has raised an alarm", alarms).preflight(),
+    Check::new("etcd-alarms", "no member has raised an alarm", check_etcd_alarms).preflight(),
     Check::new(
         "etcd-learners-stuck",
         "every learner is promoted in time",
-        learners,
+        check_etcd_learners_stuck,
     )
     .preflight(),
 ];
 
-pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = stacked_survey(observed)?;
     require_machines(observed)?;
     let membership = Membership::new(survey);
@@ -58,8 +58,8 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
             return Some(Finding::info(object, format!("{message} yet")));
         }
         let finding = Finding::fail(object, message);
-        // The node runs a member of another etcd cluster, whose data the replacement would delete. The check
-        // `etcd-clusters-differ` has the hint.
+        // The node runs a member of another etcd cluster. A replacement of the Machine would delete the data of that
+        // cluster. The check `etcd-clusters-differ` has the hint.
         let is_of_another = survey.responses().any(|(queried, response)| {
             queried.name == node
                 && response.cluster_id().is_some()
@@ -96,8 +96,8 @@ pub fn match_machines(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(without_member.chain(without_machine).collect())
 }
 
-/// A finding about a member without a Machine. The hint to remove the member is omitted while any Machine has no node,
-/// because the member may be a healthy voter on that Machine.
+/// Returns a finding about a member without a Machine. The finding has no hint to remove the member while any Machine
+/// has no node, because the member may be a healthy voter on that Machine.
 fn member_without_machine(
     observed: &Snapshot,
     member: &Member,
@@ -143,7 +143,7 @@ fn member_without_machine(
     ))
 }
 
-pub fn alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     let of_members = survey.alarms_by_member().into_iter().map(|(id, kind)| {
@@ -197,7 +197,7 @@ fn alarm_finding(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding 
     .optional_hint(hint)
 }
 
-pub fn learners(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let findings = Membership::new(survey)
         .listed()

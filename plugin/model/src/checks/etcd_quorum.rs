@@ -1,4 +1,4 @@
-//! etcd's quorum, and how many members can fail before it is lost.
+//! Checks whether etcd has quorum, and how many members can fail before it is lost.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -19,27 +19,27 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-no-quorum", "etcd has quorum", quorum)
+    Check::new("etcd-no-quorum", "etcd has quorum", check_etcd_no_quorum)
         .preflight()
         .blocking(),
     Check::new(
         "etcd-voters-unhealthy",
         "no voting member is unhealthy",
-        tolerance,
+        check_etcd_voters_unhealthy,
     )
     .preflight()
     .as_summary(),
     Check::new(
         "etcd-members-unresponsive",
         "every member responds",
-        members_respond,
+        check_etcd_members_unresponsive,
     )
     .preflight(),
 ];
 
 pub const ETCD: &str = "etcd";
 
-/// The responses of a stacked etcd; no result if etcd is external.
+/// Returns the responses of a stacked etcd, or no result if etcd is external.
 pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
     let survey = require(&observed.etcd, ETCD)?;
     if survey.stacked {
@@ -49,7 +49,7 @@ pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
     }
 }
 
-pub fn members_respond(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = match require(&observed.etcd, ETCD) {
         Ok(survey) => survey,
         Err(no_result) => {
@@ -88,7 +88,7 @@ pub fn members_respond(observed: &Snapshot, now: Timestamp) -> CheckResult {
             outcome,
             &format!("etcd member does not respond: {}", failure.message),
         );
-        // The failure may name a Secret.
+        // The failure may concern a Secret instead of the member.
         let finding = if failure.object.contains('/') {
             finding.and(&failure.object)
         } else {
@@ -116,26 +116,27 @@ fn first_failure(response: &Result<MemberResponse, Failure>) -> Option<&Failure>
     }
 }
 
-/// The hint names the workload cluster, because kubectl usually uses the management cluster here.
+/// Describes how to examine an etcd pod. The hint names the workload cluster, because kubectl usually uses the
+/// management cluster here.
 fn pod_hint(node: &str) -> String {
     format!("in the workload cluster: kubectl describe pod etcd-{node} -n kube-system")
 }
 
-/// etcd's votes; none if etcd is external or its members are unknown.
+/// Counts etcd's votes. None if etcd is external or its members are unknown.
 pub fn votes(observed: &Snapshot) -> Option<Votes> {
     voters(observed).map(|members| Votes::by_status(&members))
 }
 
-/// etcd's votes, with their source.
+/// etcd's votes, with the source from which they were counted.
 struct VoteCount {
     votes: Votes,
-    /// The unhealthy members or Machines, as `Kind/name`.
+    /// The unhealthy members, or the Machines with unhealthy members, as `Kind/name`.
     unhealthy: Vec<String>,
     /// Whether etcd has lost quorum.
     is_lost: bool,
     /// Whether every unhealthy member belongs to a Machine that is joining or being deleted.
     clears_on_its_own: bool,
-    /// A suffix of the message that names the source; empty if the members were queried.
+    /// A suffix of the message that names the source of the votes. Empty if the members were queried.
     by: &'static str,
     unread: Option<NoResult>,
 }
@@ -182,7 +183,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
     })
 }
 
-/// Whether the Machine of an unhealthy member is joining or being deleted.
+/// Whether the Machine of an unhealthy member is joining or being deleted, so that the problem ends with it.
 fn clears_on_its_own(member: &quorum::Member, observed: &Snapshot, now: Timestamp) -> bool {
     match machine_of_node(observed, &member.name) {
         Some(machine) => Phase::from_machine(machine, now) == Phase::Deleting,
@@ -212,13 +213,13 @@ impl VoteCount {
     }
 }
 
-/// Whether no member responded and the API server reports that etcd does not respond to it.
+/// Whether no member has responded, while the API server reports that etcd does not respond to it.
 pub fn only_api_server_responds(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read();
     survey.is_some_and(|survey| survey.api_server_lacks_etcd && !Membership::new(survey).is_known())
 }
 
-pub fn quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
     let mut message = count
         .is_lost
@@ -233,7 +234,7 @@ pub fn quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     count.into_result(observed, message, Some(hint))
 }
 
-pub fn tolerance(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
     let is_less = count.votes.unhealthy > 0 && !count.is_lost;
     let message = is_less.then(|| {
@@ -246,8 +247,9 @@ pub fn tolerance(observed: &Snapshot, now: Timestamp) -> CheckResult {
     count.into_result(observed, message, None)
 }
 
-/// The votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if its etcd pod
-/// or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a member.
+/// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if
+/// its etcd pod or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a
+/// member.
 fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let without_etcd = machines_without_etcd(observed);
     let members = || {

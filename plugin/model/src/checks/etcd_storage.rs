@@ -1,4 +1,4 @@
-//! The databases and versions of etcd's members.
+//! Checks of the databases and versions of the etcd members.
 
 use std::collections::BTreeSet;
 
@@ -18,26 +18,34 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-space-low", "every database is well below its quota", space),
-    Check::new("etcd-fragmentation", "no database is fragmented", fragmentation),
+    Check::new(
+        "etcd-space-low",
+        "every database is well below its quota",
+        check_etcd_space_low,
+    ),
+    Check::new(
+        "etcd-fragmentation",
+        "no database is fragmented",
+        check_etcd_fragmentation,
+    ),
     Check::new(
         "etcd-versions-differ",
         "all members run the same etcd version",
-        versions,
+        check_etcd_versions_differ,
     ),
 ];
 
-/// A database that uses this percentage of its quota is a warning, early enough to compact the database.
+/// From which percentage of its quota a database is a warning, early enough to compact the database.
 const SPACE_WARNING_PERCENT: u64 = 80;
 
-/// A database that uses this percentage of its quota is a failure, as in etcd's alert `etcdDatabaseQuotaLowSpace`.
+/// From which percentage of its quota a database is a failure, as in etcd's alert `etcdDatabaseQuotaLowSpace`.
 const SPACE_FAULT_PERCENT: u64 = 95;
 
-/// A database counts as fragmented if less than this percentage of it, but more than [`USED_WARNING_BYTES`], is in use,
+/// A database counts as fragmented if less than this percentage of it is in use, and more than [`USED_WARNING_BYTES`],
 /// as in etcd's alert `etcdDatabaseHighFragmentationRatio`.
 const USED_WARNING_PERCENT: u64 = 50;
 
-/// See [`USED_WARNING_PERCENT`].
+/// The number of bytes in use above which a database can count as fragmented. See [`USED_WARNING_PERCENT`].
 const USED_WARNING_BYTES: u64 = 100 * MEBIBYTE;
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -50,7 +58,7 @@ const fn mebibytes(bytes: u64) -> u64 {
     bytes / MEBIBYTE
 }
 
-pub fn space(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let reported = survey
         .statuses()
@@ -99,7 +107,7 @@ pub fn space(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(full.chain(differing).collect())
 }
 
-pub fn fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_etcd_fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let findings = survey.statuses().filter_map(|(queried, status)| {
         let used = percent(status.db_size_in_use, status.db_size)?;
@@ -117,7 +125,7 @@ pub fn fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-pub fn versions(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_etcd_versions_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let reported: BTreeSet<&str> = survey
         .statuses()

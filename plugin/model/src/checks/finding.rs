@@ -1,4 +1,4 @@
-//! Findings of a check, and constructors for them.
+//! The findings of a check, and functions that create them.
 
 use serde::Serialize;
 
@@ -10,9 +10,9 @@ use crate::snapshot::{Failure, Reading};
 #[serde(rename_all = "camelCase")]
 pub enum CheckOutcome {
     Pass,
-    /// The check does not apply, or a flag excludes a source that it needs.
+    /// The check does not apply, or a flag excludes a source that the check needs.
     Skipped,
-    /// A normal state during a change, such as a rollout.
+    /// The finding describes a normal state during a change, such as a rollout.
     Info,
     /// A problem that does not make the control plane unhealthy.
     Warn,
@@ -25,9 +25,9 @@ pub enum CheckOutcome {
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     pub outcome: CheckOutcome,
-    /// The objects that the finding is about, as `Kind/name`; at least one.
+    /// The objects that the finding is about, as `Kind/name`. There is at least one.
     pub objects: Vec<String>,
-    /// The message, on a single line.
+    /// The message of the finding, on a single line.
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -46,13 +46,14 @@ impl CheckOutcome {
     }
 }
 
-/// The findings (empty if the check passes), or why the check has no result.
+/// What a check returns: its findings, which are empty if the check passes, or why the check has no result.
 pub type CheckResult = Result<Vec<Finding>, NoResult>;
 
-/// Why a check has no result. This does not affect the verdict: a separate check reports the failed source.
+/// Why a check has no result. This does not affect the verdict, because another check reports the source that could not
+/// be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoResult {
-    /// The check does not apply, or a flag excludes a source that it needs.
+    /// The check does not apply, or a flag excludes a source that the check needs.
     Skipped(String),
     Unknown(String),
 }
@@ -67,7 +68,7 @@ impl NoResult {
     }
 }
 
-/// The value of a source, or why the check has no result.
+/// Returns what was read from a source, or why the check has no result.
 pub fn require<'r, T>(reading: &'r Reading<T>, what: &str) -> Result<&'r T, NoResult> {
     match reading {
         Reading::Read(part) => Ok(part),
@@ -83,8 +84,8 @@ pub fn require<'r, T>(reading: &'r Reading<T>, what: &str) -> Result<&'r T, NoRe
     }
 }
 
-/// Uses the findings from a second source if the first source has no result. If the first source failed and the second has
-/// no findings, the check stays unknown.
+/// Returns the findings from a second source if the first source has no result. If the first source failed and the
+/// second has no findings, the check stays unknown.
 pub fn fall_back_to(no_result: NoResult, findings: Vec<Finding>) -> CheckResult {
     match no_result {
         NoResult::Unknown(_) if findings.is_empty() => Err(no_result),

@@ -1,4 +1,4 @@
-//! kubeadm's configuration for joining Machines, and the labels and taints of control plane nodes.
+//! Checks of kubeadm's configuration for joining Machines, and of the labels and taints of control plane nodes.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -19,29 +19,29 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "node-labels-or-taints-missing",
         "every control plane node has the control-plane label, and the taint if configured",
-        labels_and_taints,
+        check_node_labels_or_taints_missing,
     ),
     Check::new(
         "kubeadm-config-outdated",
         "kubeadm-config contains the desired version",
-        version,
+        check_kubeadm_config_outdated,
     ),
     Check::new(
         "kubeadm-config-unusable",
         "the controller can update kubeadm-config, and Machines can join with it",
-        usable,
+        check_kubeadm_config_unusable,
     ),
 ];
 
-/// The version without build metadata: `v1.34.1` for `v1.34.1+vendor.1`.
+/// Returns the version without build metadata, such as `v1.34.1` for `v1.34.1+vendor.1`.
 fn release(version: &str) -> &str {
     version.split_once('+').map_or(version, |(release, _)| release)
 }
 
-/// Whether a joining Machine gets static pods of the desired version. `kubeadm join` reads the version from the `ConfigMap`
-/// `kubeadm-config`, which the controller updates only when a rollout begins (Cluster API v1.14,
+/// Checks whether a joining Machine gets static pods of the desired version. `kubeadm join` reads the version from the
+/// `ConfigMap` `kubeadm-config`, which the controller updates only when a rollout begins (Cluster API v1.14,
 /// `UpdateClusterConfiguration`).
-pub fn version(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_kubeadm_config_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let config = require(&workload.kubeadm_config, "kubeadm-config")?;
     let KubeadmConfigMap::Usable {
@@ -70,7 +70,7 @@ pub fn version(observed: &Snapshot, now: Timestamp) -> CheckResult {
     ))])
 }
 
-pub fn usable(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_kubeadm_config_unusable(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let workload = require(&observed.workload, WORKLOAD)?;
     require(&workload.kubeadm_config, "kubeadm-config")?;
@@ -84,7 +84,7 @@ pub fn usable(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(finding.into_iter().collect())
 }
 
-pub fn labels_and_taints(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_node_labels_or_taints_missing(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let nodes = require(&observed.workload, WORKLOAD).and_then(|workload| require(&workload.nodes, "nodes"));
     let nodes = match nodes {
         Ok(nodes) => nodes,
@@ -115,7 +115,7 @@ pub fn labels_and_taints(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// kubeadm taints control plane nodes unless `nodeRegistration.taints` is set.
+/// Whether kubeadm taints control plane nodes. It does, unless `nodeRegistration.taints` is set.
 fn requires_taint(observed: &Snapshot) -> bool {
     let fields = &observed.control_plane.spec.kubeadm_config_spec.fields;
     ["initConfiguration", "joinConfiguration"]

@@ -1,4 +1,4 @@
-//! Pauses, deletion, failures and owners of the control plane.
+//! Checks of the pauses, deletion, failures and owners of the control plane.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, Reference};
@@ -19,44 +19,48 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "paused",
         "neither the control plane nor its Cluster is paused",
-        paused,
+        check_paused,
     )
     .blocking(),
-    Check::new("deleting", "the control plane is not being deleted", deletion),
+    Check::new(
+        "deleting",
+        "the control plane is not being deleted",
+        check_deleting,
+    ),
     Check::new(
         "failure-reported",
         "neither failureReason nor failureMessage is set",
-        failure,
+        check_failure_reported,
     ),
     Check::new(
         "cluster-reference-wrong",
         "spec.controlPlaneRef of the Cluster refers to the control plane",
-        cluster_reference,
+        check_cluster_reference_wrong,
     ),
     Check::new(
         "cluster-not-ready",
         "the Cluster's infrastructure is ready and it has an endpoint",
-        cluster_ready,
+        check_cluster_not_ready,
     ),
     Check::new(
         "infrastructure-template-missing",
         "the infrastructure template of the control plane exists",
-        template,
+        check_infrastructure_template_missing,
     )
     .blocking(),
     Check::new(
         "topology-upgrade-pending",
         "the Cluster's topology does not hold back the desired version",
-        topology,
+        check_topology_upgrade_pending,
     ),
     Check::new(
         "machines-not-owned",
         "the control plane owns every control plane Machine of its Cluster",
-        machine_ownership,
+        check_machines_not_owned,
     ),
 ];
 
-pub fn deletion(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_deleting(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let Some(started) = control_plane.deletion_timestamp() else {
         return Ok(Vec::new());
@@ -68,7 +72,7 @@ pub fn deletion(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(vec![Finding::fail(observed.object(), message)])
 }
 
-pub fn failure(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_failure_reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let failure = observed.control_plane.status.failure();
     Ok(failure
         .map(|failure| Finding::fail(observed.object(), &failure))
@@ -76,7 +80,7 @@ pub fn failure(observed: &Snapshot, _: Timestamp) -> CheckResult {
         .collect())
 }
 
-pub fn paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.cluster_is_paused();
     let own = control_plane.is_paused();
@@ -109,7 +113,7 @@ pub fn paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     }])
 }
 
-pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_cluster_reference_wrong(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     if control_plane.cluster().is_none() {
         return Err(NoResult::skipped("the control plane has no Cluster yet"));
@@ -133,13 +137,13 @@ pub fn cluster_reference(observed: &Snapshot, _: Timestamp) -> CheckResult {
     ])
 }
 
-pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_cluster_not_ready(observed: &Snapshot, _: Timestamp) -> CheckResult {
     require(&observed.cluster, "the Cluster")?;
     let control_plane = &observed.control_plane;
     let object = control_plane
         .cluster()
         .map_or_else(|| observed.object(), |name| format!("Cluster/{name}"));
-    // Both may be missing until the first Machine is created.
+    // The infrastructure and the endpoint may be missing until the first Machine is created.
     let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
     } else {
@@ -156,7 +160,7 @@ pub fn cluster_ready(observed: &Snapshot, _: Timestamp) -> CheckResult {
         .collect())
 }
 
-pub fn template(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_infrastructure_template_missing(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let reference = &control_plane.spec.infrastructure_ref;
     let Some(reading) = observed.templates.get(reference) else {
@@ -172,7 +176,7 @@ pub fn template(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(vec![finding.optional_hint(hint)])
 }
 
-pub fn topology(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
@@ -180,7 +184,7 @@ pub fn topology(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(vec![Finding::info(observed.object(), message)])
 }
 
-pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let findings = observed.unowned().map(|machine| {
         let (name, namespace) = (machine.name(), control_plane.namespace());
@@ -189,7 +193,7 @@ pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
             return Finding::fail(machine_object(name), blocker.message()).optional_hint(hint);
         }
         let message = format!(
-            "control plane Machine of the Cluster, but {} does not own it",
+            "is a control plane Machine of the Cluster, but {} does not own it",
             control_plane.name()
         );
         Finding::warn(machine_object(name), message).hint(format!(
@@ -199,7 +203,7 @@ pub fn machine_ownership(observed: &Snapshot, _: Timestamp) -> CheckResult {
     });
     let others = observed.others.iter().map(|other| {
         let message = format!(
-            "controlled by {}: the controller of {} does nothing while another owner controls a Machine of the Cluster",
+            "is controlled by {}: the controller of {} does nothing while another owner controls a Machine of the Cluster",
             owner(other),
             control_plane.name()
         );

@@ -1,4 +1,4 @@
-//! Grace periods: while a Machine starts or is being deleted, missing parts are not problems.
+//! Grace periods of Machines. While a Machine starts or is being deleted, its missing parts are not problems.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::{
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
-/// The condition that reports whether kubeadm has set the labels and taints of the node.
+/// The type of the condition that says whether kubeadm has set the labels and taints of the node.
 const LABELS_AND_TAINTS_SET: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// The phase of a Machine's lifecycle.
+/// The phase of a Machine's lifecycle, from which the checks decide whether missing parts are problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The Machine was created recently, and its node has not joined or has only just joined. Missing parts are not
+    /// The Machine was created recently, and its node has not joined or has only just joined. Its missing parts are not
     /// problems.
     Starting,
-    /// The Machine has been in deletion for less than [`DELETION_LIMIT`].
+    /// The Machine's deletion began less than [`DELETION_LIMIT`] ago.
     Deleting,
-    /// Any other Machine. Every missing part is a problem.
+    /// The Machine is in neither of the other phases. Each of its missing parts is a problem.
     Settled,
 }
 
@@ -53,15 +53,15 @@ fn has_settled(machine: &Machine, now: Timestamp) -> bool {
     machine.has_node() && (is_marked || machine.ready() == Some(true))
 }
 
-/// Whether a condition changed less than `limit` ago.
+/// Whether the status of a condition changed less than `limit` ago.
 pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool {
     condition
         .last_transition_time
         .is_some_and(|since| age(since, now) < limit)
 }
 
-/// Whether any Machine is starting or being deleted. During that time the list of etcd members may differ from the
-/// Machines, and from one member to another.
+/// Whether any Machine is starting or being deleted. Meanwhile, the list of etcd members may differ from the Machines,
+/// and from one member to another.
 pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
     observed
         .machines
@@ -69,7 +69,7 @@ pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
         .any(|machine| Phase::from_machine(machine, now) != Phase::Settled)
 }
 
-/// Whether the Machines could be read. Otherwise the list of Machines is empty.
+/// Whether the Machines could be read. If not, the list of Machines is empty.
 pub fn are_machines_read(observed: &Snapshot) -> bool {
     let mut unread = observed.unread.iter();
     !unread.any(|failure| failure.object == "Machine")
@@ -90,13 +90,13 @@ pub fn machine_of_node<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o Mac
         .find(|machine| machine.node() == Some(node))
 }
 
-/// Machines without `status.nodeRef`. A node registers, and its etcd member may vote, before the Machine references the
-/// node, because Cluster API needs the node's provider id for the reference.
+/// The Machines without `status.nodeRef`. A node registers, and its etcd member may vote, before the Machine references
+/// the node, because Cluster API needs the node's provider id for the reference.
 pub fn machines_without_node(observed: &Snapshot) -> impl Iterator<Item = &Machine> {
     observed.machines.iter().filter(|machine| !machine.has_node())
 }
 
-/// The phase of the Machine on a node. If no Machine references the node, it may belong to a Machine that is starting.
+/// The phase of the Machine on a node. A node that no Machine references may belong to a Machine that is starting.
 pub fn phase_of_node(observed: &Snapshot, node: &str, now: Timestamp) -> Phase {
     if let Some(machine) = machine_of_node(observed, node) {
         return Phase::from_machine(machine, now);

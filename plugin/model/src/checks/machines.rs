@@ -1,4 +1,4 @@
-//! Machines and their nodes: joined, ready, and deleted in time.
+//! Checks whether Machines and their nodes have joined, are ready, and are deleted in time.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -18,24 +18,28 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-without-node",
         "every Machine has a node",
-        machines_joined,
+        check_machines_without_node,
     )
     .preflight(),
-    Check::new("machines-not-ready", "every Machine is ready", ready),
+    Check::new(
+        "machines-not-ready",
+        "every Machine is ready",
+        check_machines_not_ready,
+    ),
     Check::new(
         "machine-deletions-slow",
         "Machines are deleted in time",
-        deletions,
+        check_machine_deletions_slow,
     )
     .preflight(),
     Check::new(
         "nodes-not-ready",
         "every control plane node exists and is ready",
-        nodes_ready,
+        check_nodes_not_ready,
     ),
 ];
 
-/// Conditions that `Ready` summarizes and other checks report.
+/// The conditions that `Ready` summarizes and that other checks report.
 const REPORTED_ELSEWHERE: [&str; 6] = [
     "HealthCheckSucceeded",
     "APIServerPodHealthy",
@@ -45,7 +49,7 @@ const REPORTED_ELSEWHERE: [&str; 6] = [
     "EtcdMemberHealthy",
 ];
 
-pub fn machines_joined(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let findings = observed
         .machines
@@ -77,7 +81,7 @@ fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
     Finding::info(machine_object(of.name()), format!("starting{lasts}{phase}"))
 }
 
-pub fn deletions(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let started = of.deletion_timestamp()?;
@@ -111,8 +115,8 @@ pub fn deletions(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// Reports `Ready` only if no condition in [`REPORTED_ELSEWHERE`] explains it.
-pub fn ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+/// Checks the condition `Ready`. Reports it only if no condition in [`REPORTED_ELSEWHERE`] explains why it is False.
+pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let settled = observed
         .machines
@@ -130,8 +134,8 @@ pub fn ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// How to replace a Machine: through its `MachineHealthCheck`, because remediation protects the quorum, or by deletion
-/// if it has none.
+/// Says how to replace a Machine: through its `MachineHealthCheck`, because a remediation protects the quorum, or by
+/// deletion if it has none.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
     let covers = observed.health_checks.read().is_some_and(|checks| {
@@ -148,7 +152,7 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     }
 }
 
-pub fn nodes_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let nodes = require(&workload.nodes, "nodes")?;
     let present = nodes.iter().filter_map(|of| {

@@ -1,4 +1,4 @@
-//! Combines the responses of etcd's members into one member list.
+//! Combines the responses of the etcd members into one member list.
 
 use jiff::Timestamp;
 use kcp_api::Object;
@@ -16,20 +16,20 @@ use crate::{
     },
 };
 
-/// The members of the etcd cluster that the responding members agree on.
+/// The members of the etcd cluster, as far as the responding members agree on them.
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// The id of the etcd cluster; none if no member reports one, or members contradict each other.
+    /// The id of the etcd cluster. None if no member reports one, or members contradict each other.
     pub cluster_id: Option<u64>,
     list: Option<&'s Members>,
 }
 
-/// A member in the list, with the response from its node.
+/// A member in the agreed list, with the response from its node.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedMember<'s> {
     pub member: &'s Member,
-    /// The response from the member's node or endpoint; none if no node or endpoint belongs to the member.
+    /// The response from the member's node or endpoint. None if no node or endpoint belongs to the member.
     pub queried: Option<&'s QueriedMember>,
 }
 
@@ -49,11 +49,14 @@ impl<'s> Membership<'s> {
             .flat_map(|list| &list.members)
             .map(move |member| ListedMember {
                 member,
-                queried: survey.queried.iter().find(|queried| is_same(queried, member)),
+                queried: survey
+                    .queried
+                    .iter()
+                    .find(|queried| is_response_of(queried, member)),
             })
     }
 
-    /// The statuses of the members that belong to [`Self::cluster_id`].
+    /// The statuses that members of the etcd cluster [`Self::cluster_id`] report.
     pub fn statuses(&self) -> impl Iterator<Item = (&'s QueriedMember, &'s Status)> + use<'s> {
         let cluster_id = self.cluster_id;
         let statuses = self.survey.statuses();
@@ -64,7 +67,7 @@ impl<'s> Membership<'s> {
         self.list.is_some()
     }
 
-    /// Whether members contradict each other and it is unknown which report counts.
+    /// Whether members contradict each other, and it is unknown whose report is correct.
     pub fn is_disputed(&self) -> bool {
         let mut responses = self.survey.responses().map(|(_, response)| response);
         match self.cluster_id {
@@ -77,11 +80,11 @@ impl<'s> Membership<'s> {
         NoResult::unknown(if self.is_disputed() {
             "members report different member lists"
         } else {
-            "no member has reported the member list"
+            "no etcd member has reported a member list"
         })
     }
 
-    /// Fails if the members belong to different etcd clusters and it is unknown which cluster counts.
+    /// Fails if the members belong to different etcd clusters, and it is unknown which cluster has the data.
     pub fn one_cluster(&self) -> Result<(), NoResult> {
         if self.cluster_id.is_none() && self.is_disputed() {
             return Err(NoResult::unknown(
@@ -91,7 +94,7 @@ impl<'s> Membership<'s> {
         Ok(())
     }
 
-    /// Whether a member's list equals the agreed list.
+    /// Whether a member's own list equals the agreed list.
     pub fn is_agreed_list(&self, list: &Members) -> bool {
         self.list.is_some_and(|usual| ids(usual) == ids(list))
     }
@@ -103,7 +106,7 @@ impl<'s> Membership<'s> {
     }
 }
 
-/// The members of a stacked etcd as they count for quorum; none if they are unknown.
+/// The members of a stacked etcd as they count for the quorum. None if the members are unknown.
 pub fn voters(observed: &Snapshot) -> Option<Vec<quorum::Member>> {
     let survey = observed.etcd.read()?;
     let EtcdMembers::Read(members) = survey.members(&observed.machines) else {
@@ -116,7 +119,7 @@ pub fn voters(observed: &Snapshot) -> Option<Vec<quorum::Member>> {
     Some(voters.collect())
 }
 
-/// `EtcdMember/` with the name of the member, or its id if it has no name.
+/// How findings name a member: `EtcdMember/` with the name of the member, or with its id if it has no name.
 pub fn member_object(member: &Member) -> String {
     if member.name.is_empty() {
         format!("EtcdMember/{}", hexadecimal(member.id))
@@ -125,7 +128,7 @@ pub fn member_object(member: &Member) -> String {
     }
 }
 
-/// The member, and the Machine that it runs on.
+/// How findings name a queried member, and the Machine on which it runs.
 pub fn queried_objects(queried: &QueriedMember) -> Vec<String> {
     let machine = queried.machine.iter().map(|machine| format!("Machine/{machine}"));
     [format!("EtcdMember/{}", queried.name)]
@@ -134,7 +137,7 @@ pub fn queried_objects(queried: &QueriedMember) -> Vec<String> {
         .collect()
 }
 
-/// The phase of the member's Machine. Members of an external etcd have no Machine and count as settled.
+/// The phase of the Machine on which a member runs. Members of an external etcd have no Machine and count as settled.
 pub fn phase_of_queried(
     survey: &EtcdSurvey,
     queried: &QueriedMember,
@@ -155,9 +158,9 @@ pub fn member_finding(queried: &QueriedMember, outcome: CheckOutcome, message: &
     }
 }
 
-/// Whether the response belongs to the member. Compares the member id if the member responded, otherwise the name or
-/// the client URL.
-fn is_same(queried: &QueriedMember, member: &Member) -> bool {
+/// Whether a response belongs to the member. Compares the member id if the member responded, otherwise the name or the
+/// client URL.
+fn is_response_of(queried: &QueriedMember, member: &Member) -> bool {
     let status = queried
         .response
         .as_ref()

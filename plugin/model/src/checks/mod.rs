@@ -1,7 +1,7 @@
-//! The checks of `kubectl kcp status`. Each check is a pure function of a snapshot. Each topic is one file with a table of
-//! checks, their functions, and passing and failing cases.
+//! The checks of `kubectl kcp status`. Each check is a pure function of a snapshot. Each topic is one file with a table
+//! of checks, their functions, and passing and failing cases.
 //!
-//! - [`sources`]: whether each source could be read
+//! - [`sources`]: whether each source of the snapshot could be read
 //! - [`conditions`], [`lifecycle`]: the control plane's conditions, pauses, owners and deletion
 //! - [`rollout`]: pending changes and their progress
 //! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
@@ -43,15 +43,15 @@ pub mod workload;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The id in kebab-case, which JSON output contains.
+    /// The id of the check in kebab-case, which JSON output contains.
     pub id: &'static str,
-    /// The statement that is true if the check passes.
+    /// A statement that is true if the check passes.
     pub summary: &'static str,
     /// Whether the controller creates and deletes no Machine while the check fails.
     pub is_preflight: bool,
     /// Whether the pending change makes no progress while the check fails.
     pub is_blocking: bool,
-    /// Whether the check repeats problems that other checks report in detail.
+    /// Whether the check only repeats problems that other checks report in detail.
     pub sums_up: bool,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
 }
@@ -60,9 +60,9 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     pub id: &'static str,
-    /// The most severe outcome of all findings.
+    /// The most severe outcome among the findings.
     pub outcome: CheckOutcome,
-    /// Why the check is unknown or skipped, on one line; none if it ran.
+    /// Why the check is unknown or skipped, on one line. None if the check ran.
     pub reason: Option<String>,
     pub findings: Vec<Finding>,
 }
@@ -122,7 +122,8 @@ impl Check {
     }
 }
 
-/// All checks by topic. Findings of equal severity are printed in this order, in which causes come before their effects.
+/// All checks, by topic. Findings of equal severity are printed in this order, in which causes come before their
+/// effects.
 pub const TOPICS: &[&[Check]] = &[
     sources::CHECKS,
     conditions::CHECKS,

@@ -1,4 +1,4 @@
-//! Unhealthy Machines, the blockers of their remediation, and the coverage by `MachineHealthChecks`.
+//! Checks of unhealthy Machines, of the blockers of their remediation, and of the coverage by `MachineHealthChecks`.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -24,22 +24,22 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-unhealthy",
         "no MachineHealthCheck reports an unhealthy Machine",
-        health_checks_passed,
+        check_machines_unhealthy,
     ),
     Check::new(
         "remediation-blocked",
         "the controller can remediate unhealthy Machines",
-        remediation,
+        check_remediation_blocked,
     ),
     Check::new(
         "machines-without-health-check",
         "a MachineHealthCheck covers every Machine",
-        cover,
+        check_machines_without_health_check,
     ),
 ];
 
-/// The current state of the Machines and members, for decisions about remediation. If the etcd members could not be read, a
-/// member whose pod is not ready also counts as unhealthy.
+/// Returns the current state of the Machines and members, for decisions about remediation. If the etcd members could
+/// not be read, a member whose pod is not ready also counts as unhealthy.
 pub fn state(observed: &Snapshot, now: Timestamp) -> State {
     let mut state = State::new(observed, &up_to_date(observed, now));
     if observed.members() != EtcdMembers::Unread {
@@ -69,12 +69,12 @@ pub fn remediation_context(observed: &Snapshot, now: Timestamp) -> RemediationCo
     RemediationContext::new(observed, &observed.control_plane.spec, now)
 }
 
-/// The unhealthy Machine that the controller remediates next, if any.
+/// Returns the unhealthy Machine that the controller remediates next, if any.
 pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediation::NextRemediation> {
     remediation::next_remediation(&state(observed, now), remediation_context(observed, now))
 }
 
-pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let condition = of.condition("HealthCheckSucceeded")?;
@@ -88,7 +88,7 @@ pub fn health_checks_passed(observed: &Snapshot, now: Timestamp) -> CheckResult 
     Ok(findings.collect())
 }
 
-pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let control_plane = &observed.control_plane;
     let object = || observed.object();
@@ -142,7 +142,8 @@ pub fn remediation(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings)
 }
 
-/// A blocker that clears on its own is only an Info. Every other blocker requires action.
+/// The outcome of a finding about a blocker. A blocker that clears on its own is only an info; every other blocker
+/// requires action.
 const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
     match blocker {
         Blocker::TriedTooOften { .. }
@@ -156,7 +157,7 @@ const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
     }
 }
 
-pub fn cover(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let checks = require(&observed.health_checks, "MachineHealthChecks")?;
     require_machines(observed)?;
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();

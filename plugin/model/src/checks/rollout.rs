@@ -1,4 +1,4 @@
-//! Pending changes: outdated Machines, the number of Machines, and the controller's progress.
+//! Checks of pending changes: outdated Machines, the number of Machines, and the controller's progress.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -17,27 +17,36 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("machines-outdated", "no Machine is outdated", machines_up_to_date),
+    Check::new(
+        "machines-outdated",
+        "no Machine is outdated",
+        check_machines_outdated,
+    ),
     Check::new(
         "rollout-endless",
         "new Machines stay up to date, so that a rollout can end",
-        ends,
+        check_rollout_endless,
     ),
     Check::new(
         "replicas-differ",
         "the control plane has the desired number of Machines",
-        replicas,
+        check_replicas_differ,
     ),
     Check::new(
         "controller-stopped",
         "the controller processes changes to the spec",
-        controller,
+        check_controller_stopped,
     )
     .blocking(),
-    Check::new("change-stuck", "a pending change makes progress", change).blocking(),
+    Check::new(
+        "change-stuck",
+        "a pending change makes progress",
+        check_change_stuck,
+    )
+    .blocking(),
 ];
 
-/// Compares every Machine with the current spec, ordered by name.
+/// Compares every Machine with the current spec. The verdicts are ordered by the names of the Machines.
 pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
     verdicts(observed, &observed.control_plane.spec, now)
 }
@@ -54,7 +63,7 @@ pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
         || is_rolling_out(observed, now)
 }
 
-pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let control_plane = &observed.control_plane;
     let verdicts = up_to_date(observed, now);
@@ -81,10 +90,10 @@ pub fn machines_up_to_date(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok([summary].into_iter().chain(each).collect())
 }
 
-pub fn replicas(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let (desired, there) = (control_plane.desired_replicas(), control_plane.status.replicas);
-    // A status for an older spec is not comparable.
+    // The status of an older spec says nothing about the current spec.
     if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
         return Ok(Vec::new());
     }
@@ -93,7 +102,7 @@ pub fn replicas(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(vec![Finding::info(observed.object(), message)])
 }
 
-pub fn ends(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
     if !observed.control_plane.spec.rolls_out_forever() {
         return Ok(Vec::new());
     }
@@ -113,12 +122,12 @@ pub fn ends(observed: &Snapshot, _: Timestamp) -> CheckResult {
     )])
 }
 
-fn all(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
+fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
     find_stuck(&observed.control_plane, &observed.machines, now)
 }
 
-fn controller(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let stopped = all(observed, now)
+fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let stopped = all_stuck(observed, now)
         .into_iter()
         .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
     Ok(stopped
@@ -129,12 +138,12 @@ fn controller(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .collect())
 }
 
-/// Uses the same rules as `rollout status` and `--wait`.
-fn change(observed: &Snapshot, now: Timestamp) -> CheckResult {
+/// Checks that a pending change makes progress, by the same rules as `rollout status` and `--wait`.
+fn check_change_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if !has_pending_change(observed, now) {
         return Ok(Vec::new());
     }
-    let blocked = all(observed, now)
+    let blocked = all_stuck(observed, now)
         .into_iter()
         .filter(|stuck| !matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
     Ok(blocked

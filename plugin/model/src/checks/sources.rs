@@ -1,4 +1,4 @@
-//! Whether each source could be read.
+//! Checks whether each source of the snapshot could be read.
 
 use jiff::Timestamp;
 
@@ -16,18 +16,27 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "management-unreadable",
         "all objects in the management cluster could be read",
-        management,
+        check_management_unreadable,
     ),
     Check::new(
         "workload-unreachable",
         "the workload cluster is reachable",
-        workload,
+        check_workload_unreachable,
     ),
-    Check::new("etcd-unreachable", "the etcd members are reachable", etcd),
-    Check::new("permissions-missing", "no permission is missing", permissions),
+    Check::new(
+        "etcd-unreachable",
+        "the etcd members are reachable",
+        check_etcd_unreachable,
+    ),
+    Check::new(
+        "permissions-missing",
+        "no permission is missing",
+        check_permissions_missing,
+    ),
 ];
 
-/// Findings for failed reads. The check `permissions-missing` reports missing permissions.
+/// Returns findings for failed reads, without those for missing permissions, which the check `permissions-missing`
+/// reports.
 fn unread_findings<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
     failures
         .into_iter()
@@ -61,8 +70,8 @@ fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     whole.into_iter().chain(parts.into_iter().flatten().flatten())
 }
 
-/// Failed requests to etcd. This file reports only missing permissions; the check `etcd-members-unresponsive` reports members that
-/// do not respond.
+/// The failed requests to etcd. This file reports only missing permissions; the check `etcd-members-unresponsive`
+/// reports members that do not respond.
 fn etcd_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     let survey = observed.etcd.read();
     let members = survey
@@ -82,11 +91,11 @@ fn etcd_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
     observed.etcd.failure().into_iter().chain(members).chain(alarms)
 }
 
-pub fn management(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_management_unreadable(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(unread_findings(management_failures(observed)))
 }
 
-pub fn workload(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckResult {
     require_source(
         &observed.workload,
         WORKLOAD,
@@ -94,7 +103,7 @@ pub fn workload(observed: &Snapshot, _: Timestamp) -> CheckResult {
     )
 }
 
-pub fn etcd(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_etcd_unreachable(observed: &Snapshot, _: Timestamp) -> CheckResult {
     require_source(&observed.etcd, ETCD, unread_findings(observed.etcd.failure()))
 }
 
@@ -105,7 +114,7 @@ fn require_source<T>(reading: &Reading<T>, what: &str, findings: Vec<Finding>) -
     Ok(findings)
 }
 
-pub fn permissions(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_permissions_missing(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let failures = management_failures(observed)
         .chain(workload_failures(observed))
         .chain(etcd_failures(observed));
@@ -115,7 +124,7 @@ pub fn permissions(observed: &Snapshot, _: Timestamp) -> CheckResult {
             continue;
         };
         let message = message(forbidden);
-        // Several reads can fail because of the same permission.
+        // Several reads can fail because the same permission is missing.
         if let Some(known) = findings.iter_mut().find(|known| known.message == message) {
             *known = known.clone().and(&failure.object);
             continue;

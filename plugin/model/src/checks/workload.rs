@@ -1,4 +1,4 @@
-//! Leader election of the controllers, kube-proxy, `CoreDNS`, and the kubelets of workers.
+//! Checks of the controllers' leader election, kube-proxy, `CoreDNS`, and the kubelets of workers.
 
 use std::time::Duration;
 
@@ -25,34 +25,35 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "workload-connection-insecure",
         "the kubeconfig of the workload cluster neither skips TLS verification nor uses a proxy",
-        connection,
+        check_workload_connection_insecure,
     ),
     Check::new(
         "controller-leases-expired",
         "the controller manager and the scheduler have a leader",
-        leases,
+        check_controller_leases_expired,
     ),
     Check::new(
         "kube-proxy-not-ready",
         "kube-proxy is ready on every node",
-        kube_proxy,
+        check_kube_proxy_not_ready,
     ),
-    Check::new("coredns-not-ready", "CoreDNS is ready", core_dns),
+    Check::new("coredns-not-ready", "CoreDNS is ready", check_coredns_not_ready),
     Check::new(
         "kubelet-skew",
         "the API servers support the versions of all kubelets",
-        kubelet_skew,
+        check_kubelet_skew,
     ),
 ];
 
-/// Annotations of a control plane whose add-ons Cluster API does not update.
+/// The annotations of a control plane whose kube-proxy or `CoreDNS` Cluster API does not update.
 const SKIP_KUBE_PROXY: &str = "controlplane.cluster.x-k8s.io/skip-kube-proxy";
 const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
-/// A Lease that has been expired for longer is a problem. Until then, the leader may be changing, which takes seconds, or clocks may differ.
+/// How long a Lease may have been expired before it is a problem. Until then, the leader may be changing, which takes
+/// seconds, or clocks may differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-pub fn connection(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_workload_connection_insecure(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let findings = workload.connection_risks.iter().map(|risk| {
         let cluster = observed.control_plane.cluster().unwrap_or_default();
@@ -63,7 +64,7 @@ pub fn connection(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-pub fn leases(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_controller_leases_expired(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let leases = require(&workload.leases, "Leases")?;
     if leases.is_empty() {
@@ -96,22 +97,22 @@ pub fn leases(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// An add-on that kubeadm installs, and the image that the spec requires.
-struct Expected<'e> {
+/// An add-on that kubeadm installs, with the number of pods and the image tag that a check expects.
+struct ExpectedAddon<'e> {
     kind: &'static str,
     name: &'static str,
     addon: &'e Reading<Option<Addon>>,
-    /// The number of pods that may still be starting.
+    /// How many pods of the add-on may still be starting.
     starting: i64,
-    /// The tag of the image; none if the spec does not determine it.
+    /// The expected tag of the image. None if the spec does not determine it.
     tag: Option<&'e str>,
 }
 
-pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_kube_proxy_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let control_plane = &observed.control_plane;
     let is_managed = !control_plane.has_annotation(SKIP_KUBE_PROXY);
-    let expected = Expected {
+    let expected = ExpectedAddon {
         kind: "DaemonSet",
         name: "kube-proxy",
         addon: &workload.kube_proxy,
@@ -120,7 +121,7 @@ pub fn kube_proxy(observed: &Snapshot, now: Timestamp) -> CheckResult {
             .saturating_add(joining_nodes(observed, now)),
         tag: is_managed.then(|| control_plane.spec.version()),
     };
-    addon(observed, &expected, now)
+    addon_findings(observed, &expected, now)
 }
 
 /// Whether a node is ready and older than [`JOIN_LIMIT`].
@@ -129,13 +130,13 @@ fn has_settled(node: &Node, now: Timestamp) -> bool {
     node.ready == Some(true) && !is_young
 }
 
-pub fn core_dns(observed: &Snapshot, now: Timestamp) -> CheckResult {
+pub fn check_coredns_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let control_plane = &observed.control_plane;
     let fields = &control_plane.spec.kubeadm_config_spec.fields;
     let tag = fields.pointer("/clusterConfiguration/dns/imageTag");
     let has_settled_node = count_nodes(workload, |node| has_settled(node, now)) > 0;
-    let expected = Expected {
+    let expected = ExpectedAddon {
         kind: "Deployment",
         name: "coredns",
         addon: &workload.core_dns,
@@ -145,7 +146,7 @@ pub fn core_dns(observed: &Snapshot, now: Timestamp) -> CheckResult {
             .and_then(serde_json::Value::as_str)
             .filter(|tag| !tag.is_empty() && !control_plane.has_annotation(SKIP_CORE_DNS)),
     };
-    addon(observed, &expected, now)
+    addon_findings(observed, &expected, now)
 }
 
 fn joining_nodes(observed: &Snapshot, now: Timestamp) -> i64 {
@@ -159,8 +160,8 @@ fn count_nodes(workload: &Workload, counts: impl Fn(&Node) -> bool) -> i64 {
     i64::try_from(nodes.filter(|node| counts(node)).count()).unwrap_or(i64::MAX)
 }
 
-fn addon(observed: &Snapshot, expected: &Expected<'_>, now: Timestamp) -> CheckResult {
-    let Expected { kind, name, .. } = expected;
+fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timestamp) -> CheckResult {
+    let ExpectedAddon { kind, name, .. } = expected;
     let Some(addon) = require(expected.addon, name)? else {
         return Err(NoResult::skipped(format!(
             "the workload cluster has no {kind} {name}"
@@ -200,20 +201,20 @@ fn addon(observed: &Snapshot, expected: &Expected<'_>, now: Timestamp) -> CheckR
     Ok(not_ready.into_iter().chain(outdated).collect())
 }
 
-/// `v1.34.1` for `registry.k8s.io/kube-proxy:v1.34.1`; none for an image without a tag.
+/// The tag of an image, such as `v1.34.1` for `registry.k8s.io/kube-proxy:v1.34.1`. None for an image without a tag.
 fn image_tag(image: &str) -> Option<&str> {
     let name = image.split_once('@').map_or(image, |(name, _)| name);
     let (_, tag) = name.rsplit_once(':')?;
     (!tag.contains('/')).then_some(tag)
 }
 
-/// Major and minor version: `(1, 34)` for `v1.34.1`.
+/// The major and the minor version, such as `(1, 34)` for `v1.34.1`. None if the text is not a version.
 pub fn minor_version(version: &str) -> Option<(u64, u64)> {
     let mut parts = version.trim_start_matches('v').split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-pub fn kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
+pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let nodes = require(&workload.nodes, "nodes")?;
     let mut servers: Vec<&str> = observed

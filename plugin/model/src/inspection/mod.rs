@@ -1,4 +1,4 @@
-//! The verdict on a control plane: the results of all checks, and the changes that the controller would make now.
+//! The verdict on a control plane, from the results of all checks, and the changes that the controller would make now.
 
 mod preflight;
 
@@ -25,13 +25,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub enum Health {
-    /// No check fails; a change may be in progress.
+    /// No check fails. A change may be in progress.
     Healthy,
-    /// A check fails.
+    /// A check fails, but not one that stops the pending change.
     Degraded,
-    /// A check fails that stops the pending change.
+    /// A check fails, and its problem stops the pending change.
     Blocked,
-    /// A source could not be read, and no check fails.
+    /// No check fails, but a source could not be read.
     Unknown,
 }
 
@@ -40,20 +40,21 @@ pub struct Inspection {
     pub health: Health,
     pub basis: Basis,
     pub checks: Vec<Checked>,
-    /// etcd's votes; none if etcd is external or its members are unknown.
+    /// etcd's votes. None if etcd is external or its members are unknown.
     pub votes: Option<Votes>,
     pub up_to_date: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
 }
 
-/// The sources that a verdict is based on.
+/// The sources on which a verdict is based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
-    /// The management cluster, the workload cluster and etcd.
+    /// The verdict is based on the management cluster, the workload cluster and etcd.
     AllSources,
-    /// Only conditions in the management cluster, because the workload cluster or etcd was not read.
+    /// The verdict is based only on conditions in the management cluster, because the workload cluster or etcd was not
+    /// read.
     Conditions,
 }
 
@@ -68,7 +69,7 @@ pub struct Preflight {
     pub scale_down: Permission,
     /// Whether the controller would replace every Machine.
     pub rollout: Permission,
-    /// Whether the controller would replace each Machine if it were unhealthy; ordered by name.
+    /// Whether the controller would replace each Machine if it were unhealthy, ordered by the names of the Machines.
     pub remediation: Vec<Remediation>,
 }
 
@@ -85,13 +86,13 @@ pub struct Remediation {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
-    /// Whether the controller would start the change; null if this is unknown.
+    /// Whether the controller would start the change. Null if this is unknown.
     pub allowed: Option<bool>,
-    /// The blockers, or why `allowed` is unknown.
+    /// What blocks the change, or why `allowed` is unknown.
     pub blocked_by: Vec<BlockedBy>,
 }
 
-/// A blocker, and the check that reports the same problem.
+/// What blocks a change, and the check that reports the same problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "Blocker"))]
@@ -100,7 +101,7 @@ pub struct BlockedBy {
     pub check: &'static str,
     /// The objects that block the change, as `Kind/name`.
     pub objects: Vec<String>,
-    /// The reason, on one line.
+    /// Why the change is blocked, on one line.
     pub message: String,
 }
 
@@ -121,8 +122,9 @@ pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
 }
 
 impl Health {
-    /// Failed checks take precedence over sources that could not be read. A check without a result does not count, because
-    /// a separate check reports the failed source.
+    /// Decides the health from the results of the checks. A failed check takes precedence over a source that could not
+    /// be read. A check without a result does not count, because another check reports the source that could not be
+    /// read.
     fn from_checks(checks: &[Checked]) -> Self {
         let found = |outcome| {
             checks
@@ -152,8 +154,8 @@ impl Health {
 }
 
 impl Inspection {
-    /// Findings of all checks, most severe first. Among findings of equal severity, those of blocking checks come first
-    /// and those of summary checks last.
+    /// The findings of all checks, most severe first. Among findings of equal severity, those of blocking checks come
+    /// first and those of summary checks last.
     pub fn findings(&self) -> Vec<(&Checked, &Finding)> {
         let checks = self.checks.iter();
         let mut all: Vec<(&Checked, &Finding)> = checks
@@ -170,7 +172,7 @@ impl Inspection {
         all
     }
 
-    /// Whether the Machine matches the spec; none if this is unknown.
+    /// Whether the Machine matches the spec of the control plane. None if this is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.up_to_date.iter();
         let verdict = verdicts.find(|verdict| verdict.machine == machine.name());

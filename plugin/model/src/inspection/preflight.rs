@@ -26,7 +26,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Checks that report unreadable sources.
+/// The ids of the checks that report sources that could not be read.
 const SOURCE_CHECKS: [&str; 4] = [
     "management-unreadable",
     "workload-unreachable",
@@ -34,11 +34,11 @@ const SOURCE_CHECKS: [&str; 4] = [
     "permissions-missing",
 ];
 
-/// Checks that fail if etcd members contradict each other.
+/// The ids of the checks that fail if etcd members contradict each other.
 const DISPUTE_CHECKS: [&str; 2] = ["etcd-clusters-differ", "etcd-member-lists-differ"];
 
 pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp) -> Preflight {
-    let inputs = Inputs {
+    let inputs = PreflightInputs {
         observed,
         checks,
         state: state(observed, now),
@@ -71,7 +71,7 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
     }
 }
 
-struct Inputs<'o> {
+struct PreflightInputs<'o> {
     observed: &'o Snapshot,
     checks: &'o [Checked],
     state: State,
@@ -83,7 +83,7 @@ fn with_replicas(spec: KubeadmControlPlaneSpec, replicas: usize) -> KubeadmContr
     KubeadmControlPlaneSpec { replicas, ..spec }
 }
 
-impl Inputs<'_> {
+impl PreflightInputs<'_> {
     fn spec(&self) -> &KubeadmControlPlaneSpec {
         &self.observed.control_plane.spec
     }
@@ -108,7 +108,7 @@ impl Inputs<'_> {
         self.permission_to_delete(&blockers)
     }
 
-    /// Whether the controller may delete a Machine. Findings about Machines that are marked for deletion are ignored.
+    /// Whether the controller would delete a Machine. Findings about Machines that are marked for deletion are ignored.
     fn permission_to_delete(&self, blockers: &[Blocker]) -> Permission {
         let replicas = self.state.replicas.iter();
         let marked: Vec<String> = replicas
@@ -136,7 +136,7 @@ impl Inputs<'_> {
         }
     }
 
-    /// Whether the controller would replace the Machine if a health check reported it as unhealthy now.
+    /// Whether the controller would replace the Machine if a health check reported the Machine as unhealthy now.
     fn remediation(&self, machine: &str) -> Permission {
         let mut state = self.state.clone();
         for replica in &mut state.replicas {
@@ -152,7 +152,7 @@ impl Inputs<'_> {
                 .iter()
                 .map(|blocker| self.blocked_by(blocker, Some(machine)))
                 .collect();
-        // Without a connection, the controller never gets as far as the members.
+        // Without a connection to the workload cluster, the controller does not get as far as the etcd members.
         if let Some(blocker) = unreachable_workload(self.observed) {
             found.push(self.blocked_by(&blocker, Some(machine)));
             return permission_from(self.checks, found);
@@ -194,7 +194,8 @@ impl Inputs<'_> {
         }
     }
 
-    /// Combines the controller's blockers with failed preflight checks, or states why the result is unknown.
+    /// Combines the controller's blockers with the findings of failed preflight checks. Says why if it is unknown
+    /// whether the controller would start the change.
     fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Finding) -> bool) -> Permission {
         let found = blockers_from_checks(
             self.checks,
@@ -204,7 +205,7 @@ impl Inputs<'_> {
         );
         let mut all: Vec<BlockedBy> = blockers
             .iter()
-            // The etcd checks report the cause.
+            // The etcd checks report the cause of these blockers.
             .filter(|blocker| !matches!(blocker, Blocker::Silent { .. } | Blocker::Alarm { .. }))
             .map(|blocker| self.blocked_by(blocker, None))
             .collect();
@@ -223,7 +224,7 @@ impl Inputs<'_> {
         permission_from(self.checks, all)
     }
 
-    /// `machine` is the Machine to remediate, if any.
+    /// Describes a blocker for the report. `machine` is the Machine to remediate, if any.
     fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
         let control_plane = &self.observed.control_plane;
         let itself = || self.observed.object();
@@ -298,7 +299,7 @@ fn blockers_from_checks(
         .collect()
 }
 
-/// Whether the members contradict each other. A remediation could then remove the member with the data.
+/// Whether the etcd members contradict each other. A remediation could then remove the member with the data.
 fn are_members_disputed(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read().filter(|survey| survey.stacked);
     survey.is_some_and(|survey| Membership::new(survey).is_disputed())

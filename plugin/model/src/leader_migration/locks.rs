@@ -1,4 +1,4 @@
-//! Which Leases matter, whether each is held, and by which controller manager.
+//! Decides which Leases are locks of controller managers, whether each lock is held, and by which component.
 
 use std::time::Duration;
 
@@ -8,41 +8,43 @@ use kcp_rules::leader_migration::{Component, LeaderMigrationConfiguration, Lock,
 use super::observed::{LockRole, Observed, ObservedLock, ObservedManager};
 use crate::{snapshot::Failure, staleness::age};
 
-/// The namespace of Leases unless a flag names another.
-const NAMESPACE: &str = "kube-system";
+/// The namespace of the Leases, unless a flag names another.
+const DEFAULT_NAMESPACE: &str = "kube-system";
 
 const COMPONENTS: [Component; 2] = [Component::Kube, Component::Cloud];
 
-/// Whether a lock is held.
+/// Whether a lock of a controller manager is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockState<'l> {
     Unread(&'l Failure),
-    /// The Lease does not exist.
+    /// The Lease of the lock does not exist.
     Absent,
-    /// The Lease has no holder.
+    /// The Lease of the lock has no holder.
     Free,
     Held {
         holder: &'l str,
     },
-    /// The holder has not renewed the Lease in time.
+    /// The holder has not renewed the Lease within its duration.
     Expired {
         holder: &'l str,
-        /// The time since the last renewal; none if the Lease does not say.
+        /// The time since the holder last renewed the Lease. None if the Lease does not say when.
         age: Option<Duration>,
     },
 }
 
-/// Which component holds a lock, according to two sources.
+/// The component that holds a lock, according to two sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// The component whose main lock has the same holder: a controller manager uses one identity for all its locks.
+    /// The component whose main lock has the same holder, because a controller manager uses one identity for all its
+    /// locks.
     pub by_holder: Option<Component>,
     /// The component whose main lock was written by the same field manager.
     pub by_writer: Option<Component>,
 }
 
-/// The locks of controller managers: the main lock of each component, also of one without a Pod, and the migration locks. If
-/// no controller manager migrates, the migration lock is that of the default configuration, which may be left over.
+/// Returns the locks of controller managers: the main lock of each component, also of a component without a Pod, and
+/// the migration locks. If no controller manager migrates, the migration lock is that of the default configuration,
+/// which may be left over.
 pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     let of = |component| {
         let of_component = managers
@@ -59,7 +61,7 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     for component in COMPONENTS {
         let mut main: Vec<Lock> = of(component).map(Manager::main_lock).collect();
         if main.is_empty() {
-            main.push(named(component.name()));
+            main.push(lock_named(component.name()));
         }
         for lock in main {
             add(LockRole::Main(component), lock);
@@ -72,7 +74,7 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
         .collect();
     if migration.is_empty() {
         let default = LeaderMigrationConfiguration::default_at(0).leader_name;
-        migration.push(named(&default));
+        migration.push(lock_named(&default));
     }
     for lock in migration {
         add(LockRole::Migration, lock);
@@ -80,9 +82,9 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     found
 }
 
-fn named(name: &str) -> Lock {
+fn lock_named(name: &str) -> Lock {
     Lock {
-        namespace: NAMESPACE.to_owned(),
+        namespace: DEFAULT_NAMESPACE.to_owned(),
         name: name.to_owned(),
     }
 }
@@ -114,7 +116,7 @@ impl ObservedLock {
 }
 
 impl Observed {
-    /// Which component holds a lock.
+    /// Finds out which component holds a lock.
     pub fn attribution(&self, lock: &ObservedLock) -> Attribution {
         Attribution {
             by_holder: self.only_component_with(lock.holder(), ObservedLock::holder),
@@ -122,7 +124,7 @@ impl Observed {
         }
     }
 
-    /// The component whose main lock has this value; none if it is not exactly one.
+    /// The component whose main lock has this value. None if not exactly one component has it.
     fn only_component_with(
         &self,
         value: Option<&str>,
@@ -139,8 +141,8 @@ impl Observed {
 }
 
 impl Attribution {
-    /// The component that holds the lock; none if the sources contradict each other. The holder decides if the Lease does not
-    /// say which field manager wrote it.
+    /// The component that holds the lock. None if the two sources contradict each other. The holder alone decides if
+    /// the Lease does not say which field manager wrote it.
     pub fn component(self) -> Option<Component> {
         match (self.by_holder, self.by_writer) {
             (Some(holder), Some(writer)) if holder != writer => None,

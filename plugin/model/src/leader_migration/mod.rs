@@ -1,6 +1,7 @@
-//! Leader migration (KEP-2436) as it runs in a workload cluster: who runs each controller, under which Lease.
+//! Leader migration (KEP-2436) in a workload cluster: which controller manager runs each controller, and under which
+//! Lease.
 //!
-//! - [`observed`]: what was read of the controller managers and of their Leases
+//! - [`observed`]: what was read about the controller managers and their Leases
 //! - [`served`]: what a controller manager says about itself: `/healthz?verbose`, `/configz`, `/flagz`
 //! - [`locks`]: which Leases matter, whether each is held, and by which controller manager
 //! - [`reason`]: the verdicts, and why a controller has one; [`verdict`]: the decision on each controller

@@ -1,4 +1,4 @@
-//! The controller managers of a workload cluster and their Leases, at one time.
+//! The controller managers of a workload cluster and their Leases, as they were at one time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,85 +9,88 @@ use crate::snapshot::Failure;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// The time of the workload cluster's API server, when the Leases were read.
+    /// When the Leases were read, according to the workload cluster's API server.
     pub now: Timestamp,
     /// The Pods of controller managers, or why they could not be read.
     pub managers: Result<Vec<ObservedManager>, Failure>,
-    /// The main locks, then the migration locks.
+    /// The main locks of the components, then the migration locks.
     pub locks: Vec<ObservedLock>,
 }
 
-/// A Pod of a controller manager.
+/// A controller manager that runs, or should run, in a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedManager {
     pub component: Component,
     pub namespace: String,
-    /// The name of the Pod.
+    /// The name of the controller manager's Pod.
     pub pod: String,
     pub node: String,
-    /// The minor version of Kubernetes in the image's tag; none if the tag is not a version.
+    /// The minor version of Kubernetes in the tag of the image. None if the tag is not a version.
     pub minor: Option<u64>,
     pub health: Health,
     pub settings: Settings,
 }
 
-/// What a controller manager runs.
+/// Whether a controller manager runs, and which controllers it has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It responds. The names of the controllers that it has started; none if it waits for its main lock.
+    /// The controller manager responds. Contains the names of the controllers that it has started, which is empty while
+    /// it waits for its main lock.
     Serves(BTreeSet<String>),
-    /// Why it does not run: its container has ended, or nothing listens on its port.
+    /// The controller manager does not run: its container has ended, or no process listens on its port. The text says
+    /// why.
     Down(String),
-    /// Why it is unknown whether it runs.
+    /// It is unknown whether the controller manager runs. The text says why.
     Unread(String),
 }
 
-/// The settings of a controller manager.
+/// The settings of a controller manager, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub source: SettingsSource,
     /// The controller manager with these settings, or why they are unknown.
     pub manager: Result<Manager, String>,
-    /// Why no better source could be read; none for [`SettingsSource::Configz`].
+    /// Why no better source of the settings could be read. None for [`SettingsSource::Configz`].
     pub unverified: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsSource {
-    /// The effective configuration of the process.
+    /// The effective configuration of the process, from `/configz`.
     Configz,
-    /// The flags of the process. The content of its leader migration configuration comes from another source.
+    /// The flags of the process, from `/flagz`. The content of its leader migration configuration comes from another
+    /// source.
     Flagz,
-    /// The flags in the Pod's spec. The process may have been started with others.
+    /// The flags in the Pod's spec. The process may have been started with other flags.
     Pod,
 }
 
-/// A Lease for leader election.
+/// A Lease that controller managers use for leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedLock {
     pub role: LockRole,
     pub lock: Lock,
-    /// The Lease, none if it does not exist, or why it could not be read.
+    /// The Lease, or why it could not be read. None if the Lease does not exist.
     pub lease: Result<Option<ObservedLease>, Failure>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockRole {
-    /// The lock that one process of the component holds.
+    /// The lock that one process of the component holds while it runs its controllers.
     Main(Component),
     Migration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedLease {
-    /// None after the holder released it.
+    /// Who holds the Lease. None after the holder has released it.
     pub holder: Option<String>,
     pub transitions: i64,
     pub acquired: Option<Timestamp>,
-    /// The last renewal, by the clock of the holder.
+    /// When the holder last renewed the Lease, according to the holder's clock.
     pub renewed: Option<Timestamp>,
     pub duration: Option<Duration>,
-    /// The field manager that wrote `holderIdentity`, according to the Lease's managedFields.
+    /// The field manager that wrote `holderIdentity`, according to `managedFields` of the Lease.
     pub writer: Option<String>,
 }
 
@@ -102,7 +105,7 @@ impl Observed {
 }
 
 impl ObservedManager {
-    /// The settings, unless they are unknown.
+    /// The controller manager with its settings. None if the settings are unknown.
     pub fn known(&self) -> Option<&Manager> {
         self.settings.manager.as_ref().ok()
     }
@@ -111,7 +114,7 @@ impl ObservedManager {
         Some(self.known()?.assignment(controller))
     }
 
-    /// Whether it has started the controller, by either of its names.
+    /// Whether the controller manager has started the controller, by either of its names.
     pub fn runs(&self, controller: &Controller) -> bool {
         match &self.health {
             Health::Serves(started) => [controller.canonical, controller.short]
@@ -123,7 +126,7 @@ impl ObservedManager {
 }
 
 impl Settings {
-    /// Settings that no source has.
+    /// The settings if no source has them, for the reason `why`.
     pub fn unknown(why: &str) -> Self {
         Self {
             source: SettingsSource::Pod,
@@ -134,7 +137,7 @@ impl Settings {
 }
 
 impl SettingsSource {
-    /// Whether the process itself reports the settings.
+    /// Whether the process itself reports all settings.
     pub const fn is_verified(self) -> bool {
         matches!(self, Self::Configz)
     }

@@ -1,5 +1,6 @@
-//! The permissions of controller managers for the migration lock: a Role and a `RoleBinding` of their own, because a patch of
-//! the system's roles replaces their rules, and the API server restores those when it restarts.
+//! The permissions that controller managers need for the migration lock. They get a Role and a `RoleBinding` of their
+//! own, because a patch of the system's roles replaces their rules, and the API server restores those roles when it
+//! restarts.
 
 use kcp_rules::leader_migration::Lock;
 use serde_json::{Value, json};
@@ -10,32 +11,33 @@ pub const RBAC: &str = "rbac.authorization.k8s.io";
 /// The API group of Leases.
 pub const LEASES: &str = "coordination.k8s.io";
 
-/// The name of the Role and the `RoleBinding`.
-const NAME: &str = "leader-migration";
+/// The name of the Role, and of the `RoleBinding`.
+const ROLE_NAME: &str = "leader-migration";
 
-/// What a controller manager does with the Lease of a lock. RBAC cannot limit the creation of an object by its name.
+/// The verbs that a controller manager uses on the Lease of a lock. RBAC cannot limit the verb `create` to an object's
+/// name.
 pub const VERBS: [&str; 3] = ["create", "get", "update"];
 
-/// A user that a controller manager authenticates as.
+/// The user as which a controller manager authenticates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     User(String),
     ServiceAccount { namespace: String, name: String },
 }
 
-/// What is to be done so that an object contains other items.
+/// How a Role or `RoleBinding` must change so that it contains the desired rules or subjects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Grant {
     Create,
     Unchanged,
-    /// A merge patch that adds the missing items to a list.
+    /// The object must be merge-patched so that its list contains the missing items.
     Extend(Value),
-    /// The reason why the object cannot be used.
+    /// The object cannot be extended, for the reason in the text.
     Refused(String),
 }
 
 impl Identity {
-    /// The user name in requests.
+    /// The user name that the API server sees.
     pub fn user(&self) -> String {
         match self {
             Self::User(name) => name.clone(),
@@ -43,7 +45,7 @@ impl Identity {
         }
     }
 
-    /// The groups that the API server adds.
+    /// The groups to which the API server adds the user.
     pub fn groups(&self) -> Vec<String> {
         let mut groups = vec!["system:authenticated".to_owned()];
         if let Self::ServiceAccount { namespace, .. } = self {
@@ -63,12 +65,12 @@ impl Identity {
     }
 }
 
-/// A Role with the permissions for a lock.
+/// Returns the Role with the permissions for a lock.
 pub fn role(lock: &Lock) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"),
         "kind": "Role",
-        "metadata": {"name": NAME, "namespace": lock.namespace},
+        "metadata": {"name": ROLE_NAME, "namespace": lock.namespace},
         "rules": [
             {"apiGroups": [LEASES], "resources": ["leases"], "verbs": ["create"]},
             {"apiGroups": [LEASES], "resources": ["leases"], "resourceNames": [lock.name], "verbs": ["get", "update"]},
@@ -76,27 +78,27 @@ pub fn role(lock: &Lock) -> Value {
     })
 }
 
-/// A `RoleBinding` that gives the Role to identities.
+/// Returns the `RoleBinding` that gives the Role to identities.
 pub fn role_binding(lock: &Lock, identities: &[Identity]) -> Value {
     let subjects: Vec<Value> = identities.iter().map(Identity::subject).collect();
     json!({
         "apiVersion": format!("{RBAC}/v1"),
         "kind": "RoleBinding",
-        "metadata": {"name": NAME, "namespace": lock.namespace},
-        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": NAME},
+        "metadata": {"name": ROLE_NAME, "namespace": lock.namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": ROLE_NAME},
         "subjects": subjects,
     })
 }
 
-/// What is to be done so that the existing Role or `RoleBinding` contains all rules or subjects of the desired one. It keeps
-/// what it has.
+/// Decides how to change the existing Role or `RoleBinding` so that it contains all rules or subjects of the desired
+/// one. The object keeps what it has.
 pub fn grant(existing: Option<&Value>, desired: &Value) -> Grant {
     let Some(existing) = existing else {
         return Grant::Create;
     };
     if existing.get("roleRef") != desired.get("roleRef") {
         return Grant::Refused(format!(
-            "RoleBinding {NAME} refers to another role; delete it or change its name"
+            "RoleBinding {ROLE_NAME} refers to another role; delete it or change its name"
         ));
     }
     let list = if desired.get("rules").is_some() {

@@ -1,4 +1,4 @@
-//! The verdicts, and why a controller has one.
+//! The verdicts on controllers that can migrate, and the reasons for them.
 
 use std::{fmt, time::Duration};
 
@@ -6,22 +6,22 @@ use kcp_rules::leader_migration::{Component, Lock};
 
 use crate::duration::format_duration;
 
-/// The state of a controller, or of all of them, the least severe first.
+/// The state of one controller that can migrate, or of all such controllers, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// One controller manager runs it and no other can, or none has it.
+    /// One controller manager runs the controller and no other can run it, or none has the controller.
     NothingToMigrate,
-    /// One controller manager runs it and holds the migration lock.
+    /// One controller manager runs the controller, and holds the migration lock.
     Protected,
-    /// Something could not be read.
+    /// It is unknown who runs the controller, because something could not be read.
     Unknown,
-    /// One controller manager runs it, but no lock prevents that another runs it, too.
+    /// One controller manager runs the controller, but no lock prevents another one from running it, too.
     Unprotected,
-    /// No holder renews the lock.
+    /// The holder of the lock no longer renews it.
     Stale,
-    /// No controller manager runs it.
+    /// No controller manager runs the controller.
     Orphaned,
-    /// Two controller managers run it.
+    /// Two controller managers run the controller at the same time.
     RunsTwice,
 }
 
@@ -39,7 +39,7 @@ impl Verdict {
     }
 }
 
-/// The reason for a verdict. Pods are named without their namespace.
+/// The reason for a verdict on a controller. Pods are named without their namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     RunsTwice {
@@ -49,14 +49,14 @@ pub enum Reason {
     HeldWithoutRunner {
         lock: Lock,
         holder: String,
-        /// None if the holder is not the holder of a main lock.
+        /// The component that holds the lock. None if the holder is not the holder of a main lock.
         component: Option<Component>,
-        /// Whether that is the component of the Pod.
+        /// Whether that component is the component of the Pod.
         is_own: bool,
-        /// The Pod that would run it.
+        /// The Pod that would run the controller with the lock.
         pod: String,
     },
-    /// Nothing holds the lock that a healthy controller manager needs.
+    /// No process holds the lock that a healthy controller manager needs.
     LockNotTaken {
         lock: Lock,
         pod: String,
@@ -65,7 +65,7 @@ pub enum Reason {
         pod: String,
         why: String,
     },
-    /// Every configuration assigns it to the other component, or to one that does not run it.
+    /// Every configuration assigns the controller to the other component, or to a component that does not run it.
     NotAssigned {
         pods: Vec<String>,
     },
@@ -73,24 +73,24 @@ pub enum Reason {
         lock: Lock,
         holder: String,
         age: Option<Duration>,
-        /// The Pod that runs it nevertheless.
+        /// The Pod that runs the controller nevertheless.
         runner: Option<String>,
     },
     MainLock {
         lock: Lock,
         pod: String,
     },
-    /// Another controller manager would run it without the migration lock.
+    /// Another controller manager would run the controller without the migration lock.
     OtherWithoutLock {
         pod: String,
         other: String,
     },
-    /// The Pod runs it, but no holder of the lock is recorded.
+    /// The Pod runs the controller, but the lock has no holder.
     RunsWithoutLock {
         lock: Lock,
         pod: String,
     },
-    /// The Pods, or what is needed to read them, such as the Secret with the kubeconfig.
+    /// The Pods could not be read, or what is needed to read them, such as the Secret with the kubeconfig.
     PodsUnread {
         object: String,
         why: String,
@@ -107,19 +107,19 @@ pub enum Reason {
         lock: Lock,
         why: String,
     },
-    /// A main lock is held, but no Pod of its component was found.
+    /// A process holds a main lock, but no Pod of its component was found.
     UnknownHolder {
         lock: Lock,
         holder: String,
         component: Component,
     },
-    /// The holder of the lock is not the holder of the runner's main lock, or was written by another component.
+    /// The holder of the lock is not the holder of the runner's main lock, or another component wrote it.
     HolderUnclear {
         lock: Lock,
         holder: String,
         pod: String,
     },
-    /// The Pod runs what its settings disable.
+    /// The Pod runs a controller that its settings disable.
     SettingsDiffer {
         pod: String,
     },
@@ -157,7 +157,7 @@ impl Reason {
         }
     }
 
-    /// What to do about a problem, in the workload cluster.
+    /// What to do about the problem, in the workload cluster. None if there is no problem, or no general remedy.
     pub fn fix(&self) -> Option<String> {
         let fix = match self {
             Self::RunsTwice { .. } => {
@@ -197,7 +197,7 @@ impl Reason {
     }
 }
 
-/// The name of a Lease, with its namespace unless that is `kube-system`.
+/// How messages name a Lease: without its namespace if that is `kube-system`.
 fn lease(lock: &Lock) -> String {
     match lock.namespace.as_str() {
         "kube-system" => format!("Lease {}", lock.name),

@@ -1,4 +1,4 @@
-//! What a controller manager says about itself.
+//! Decodes what a controller manager says about itself on `/healthz?verbose`, `/configz` and `/flagz`.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,16 @@ use kcp_rules::leader_migration::{
 };
 use serde_json::{Value, json};
 
-/// The check of `/healthz` that is not a controller.
-const ELECTION: &str = "leaderElection";
+/// The name of the check of `/healthz` that is not a controller.
+const ELECTION_CHECK: &str = "leaderElection";
 
-/// The minor version to assume if the image's tag is not a version. Names and flags have been the same since 1.32.
+/// The minor version that is assumed if the tag of the image is not a version. Names and flags have been the same since
+/// 1.32.
 const ASSUMED_MINOR: u64 = *KNOWN_MINORS.end();
 
-/// The controllers in the response of `/healthz?verbose`, which has lines such as `[+]node-ipam-controller ok` and
-/// `[-]node-ipam-controller failed: reason withheld`. A controller that fails has been started, too. None if the response is
-/// not such a list.
+/// Returns the controllers in the response of `/healthz?verbose`, which has lines such as `[+]node-ipam-controller ok`
+/// and `[-]node-ipam-controller failed: reason withheld`. A controller that fails has been started, too. None if the
+/// response is not such a list.
 pub fn controllers_in_healthz(response: &str) -> Option<BTreeSet<String>> {
     let is_list = response.trim_end().ends_with("healthz check passed")
         || response.trim_end().ends_with("healthz check failed");
@@ -25,16 +26,16 @@ pub fn controllers_in_healthz(response: &str) -> Option<BTreeSet<String>> {
     });
     is_list.then(|| {
         checks
-            .filter(|check| *check != ELECTION)
+            .filter(|check| *check != ELECTION_CHECK)
             .map(str::to_owned)
             .collect()
     })
 }
 
-/// A controller manager with the effective configuration in `/configz`.
+/// Returns a controller manager with the effective configuration in the response of `/configz`.
 ///
 /// # Errors
-/// What is missing in the response.
+/// The response has another form. The error says which.
 pub fn manager_in_configz(
     component: Component,
     minor: Option<u64>,
@@ -84,10 +85,10 @@ pub fn manager_in_configz(
     ))
 }
 
-/// The flags in `/flagz`, as JSON.
+/// Returns the flags in the response of `/flagz`, which is JSON.
 ///
 /// # Errors
-/// What is missing in the response.
+/// The response has another form. The error says which.
 pub fn flags_in_flagz(response: &str) -> Result<Flags, String> {
     let unexpected = || "/flagz does not contain flags as JSON".to_owned();
     let document: Value = serde_json::from_str(response).map_err(|_| unexpected())?;
@@ -103,12 +104,12 @@ pub fn flags_in_flagz(response: &str) -> Result<Flags, String> {
     Ok(Flags::from_pairs(pairs))
 }
 
-/// A controller manager with these flags, and with the text of its leader migration configuration.
+/// Returns a controller manager with these flags, and with `file` as the text of its leader migration configuration.
 pub fn manager(component: Component, minor: Option<u64>, flags: Flags, file: Option<&str>) -> Manager {
     Manager::new(component, minor.unwrap_or(ASSUMED_MINOR), flags, file)
 }
 
-/// The leader migration configuration in the API version that has only these fields.
+/// Returns the leader migration configuration in the API version that has only these fields.
 fn text_of(migration: &Value) -> Value {
     let leaders = field(migration, "controllerLeaders").and_then(Value::as_array);
     let leaders: Vec<Value> = leaders
@@ -124,7 +125,8 @@ fn text_of(migration: &Value) -> Value {
     })
 }
 
-/// A field in any case: it depends on the version whether `/configz` has `LeaderName` or `leaderName`.
+/// Returns a field whose name may have any case: `/configz` of some versions has `LeaderName`, that of others
+/// `leaderName`.
 fn field<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
     let fields = object.as_object()?;
     let found = fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));

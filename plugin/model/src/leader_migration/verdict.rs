@@ -1,4 +1,4 @@
-//! The verdict on each controller that can migrate.
+//! Decides the verdict on each controller that can migrate.
 
 use kcp_rules::leader_migration::{Assignment, CONTROLLERS, Component, Controller, Lock, Manager};
 
@@ -8,11 +8,11 @@ use super::{
     reason::{Reason, Verdict},
 };
 
-/// Who runs a controller, and whether a lock protects it.
+/// Which controller manager runs a controller, and whether a lock protects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub controller: &'static Controller,
-    /// The Pods that have started it.
+    /// The names of the Pods that have started the controller.
     pub runners: Vec<String>,
     pub reason: Reason,
 }
@@ -23,7 +23,7 @@ impl Decision {
     }
 }
 
-/// Decides on every controller that can migrate.
+/// Decides about every controller that can migrate.
 pub fn decide(observed: &Observed) -> Vec<Decision> {
     CONTROLLERS
         .iter()
@@ -38,7 +38,7 @@ pub fn decide(observed: &Observed) -> Vec<Decision> {
         .collect()
 }
 
-/// The most severe verdict.
+/// The most severe verdict among the decisions.
 pub fn overall(decisions: &[Decision]) -> Verdict {
     let verdicts = decisions.iter().map(Decision::verdict);
     verdicts.max().unwrap_or(Verdict::NothingToMigrate)
@@ -51,16 +51,18 @@ fn runners<'o>(observed: &'o Observed, controller: &Controller) -> Vec<&'o Obser
 
 fn reason(observed: &Observed, controller: &Controller, runners: &[&ObservedManager]) -> Reason {
     match runners {
-        [] => unseen(observed).unwrap_or_else(|| without_runner(observed, controller)),
-        [runner] => unseen(observed).unwrap_or_else(|| with_runner(observed, controller, runner)),
+        [] => unread_manager(observed).unwrap_or_else(|| reason_without_runner(observed, controller)),
+        [runner] => {
+            unread_manager(observed).unwrap_or_else(|| reason_with_runner(observed, controller, runner))
+        }
         several => Reason::RunsTwice {
             pods: several.iter().map(|runner| runner.pod.clone()).collect(),
         },
     }
 }
 
-/// Why a controller manager may run the controller although none was seen to.
-fn unseen(observed: &Observed) -> Option<Reason> {
+/// Returns why a controller manager that could not be read may run the controller. None if all were read.
+fn unread_manager(observed: &Observed) -> Option<Reason> {
     let managers = match &observed.managers {
         Ok(managers) => managers,
         Err(failure) => {
@@ -95,7 +97,7 @@ fn unseen(observed: &Observed) -> Option<Reason> {
     })
 }
 
-fn with_runner(observed: &Observed, controller: &Controller, runner: &ObservedManager) -> Reason {
+fn reason_with_runner(observed: &Observed, controller: &Controller, runner: &ObservedManager) -> Reason {
     let pod = runner.pod.clone();
     let manager = match &runner.settings.manager {
         Ok(manager) => manager,
@@ -118,7 +120,8 @@ fn with_runner(observed: &Observed, controller: &Controller, runner: &ObservedMa
     }
 }
 
-/// The flags do not say whether the cloud provider has the controller, and thus under which lock it would run.
+/// The reason if the flags do not say whether the cloud provider has the controller, and therefore under which lock the
+/// controller would run.
 fn unknown_provider(pod: String) -> Reason {
     Reason::SettingsUnread {
         pod,
@@ -126,7 +129,8 @@ fn unknown_provider(pod: String) -> Reason {
     }
 }
 
-/// Whether kube-controller-manager has the controller, and a controller manager migrates others but not this one.
+/// Whether kube-controller-manager has the controller, and a controller manager migrates other controllers but not this
+/// one.
 fn can_migrate(observed: &Observed, controller: &Controller) -> bool {
     let managers = || observed.managers().iter().filter_map(ObservedManager::known);
     let is_in_kube = managers().any(|manager| {
@@ -138,7 +142,7 @@ fn can_migrate(observed: &Observed, controller: &Controller) -> bool {
     is_in_kube && is_left_out
 }
 
-/// A controller that runs while its controller manager must hold the migration lock.
+/// The reason for a controller that runs while its controller manager must hold the migration lock.
 fn under_migration_lock(
     observed: &Observed,
     controller: &Controller,
@@ -150,7 +154,7 @@ fn under_migration_lock(
         return Reason::SettingsDiffer { pod };
     };
     let Some(lease) = observed.lock(&lock) else {
-        let why = "it was not among the Leases".to_owned();
+        let why = "the Lease was not among those that were read".to_owned();
         return Reason::LockUnread { lock, why };
     };
     match lease.state(observed.now) {
@@ -179,7 +183,8 @@ fn under_migration_lock(
     }
 }
 
-/// A controller manager that would run the controller at the same time without this lock, or whose settings are unknown.
+/// Returns another controller manager that would run the controller at the same time without this lock, or whose
+/// settings are unknown.
 fn other_without_lock(
     observed: &Observed,
     controller: &Controller,
@@ -208,7 +213,7 @@ fn other_without_lock(
     })
 }
 
-fn without_runner(observed: &Observed, controller: &Controller) -> Reason {
+fn reason_without_runner(observed: &Observed, controller: &Controller) -> Reason {
     let managers = observed.managers();
     let has = |manager: &&ObservedManager, assignments: &[Assignment]| {
         manager
@@ -219,13 +224,13 @@ fn without_runner(observed: &Observed, controller: &Controller) -> Reason {
         .iter()
         .filter(|manager| has(manager, &[Assignment::Migrated, Assignment::NonMigrated]))
         .collect();
-    // The one that runs, and among these the one that leads, says most about what is missing.
+    // A controller manager that runs, and best one that leads, says most about what is missing.
     let owner = owners.into_iter().max_by_key(|owner| match &owner.health {
         Health::Serves(started) => (true, !started.is_empty()),
         Health::Down(_) | Health::Unread(_) => (false, false),
     });
     if let Some(owner) = owner {
-        return orphaned(observed, controller, owner);
+        return reason_not_running(observed, controller, owner);
     }
     let unassigned: Vec<String> = managers
         .iter()
@@ -245,8 +250,8 @@ fn without_runner(observed: &Observed, controller: &Controller) -> Reason {
     unknown.unwrap_or(Reason::NoRunner)
 }
 
-/// Why a controller manager does not run a controller that its settings enable.
-fn orphaned(observed: &Observed, controller: &Controller, owner: &ObservedManager) -> Reason {
+/// The reason why a controller manager does not run a controller that its settings enable.
+fn reason_not_running(observed: &Observed, controller: &Controller, owner: &ObservedManager) -> Reason {
     let pod = owner.pod.clone();
     let lock = owner
         .known()

@@ -1,4 +1,4 @@
-//! The blockers of a plan's first step.
+//! Finds what blocks the first step of a plan.
 //!
 //! The conditions are those of `reconcile` and `preflightChecks` in Cluster API. The controller reports only the first
 //! blocker; this module returns all of them.
@@ -18,10 +18,10 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// The reason of a condition while the controller cannot connect to the workload cluster.
+/// The reason in a condition while the controller cannot connect to the workload cluster.
 const CONNECTION_DOWN: &str = "ConnectionDown";
 
-/// The blockers of the first step; empty if the plan has no steps.
+/// The blockers of the first step. Empty if the plan has no steps.
 pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
@@ -90,10 +90,10 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     .collect()
 }
 
-/// The blocker if the controller reports that it cannot connect to the workload cluster. It then fails before every other step
-/// (`reconcileControlPlaneAndMachinesConditions`).
+/// The blocker if the controller reports that it cannot connect to the workload cluster. The controller then fails
+/// before every other step (`reconcileControlPlaneAndMachinesConditions`).
 pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
-    // Before the control plane is initialized, there is nothing to connect to.
+    // Before the control plane is initialized, there is no API server to connect to.
     if !observed.control_plane.status.initialized {
         return None;
     }
@@ -119,8 +119,8 @@ pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Blocker> {
     Some(Blocker::NoKubeadmConfig { why })
 }
 
-/// The blocker if the controller cannot decode a record of a remediation. Unlike other blockers of a remediation, it also stops
-/// rollouts and scaling (`reconcileUnhealthyMachines`).
+/// The blocker if the controller cannot decode the record of a remediation. Unlike other blockers of a remediation, it
+/// also stops rollouts and scaling (`reconcileUnhealthyMachines`).
 pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<Blocker> {
     let state = State::new(observed, &[]);
     if state.malformed_remediation {

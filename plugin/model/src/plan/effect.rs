@@ -1,4 +1,4 @@
-//! The effect of changing each field of a control plane.
+//! Decides the effect of a change to each field of a control plane.
 
 use kcp_api::Reference;
 use serde::Serialize;
@@ -10,19 +10,19 @@ use crate::merge_patch::differences;
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
-    /// Replaces Machines.
+    /// The change replaces Machines.
     Rollout,
-    /// Creates or deletes Machines.
+    /// The change creates or deletes Machines.
     Scale,
-    /// Replaces the first Machine, unless its configuration equals that of a joining Machine.
+    /// The change replaces the first Machine, unless that Machine's configuration equals that of a joining Machine.
     FirstMachine,
-    /// Applies to new Machines only.
+    /// The change applies to new Machines only.
     NextMachine,
-    /// Updates Machines and their objects in place.
+    /// The change updates Machines and their objects in place.
     InPlace,
-    /// Updates the workload cluster in place.
+    /// The change updates the workload cluster in place.
     WorkloadCluster,
-    /// Changes the controller's behavior.
+    /// The change affects only the controller's behavior.
     Controller,
     Nothing,
     Unknown,
@@ -32,15 +32,15 @@ pub enum Effect {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// The path of the field, such as `spec.a.b[2].c`.
+    /// The path of the changed field, such as `spec.a.b[2].c`.
     pub field: String,
     pub effect: Effect,
-    /// The new infrastructure template if the field belongs to the template: `DockerMachineTemplate/t2`.
+    /// The new infrastructure template, such as `DockerMachineTemplate/t2`, if the field belongs to the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
 
-/// Effects by path prefix, for v1beta1 and v1beta2. The longest matching prefix applies.
+/// The effects by the prefix of a field's path, for v1beta1 and v1beta2. The longest matching prefix applies.
 const EFFECTS: &[(Effect, &[&str])] = &[
     (
         Effect::Controller,
@@ -112,10 +112,10 @@ const EFFECTS: &[(Effect, &[&str])] = &[
     (Effect::Scale, &["spec.replicas"]),
 ];
 
-/// The changed fields of a control plane; both objects have the same API version. If `same_template` is true, changes
-/// inside the template reference, such as its namespace, have no effect.
+/// The fields in which two versions of a control plane differ; both have the same API version. If `same_template` is
+/// true, changes inside the template reference, such as its namespace, have no effect.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
-    differences(&written_fields(old), &written_fields(new))
+    differences(&user_fields(old), &user_fields(new))
         .into_iter()
         .map(|field| Change {
             effect: match effect(&field) {
@@ -128,7 +128,8 @@ pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
         .collect()
 }
 
-/// The fields in which a new infrastructure template differs from the current one. New Machines are cloned from it.
+/// The fields in which a new infrastructure template differs from the current one. New Machines are cloned from the new
+/// template.
 pub fn template_changes(current: &Value, new: &Value, template: &Reference) -> Vec<Change> {
     let spec = |object: &Value| serde_json::json!({"spec": object.get("spec")});
     differences(&spec(current), &spec(new))
@@ -141,7 +142,7 @@ pub fn template_changes(current: &Value, new: &Value, template: &Reference) -> V
         .collect()
 }
 
-fn written_fields(object: &Value) -> Value {
+fn user_fields(object: &Value) -> Value {
     let metadata = |key: &str| object.pointer(&format!("/metadata/{key}")).cloned();
     serde_json::json!({
         "metadata": {"annotations": metadata("annotations"), "labels": metadata("labels")},

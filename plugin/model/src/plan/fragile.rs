@@ -1,5 +1,5 @@
-//! Describes when etcd tolerates no member failure, by events instead of step numbers: commands that change a control
-//! plane do not print the steps of the plan.
+//! Describes when etcd tolerates no member failure. The text names events instead of step numbers, because commands
+//! that change a control plane do not print the steps of the plan.
 
 use crate::plan::{
     Plan, StepRange, messages,
@@ -11,7 +11,7 @@ const ORDINALS: [&str; 9] = [
     "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
 ];
 
-/// One line for each period in which etcd tolerates no member failure.
+/// Returns one line for each period in which etcd tolerates no member failure.
 pub fn fragile_periods(plan: &Plan) -> Vec<String> {
     let ranges = plan.fragile_steps();
     if is_each_creation(plan.steps(), &ranges) {
@@ -19,11 +19,11 @@ pub fn fragile_periods(plan: &Plan) -> Vec<String> {
     }
     ranges
         .iter()
-        .filter_map(|range| period(plan.steps(), *range))
+        .filter_map(|range| fragile_period(plan.steps(), *range))
         .collect()
 }
 
-/// Whether several steps are fragile, and these are the steps that create a Machine.
+/// Whether several steps are fragile, and these are exactly the steps that create a Machine.
 fn is_each_creation(steps: &[Step], ranges: &[StepRange]) -> bool {
     let creations = (1..)
         .zip(steps)
@@ -35,7 +35,7 @@ fn is_each_creation(steps: &[Step], ranges: &[StepRange]) -> bool {
     ranges.len() > 1 && creations.eq(ranges.iter().copied())
 }
 
-fn period(steps: &[Step], StepRange { first, last }: StepRange) -> Option<String> {
+fn fragile_period(steps: &[Step], StepRange { first, last }: StepRange) -> Option<String> {
     let end = event_after(steps, last)?;
     let start = first
         .checked_sub(1)
@@ -44,7 +44,7 @@ fn period(steps: &[Step], StepRange { first, last }: StepRange) -> Option<String
     Some(format!("etcd tolerates no member failure {start}until {end}"))
 }
 
-/// The event with which a step ends; none if there is no such step. Steps are counted from one.
+/// The event with which a step ends. None if there is no such step. Steps are counted from one.
 fn event_after(steps: &[Step], number: usize) -> Option<String> {
     let steps_so_far = steps.get(..number)?;
     let step = steps_so_far.last()?;
@@ -77,7 +77,7 @@ fn event_after(steps: &[Step], number: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{fragile_periods, period};
+    use super::{fragile_period, fragile_periods};
     use crate::{
         plan::{Desired, Plan, StepRange, plan},
         testing::{
@@ -150,7 +150,7 @@ mod tests {
         let plan = of(3, 0, 1);
         let second = StepRange { first: 2, last: 2 };
         assert_eq!(
-            period(plan.steps(), second).as_deref(),
+            fragile_period(plan.steps(), second).as_deref(),
             Some(
                 "etcd tolerates no member failure once the first Machine has been deleted, \
                  until the second Machine has been deleted"

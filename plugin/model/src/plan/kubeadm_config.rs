@@ -1,4 +1,4 @@
-//! Whether a Machine's `KubeadmConfig` matches the spec of its control plane.
+//! Compares a Machine's `KubeadmConfig` with the spec of its control plane.
 //!
 //! The comparison follows `matchesKubeadmConfig` of Cluster API v1.14, on JSON documents instead of Go types: fields that
 //! cannot change a Machine are removed from both documents before they are compared.
@@ -8,12 +8,14 @@ use serde_json::{Map, Value, json};
 
 use crate::merge_patch::differences;
 
-/// Fields whose empty value differs from an absent one: an empty `taints` disables kubeadm's default taint.
+/// The fields whose empty value differs from an absent one. For example, an empty `taints` disables kubeadm's default
+/// taint.
 const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
-/// Command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an argument.
+/// The fields with command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an
+/// argument.
 const ARGUMENT_FIELDS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
-/// Fields that are not compared: Cluster API itself writes them into a Machine's configuration, they apply to the whole
-/// workload cluster, only new Machines use them, or v1beta2 removed them.
+/// The fields that are not compared: Cluster API itself writes them into a Machine's configuration, they apply to the
+/// whole workload cluster, only new Machines use them, or v1beta2 removed them.
 const IGNORED_FIELDS: &[&str] = &[
     "/clusterConfiguration/controlPlaneEndpoint",
     "/clusterConfiguration/dns",
@@ -26,7 +28,7 @@ const IGNORED_FIELDS: &[&str] = &[
     "/joinConfiguration/discovery",
     "/useExperimentalRetryJoin",
 ];
-/// Default values that earlier versions of Cluster API wrote into absent fields.
+/// The default values that earlier versions of Cluster API wrote into absent fields.
 const DEFAULTS: &[(&str, &str)] = &[
     ("/format", "cloud-config"),
     (
@@ -38,11 +40,11 @@ const DEFAULTS: &[(&str, &str)] = &[
         "IfNotPresent",
     ),
 ];
-/// Fields of `initConfiguration` that `joinConfiguration` has as well.
+/// The fields of `initConfiguration` that `joinConfiguration` has as well.
 const JOIN_FIELDS_FROM_INIT: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
 
-/// The paths at which a Machine's configuration differs from `desired`. None if the two have different API versions and
-/// cannot be compared.
+/// The paths at which a Machine's configuration differs from `desired`. None if the two have different API versions, so
+/// that they cannot be compared.
 pub fn outdated_paths(
     machine: &KubeadmConfigSpec,
     desired: &KubeadmConfigSpec,
@@ -76,13 +78,13 @@ fn compare(mut machine: Value, mut desired: Value) -> Vec<String> {
                 remove(document, pointer);
             }
         }
-        prune(document);
+        remove_empty_values(document);
     }
     differences(&machine, &desired)
 }
 
-/// Whether the Machine initialized the cluster. A joined Machine has `joinConfiguration.controlPlane` or, since Cluster API
-/// v1.11, kubelet arguments in `joinConfiguration`.
+/// Whether the Machine is the one that initialized the cluster. A Machine that joined has
+/// `joinConfiguration.controlPlane` or, since Cluster API v1.11, kubelet arguments in `joinConfiguration`.
 fn is_first(fields: &Value) -> bool {
     let joins = fields
         .pointer("/joinConfiguration/controlPlane")
@@ -96,7 +98,7 @@ fn is_first(fields: &Value) -> bool {
     !joins && !has_arguments
 }
 
-/// A Machine's configuration in the form of a joining Machine.
+/// Converts a Machine's configuration into that of a joining Machine.
 fn as_joining_config(machine: &Value, desired: &Value, is_first: bool) -> Value {
     let mut fields = object(machine);
     if is_first {
@@ -163,13 +165,13 @@ fn remove(document: &mut Value, pointer: &str) {
     }
 }
 
-/// Removes values that are equivalent to an absent field.
-fn prune(value: &mut Value) {
+/// Removes the values that are equivalent to an absent field.
+fn remove_empty_values(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields.iter_mut() {
                 if !(value.is_object() && ARGUMENT_FIELDS.contains(&key.as_str())) {
-                    prune(value);
+                    remove_empty_values(value);
                 }
             }
             fields.retain(|key, value| match value {
@@ -181,7 +183,7 @@ fn prune(value: &mut Value) {
                 Value::Bool(_) | Value::Number(_) => true,
             });
         }
-        Value::Array(list) => list.iter_mut().for_each(prune),
+        Value::Array(list) => list.iter_mut().for_each(remove_empty_values),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Plans as text.
+//! Describes plans as text.
 
 use crate::{
     plan::{
@@ -11,7 +11,7 @@ use crate::{
     quorum::Votes,
 };
 
-/// Joins names to `a, b or c`, or `a, b and c` if `last` is `and`.
+/// Joins names as in `a, b or c`, or as in `a, b and c` if `last` is `and`.
 pub fn join_names(names: &[impl AsRef<str>], last: &str) -> String {
     match names {
         [] => String::new(),
@@ -23,7 +23,7 @@ pub fn join_names(names: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
-/// Like [`join_names`], for etcd members. A member that has not started has no name.
+/// Like [`join_names`], for etcd members, which have no name until they have started.
 pub fn join_member_names<'n>(names: impl Iterator<Item = &'n str>, last: &str) -> String {
     let names = names.map(|name| if name.is_empty() { "(not started)" } else { name });
     join_names(&names.collect::<Vec<_>>(), last)
@@ -34,7 +34,7 @@ pub fn names(step: &Step) -> String {
     join_member_names(step.names.iter().map(String::as_str), last)
 }
 
-/// What the controller does in a step.
+/// Names what the controller does in a step.
 pub const fn action(step: &Step) -> &'static str {
     match step.action {
         Action::Create => "create",
@@ -44,7 +44,7 @@ pub const fn action(step: &Step) -> &'static str {
     }
 }
 
-/// A note about the steps that may update a Machine in place; none if the plan has no such step.
+/// Returns a note about the steps that may update a Machine in place. None if the plan has no such step.
 pub fn in_place_note(plan: &Plan) -> Option<String> {
     let mut steps = (1..).zip(plan.steps());
     let (number, _) = steps.find(|(_, step)| step.may_update_in_place)?;
@@ -63,7 +63,7 @@ pub fn in_place_note(plan: &Plan) -> Option<String> {
     })
 }
 
-/// The failure domains of a step; empty if it has none.
+/// Names the failure domains of a step. Empty if the step has none.
 pub fn failure_domains(step: &Step) -> String {
     let names: Vec<&str> = step
         .failure_domains
@@ -133,7 +133,7 @@ const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
     }
 }
 
-/// One line for each range of steps during which no etcd member may fail, and one line for all single steps.
+/// Returns one line for each range of steps during which no etcd member may fail, and one line for all single steps.
 pub fn fragile_steps(ranges: &[StepRange]) -> Vec<String> {
     let (single, long): (Vec<StepRange>, Vec<StepRange>) =
         ranges.iter().partition(|range| range.first == range.last);
@@ -187,8 +187,8 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
     }
 }
 
-/// Why the plugin refuses a change whose first step the controller would take.
-pub fn at_risk(votes: Votes) -> String {
+/// Says why the plugin refuses a change although the controller would take its first step.
+pub fn quorum_risk(votes: Votes) -> String {
     format!(
         "the controller does not detect this problem; its first step could make etcd lose quorum: {votes}"
     )

@@ -45,14 +45,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     pub spec: KubeadmControlPlaneSpec,
-    /// The changed fields; empty if the spec does not change.
+    /// The fields that the change affects. Empty if the spec does not change.
     pub changes: Vec<Change>,
-    /// One line for each admission rule that denies the change.
+    /// Why the admission rules deny the change: one line for each rule.
     pub denials: Vec<String>,
 }
 
 impl Desired {
-    /// The spec without a change.
+    /// Returns the current spec, without a change.
     pub fn current(observed: &Snapshot) -> Self {
         Self {
             spec: observed.control_plane.spec.clone(),
@@ -69,30 +69,30 @@ pub struct Plan {
     pub replicas: usize,
     pub current: KubeadmControlPlaneSpec,
     pub desired: Desired,
-    /// Whether each Machine is outdated, ordered by name.
+    /// Whether each Machine is outdated, ordered by the names of the Machines.
     pub verdicts: Vec<Verdict>,
-    /// The time of a rollout that is planned for later.
+    /// The time of a rollout that is planned for later. None if none is planned.
     pub rollout_to_come: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
-    /// etcd's votes after the first Machine is created or deleted. Set only if etcd could then lose quorum and the
+    /// etcd's votes after the first Machine is created or deleted. None unless etcd could then lose quorum and the
     /// controller would not wait.
-    pub at_risk: Option<Votes>,
-    /// The extensions that may update Machines in place.
+    pub quorum_risk: Option<Votes>,
+    /// The handlers of the extensions that may update Machines in place.
     pub in_place_handlers: Vec<String>,
-    /// Whether each Machine is assumed to have an etcd member, because the members could not be read.
+    /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
     pub members_unread: bool,
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
-/// Consecutive steps, counted from one.
+/// A range of consecutive steps of a plan, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepRange {
     pub first: usize,
     pub last: usize,
 }
 
-/// Simulates the controller from one second after `now`.
+/// Plans the steps of the controller, by a simulation that starts one second after `now`.
 pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
     // A rollout begins after its time, not at its time, and a rollout that is started now has the time `now`.
     let decided_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
@@ -120,7 +120,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         Ok(steps) => blockers::blockers(observed, &desired.spec, steps),
         Err(_) => Vec::new(),
     };
-    let at_risk = steps
+    let quorum_risk = steps
         .as_ref()
         .ok()
         .and_then(|steps| first_step_risk(&state, steps));
@@ -134,7 +134,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         verdicts,
         remediation,
         blockers,
-        at_risk,
+        quorum_risk,
         in_place_handlers: observed.in_place_handlers.read().cloned().unwrap_or_default(),
         members_unread: observed.members() == EtcdMembers::Unread,
         steps,
@@ -150,7 +150,7 @@ impl Plan {
         self.verdicts.iter().any(Verdict::is_outdated)
     }
 
-    /// The steps during which etcd tolerates no member failure.
+    /// The ranges of steps during which etcd tolerates no member failure.
     pub fn fragile_steps(&self) -> Vec<StepRange> {
         let mut ranges: Vec<StepRange> = Vec::new();
         for (number, step) in (1..).zip(self.steps()) {

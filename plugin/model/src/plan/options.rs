@@ -11,22 +11,22 @@ use crate::{
     review::{Review, ReviewContext, review_update},
 };
 
-/// The change requested by flags. Without a change, the plan shows the pending steps.
+/// The change that a command's flags request. Without a change, the plan shows the pending steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     pub replicas: Option<i64>,
-    /// The Kubernetes version, with or without the leading `v`.
+    /// The desired Kubernetes version, with or without the leading `v`.
     pub version: Option<String>,
     pub restart: bool,
 }
 
-/// Adds the leading `v` if it is missing, like Cluster API's webhook.
+/// Adds the leading `v` to a Kubernetes version if it is missing, like Cluster API's webhook.
 pub fn with_leading_v(version: &str) -> String {
     format!("v{}", version.strip_prefix('v').unwrap_or(version))
 }
 
 impl PlanOptions {
-    /// The merge patch of a control plane in `api_version`.
+    /// Returns the merge patch of a control plane whose JSON has the API version `api_version`.
     pub fn patch(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
         if let Some(replicas) = self.replicas {
@@ -42,7 +42,7 @@ impl PlanOptions {
     }
 }
 
-/// The spec fields that make the controller replace all existing Machines. The API stores whole seconds.
+/// The spec fields that make the controller replace all existing Machines now. The API stores whole seconds.
 fn restart(api_version: &str, now: Timestamp) -> Value {
     rollout_after(
         api_version,
@@ -50,8 +50,8 @@ fn restart(api_version: &str, now: Timestamp) -> Value {
     )
 }
 
-/// The spec fields that make the controller replace, once `after` has passed, every Machine that was created
-/// before it.
+/// The spec fields that make the controller replace every Machine that was created before `after`, once that time has
+/// passed.
 pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     match Shape::from_api_version(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
@@ -59,13 +59,13 @@ pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     }
 }
 
-/// The change that a merge patch makes, and the warnings of the admission rules.
+/// Returns the change that a merge patch makes, and the warnings of the admission rules.
 pub fn review_desired(
     text: &str,
     patch: &Value,
     context: ReviewContext<'_>,
 ) -> Result<(Desired, Vec<String>), DecodeError> {
-    // The patch changes nothing, and the webhook has already reviewed the current object.
+    // If the patch changes nothing, the webhook has already reviewed the current object.
     let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Review::default()
     } else {

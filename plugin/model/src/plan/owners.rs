@@ -1,4 +1,4 @@
-//! Owners of Machines that stop the controller.
+//! Finds the Machines whose owners stop the controller.
 //!
 //! The conditions are those of `initControlPlaneScope` and `adoptMachines` in Cluster API v1.14. They do not apply before the
 //! Cluster's infrastructure is ready, or while the control plane is being deleted. The controller adopts every control plane
@@ -27,9 +27,9 @@ pub fn blockers(observed: &Snapshot) -> Vec<Blocker> {
     others.chain(unadoptable).collect()
 }
 
-/// The blocker if the controller cannot adopt the Machine.
+/// Returns the blocker if the controller cannot adopt the Machine.
 pub fn cannot_adopt(observed: &Snapshot, machine: &Machine) -> Option<Blocker> {
-    // A list does not read KubeadmConfigs.
+    // If no Machine has a `KubeadmConfig`, they were not read, as in a list of control planes.
     let is_config = |machine: &Machine| matches!(machine.bootstrap, Bootstrap::Config(_));
     let lacks_config =
         matches!(machine.bootstrap, Bootstrap::Missing) && observed.machines.iter().any(is_config);
@@ -61,7 +61,8 @@ fn adoption_obstacle(machine: &Machine, lacks_config: bool, version: &str) -> Op
     lacks_config.then(|| format!("KubeadmConfig {} does not exist", config.name))
 }
 
-/// Versions that cannot be parsed count as adoptable, because Cluster API's webhooks reject them.
+/// Whether the controller adopts a Machine with this version. A version that cannot be parsed counts as adoptable,
+/// because Cluster API's webhooks reject it.
 fn is_adoptable_version(machine: &str, control_plane: &str) -> bool {
     let (Ok(machine), Ok(control_plane)) = (parse_version(machine), parse_version(control_plane)) else {
         return true;

@@ -20,7 +20,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct NextRemediation {
     pub machine: String,
-    /// What blocks the remediation; none if the controller replaces the Machine now.
+    /// What blocks the remediation. None if the controller replaces the Machine now.
     #[serde(rename = "keptBy")]
     pub blocked_by: Option<Blocker>,
 }
@@ -28,9 +28,9 @@ pub struct NextRemediation {
 #[derive(Clone, Copy, Debug)]
 pub struct RemediationContext<'t> {
     pub limits: &'t RemediationLimits,
-    /// Whether the control plane was initialized.
+    /// Whether the control plane has been initialized.
     pub initialized: bool,
-    /// The version that the Cluster's topology requires first, if one is pending.
+    /// The version that the Cluster's topology requires first. None if no version is pending.
     pub topology_version: Option<&'t str>,
     pub now: Timestamp,
 }
@@ -46,7 +46,7 @@ impl<'t> RemediationContext<'t> {
     }
 }
 
-/// The next remediation; none if no Machine waits for one.
+/// Returns the next remediation. None if no Machine waits for one.
 pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
     let terms = RemediationContext {
         now: state.clock.map_or(terms.now, |clock| clock.max(terms.now)),
@@ -63,11 +63,12 @@ pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<
     })?;
     Some(NextRemediation {
         machine: first.name.clone(),
-        blocked_by: blocker(state, first, terms),
+        blocked_by: remediation_blocker(state, first, terms),
     })
 }
 
-/// Sorts by urgency: annotated Machines, Machines without a node, then by failed conditions.
+/// Returns a key that sorts the most urgent remediation first: annotated Machines, then Machines without a node, then
+/// Machines by their failed conditions.
 fn remediation_order(replica: &Replica) -> impl Ord {
     let conditions = component_conditions(true).chain([LABELS_AND_TAINTS]);
     let sound: Vec<bool> = conditions
@@ -80,7 +81,7 @@ fn remediation_order(replica: &Replica) -> impl Ord {
     )
 }
 
-fn blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Option<Blocker> {
+fn remediation_blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Option<Blocker> {
     if first.is_deleting() {
         return Some(Blocker::BeingDeleted {
             machine: first.name.clone(),
@@ -121,7 +122,7 @@ fn retry_blocker(
     }
     let since = last.timestamp?;
     let ends = |period: SignedDuration| since.checked_add(period).unwrap_or(Timestamp::MAX);
-    // From then on, earlier attempts no longer count.
+    // From this time on, earlier remediations no longer count.
     let forgotten = ends(limits.min_healthy_period);
     if forgotten <= now {
         return None;
@@ -157,7 +158,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
             machine: other.name.clone(),
         });
     }
-    // With an external etcd the controller reads no members, and therefore never remediates (v1.14).
+    // With an external etcd, the controller reads no members, and therefore never remediates (v1.14).
     if state.members.as_ref().is_none_or(Vec::is_empty) {
         return Some(Blocker::MembersUnknown);
     }
@@ -168,7 +169,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);
     }
-    // If no node belongs to the Machine, the controller does not find its member and does not check the quorum.
+    // If no node belongs to the Machine, the controller does not find its etcd member and does not check the quorum.
     let removed = first.member.as_deref().map(Change::Removed)?;
     state.quorum_blocker(removed)
 }

@@ -1,4 +1,4 @@
-//! Decides whether a Machine is outdated, and why.
+//! Decides whether a Machine is outdated, and for which reasons.
 //!
 //! The comparison follows `UpToDate` of Cluster API v1.14. The running controller may have another version: once it has
 //! processed the current spec, its own result counts, and differences that only this comparison finds apply after an
@@ -13,15 +13,15 @@ use serde::Serialize;
 
 use crate::{plan::kubeadm_config::outdated_paths, snapshot::Snapshot};
 
-/// Whether a Machine is outdated.
+/// The result of comparing a Machine with the spec of its control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub machine: String,
-    /// Why the Machine is outdated; empty if it is up to date.
+    /// Why the Machine is outdated. Empty if the Machine is up to date.
     pub reasons: Vec<Reason>,
-    /// Parts that could not be compared. The controller assumes that they match.
+    /// The parts of the Machine that could not be compared. The controller assumes that they match.
     pub gaps: Vec<Gap>,
-    /// Configuration paths at which only Cluster API v1.14 finds a difference, not the running controller.
+    /// The configuration paths at which only Cluster API v1.14 finds a difference, but not the running controller.
     pub after_provider_update: Vec<String>,
 }
 
@@ -51,15 +51,15 @@ pub enum Reason {
     Config {
         fields: Vec<String>,
     },
-    /// The infrastructure Machine was cloned from another template.
+    /// The infrastructure Machine was cloned from another template than the spec names.
     Infrastructure {
-        /// `Kind.group/name`
+        /// The template, as `Kind.group/name`.
         machine: String,
-        /// `Kind.group/name`
+        /// The template, as `Kind.group/name`.
         #[serde(rename = "asked")]
         desired: String,
     },
-    /// Only the controller reports the Machine as outdated; this comparison finds no reason.
+    /// Only the controller reports the Machine as outdated. The comparison here finds no reason.
     Reported {
         message: String,
     },
@@ -81,17 +81,17 @@ pub enum Gap {
     ExpiryUnknown,
 }
 
-/// The specs that a Machine is compared with.
+/// The specs with which a Machine is compared, and the time of the comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
     pub desired: &'s KubeadmControlPlaneSpec,
-    /// Whether the controller has processed the current spec.
+    /// Whether the controller has processed the current spec of the control plane.
     pub is_observed: bool,
     pub now: Timestamp,
 }
 
-/// Compares every Machine with `desired`, ordered by name.
+/// Compares every Machine with `desired`. The verdicts are ordered by the names of the Machines.
 pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
     let comparison = Comparison {
         current: &observed.control_plane.spec,
@@ -156,7 +156,7 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
     }
 }
 
-/// Whether this comparison also finds that the Machine differs from the current spec.
+/// Whether the comparison here also finds that the Machine differs from the current spec.
 fn is_explained_by(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Timestamp) -> bool {
     let gaps = &mut Vec::new();
     !time_reasons(machine, current, now, gaps).is_empty()

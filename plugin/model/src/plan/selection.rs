@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use crate::plan::state::{Deletion, Replica};
 
-/// Groups of Machines in the order of their deletion.
+/// The groups of Machines, in the order in which the controller deletes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
-    /// Outdated Machines that are marked, which means annotated with `cluster.x-k8s.io/delete-machine`.
+    /// Outdated Machines that are marked, that is, have the annotation `cluster.x-k8s.io/delete-machine`.
     OutdatedAndMarked,
     Marked,
-    /// Outdated Machines that have failed, which means that a component or the etcd member is known to be unhealthy.
+    /// Outdated Machines that have failed, that is, have a component or an etcd member that is known to be unhealthy.
     OutdatedAndFailed,
     Outdated,
     Any,
@@ -25,7 +25,7 @@ pub enum Group {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDeletion {
-    /// The Machines that may be deleted next; several if the controller chooses at random.
+    /// The names of the Machines that may be deleted next. Several if the controller chooses at random.
     pub machines: Vec<String>,
     pub group: Group,
     pub why: FailureDomainReason,
@@ -45,8 +45,8 @@ const GROUPS: &[(Group, GroupFilter)] = &[
     (Group::Any, |_| true),
 ];
 
-/// The Machines that the controller may delete next; none if the control plane has no Machine. Machines that are being
-/// deleted are candidates too, because the controller first waits for their deletion.
+/// Returns the Machines that the controller may delete next. None if the control plane has no Machine. Machines that
+/// are being deleted are candidates, too, because the controller first waits for their deletion.
 pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextDeletion> {
     let (group, may_go) = GROUPS.iter().find_map(|(group, is_of)| {
         let may_go: Vec<&Replica> = replicas.iter().filter(|replica| is_of(replica)).collect();
@@ -72,7 +72,7 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextD
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainChoice {
-    /// The chosen domains; several if the controller chooses at random. An inner none means no failure domain.
+    /// The chosen failure domains. Several if the controller chooses at random. An inner none means no failure domain.
     pub domains: Vec<Option<String>>,
     pub why: FailureDomainReason,
 }
@@ -81,19 +81,19 @@ pub struct DomainChoice {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum FailureDomainReason {
-    /// The Cluster has no failure domains.
+    /// The Cluster declares no failure domains.
     NoneDeclared,
-    /// The domain has the fewest Machines that are neither outdated nor being deleted.
+    /// The failure domain has the fewest Machines that are neither outdated nor being deleted.
     FewestThatStay,
-    /// Several domains have the fewest remaining Machines; this one has the fewest in total.
+    /// Several failure domains have the fewest Machines that stay; this one has the fewest Machines in total.
     FewestInAll,
-    /// The domain is not among the Cluster's failure domains.
+    /// The failure domain is not among those that the Cluster declares.
     NotDeclared,
-    /// The domain has the most Machines that may be deleted.
+    /// The failure domain has the most Machines that may be deleted.
     MostThatMayGo,
-    /// Several domains have the most Machines that may be deleted; this one has the most in total.
+    /// Several failure domains have the most Machines that may be deleted; this one has the most Machines in total.
     MostInAll,
-    /// The choice does not depend on the failure domain.
+    /// The choice of the Machine does not depend on the failure domain.
     Given,
 }
 
@@ -103,7 +103,7 @@ struct DomainCount<'d> {
     all: usize,
 }
 
-fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Vec<DomainCount<'d>> {
+fn counts_by_domain<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Vec<DomainCount<'d>> {
     let inside = |replica: &Replica, domain: &str| replica.failure_domain.as_deref() == Some(domain);
     declared
         .iter()
@@ -115,13 +115,17 @@ fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Ve
         .collect()
 }
 
-/// The domains with the extreme `first` count and, among those, the extreme `all` count; and whether `all` decided.
+/// Returns the failure domains with the lowest or highest `first` count (as `of` chooses) and, among those, the lowest
+/// or highest `all` count; and whether `all` decided.
 fn best_counts<'c, 'd>(
-    counts: &'c [DomainCount<'d>],
+    counts_by_domain: &'c [DomainCount<'d>],
     of: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
 ) -> (Vec<&'c DomainCount<'d>>, bool) {
-    let first = of(&mut counts.iter().map(|count| count.first));
-    let tied: Vec<&DomainCount<'_>> = counts.iter().filter(|count| Some(count.first) == first).collect();
+    let first = of(&mut counts_by_domain.iter().map(|count| count.first));
+    let tied: Vec<&DomainCount<'_>> = counts_by_domain
+        .iter()
+        .filter(|count| Some(count.first) == first)
+        .collect();
     let all = of(&mut tied.iter().map(|count| count.all));
     let decided = tied.iter().any(|count| Some(count.all) != all);
     let best = tied.into_iter().filter(|count| Some(count.all) == all).collect();
@@ -133,7 +137,7 @@ pub fn domain_to_fill(declared: &[String], replicas: &[Replica]) -> DomainChoice
         .iter()
         .filter(|replica| !replica.is_outdated && !replica.is_deleting())
         .collect();
-    let counts = counts(declared, &staying, replicas);
+    let counts = counts_by_domain(declared, &staying, replicas);
     let (best, decided) = best_counts(&counts, |values| values.min());
     if best.is_empty() {
         return DomainChoice {
@@ -176,7 +180,7 @@ pub fn domain_to_empty(
             },
         });
     }
-    let counts = counts(declared, may_go, replicas);
+    let counts = counts_by_domain(declared, may_go, replicas);
     let (best, decided) = best_counts(&counts, |values| values.max());
     (!may_go.is_empty()).then(|| DomainChoice {
         domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
@@ -309,7 +313,7 @@ mod tests {
             ("a b", "m1@a! m2@a! m3@b!", &["b"], FewestInAll),
             ("a b c", "m1@a! m2@b! m3@c!", &["a", "b", "c"], FewestThatStay),
             ("a b c", "m1@a! m2@b! m3@c! n1@a", &["b", "c"], FewestThatStay),
-            // One that is being deleted does not stay, yet counts in all.
+            // One that is being deleted does not stay, yet counts_by_domain in all.
             ("a b", "m1@ax m2@b", &["a"], FewestThatStay),
             ("a b", "m1@ax m2@bx m3@bx", &["a"], FewestInAll),
             // Machines elsewhere, or nowhere, count for none.

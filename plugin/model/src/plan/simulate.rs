@@ -14,8 +14,8 @@ use crate::{
     quorum::{Change, Votes},
 };
 
-/// Maximum number of states that are simulated in parallel after random choices of the controller. The limit suffices for
-/// nine Machines in three failure domains. More states are dropped.
+/// How many states are simulated in parallel after random choices of the controller. This suffices for nine Machines in
+/// three failure domains. More states are dropped.
 const MAX_STATES: usize = 2_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,19 +25,20 @@ pub struct Step {
     /// The names of the Machines that the step may concern, or of etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub choice: Choice,
-    /// The failure domains of the Machines. An inner none means a Machine without a failure domain.
+    /// The failure domains of the Machines in `names`. An inner none means a Machine without a failure domain.
     pub failure_domains: Vec<Option<String>>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,
-    /// The time until which the step waits, if it waits for a time.
+    /// The time until which the step waits. None if it does not wait for a time.
     pub until: Option<Timestamp>,
-    /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it deletes it.
+    /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it
+    /// deletes the Machine.
     pub may_update_in_place: bool,
     /// Whether earlier random choices, or updates in place, can lead to a different step.
     pub may_differ: bool,
-    /// The number of Machines after the step.
+    /// How many Machines the control plane has after the step.
     pub replicas: usize,
-    /// etcd's votes; none if etcd is external.
+    /// etcd's votes around the step. None if etcd is external.
     pub votes: Option<StepVotes>,
 }
 
@@ -46,11 +47,11 @@ pub struct Step {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Choice {
-    /// The step concerns all names.
+    /// The step concerns all Machines in `names`.
     None,
-    /// The step concerns one name, which depends on an earlier random choice.
+    /// The step concerns one Machine in `names`, which depends on an earlier random choice.
     ByEarlier,
-    /// The step concerns one name, chosen at random.
+    /// The step concerns one Machine in `names`, which the controller chooses at random.
     AtRandom,
 }
 
@@ -58,7 +59,7 @@ pub enum Choice {
 #[serde(rename_all = "camelCase")]
 pub struct StepVotes {
     pub before: Votes,
-    /// The votes in the worst case during the step.
+    /// etcd's votes in the worst case during the step.
     pub during: Votes,
     pub after: Votes,
 }
@@ -72,11 +73,11 @@ impl StepVotes {
     }
 }
 
-/// The most Machines that a plan covers. The time of a simulation grows with the square of this number. etcd recommends at most
-/// seven members.
+/// The highest number of Machines that a plan covers. The time of a simulation grows with the square of this number.
+/// etcd recommends at most seven members.
 const MAX_REPLICAS: usize = 99;
 
-/// All steps from `start` to the desired state.
+/// Returns all steps from `start` to the desired state.
 ///
 /// # Errors
 /// No sequence of steps keeps etcd's quorum and reaches the desired state.
@@ -103,8 +104,8 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
     simulate_until(start, context, |_| false)
 }
 
-/// The steps up to the first creation or deletion of a Machine. Unlike [`simulate`], this function does not require that the
-/// whole change is possible.
+/// Returns the steps up to the first creation or deletion of a Machine. Unlike [`simulate`], this function does not
+/// require that the whole change is possible.
 ///
 /// # Errors
 /// The controller cannot continue, or must not.
@@ -150,12 +151,13 @@ fn simulate_until(
 
 struct PossibleStep {
     before: Option<Votes>,
-    /// Whether the controller chooses among several steps at random.
+    /// Whether the controller chooses this step at random among several.
     is_chosen: bool,
     transition: Transition,
 }
 
-/// All variants of the next step, and whether a different step is possible; none if the desired state is reached.
+/// Returns all variants of the next step, and whether a different step is possible. None if the desired state is
+/// reached.
 fn possible_steps(
     states: &BTreeSet<State>,
     context: Context<'_>,
@@ -224,8 +226,9 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
     }
 }
 
-/// The votes after the first creation or deletion of a Machine, if that step is not safe. When the step begins, everything
-/// that the controller waits for has happened, but problems that the controller does not detect remain.
+/// Returns etcd's votes after the first creation or deletion of a Machine, if that step is not safe. When the step
+/// begins, everything that the controller waits for has happened, but problems that the controller does not detect
+/// remain.
 pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<Votes> {
     let mut state = start.clone();
     let mut steps = steps.iter();

@@ -15,8 +15,8 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// Machine conditions that the controller checks, and whether each concerns stacked etcd, in the order in which the
-/// controller remediates.
+/// The Machine conditions that the controller checks, and whether each concerns a stacked etcd. They have the order in
+/// which the controller remediates.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER_HEALTHY, true),
     (ETCD_POD_HEALTHY, true),
@@ -26,7 +26,8 @@ const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
 ];
 const ETCD_MEMBER_HEALTHY: &str = "EtcdMemberHealthy";
 const ETCD_POD_HEALTHY: &str = "EtcdPodHealthy";
-/// Reports the labels and taints that kubeadm sets on a node. The condition affects only the order of remediations.
+/// The condition that reports the labels and taints that kubeadm sets on a node. It affects only the order of
+/// remediations.
 pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,11 +36,12 @@ pub struct Replica {
     /// The name of the Machine, or a placeholder such as `(new 1)` for a Machine that a step creates.
     pub name: String,
     pub is_new: bool,
-    /// When the Machine was created; none for a Machine that a step creates, which counts as the newest.
+    /// When the Machine was created. None for a Machine that a step creates, which counts as the newest.
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
-    /// The name of the etcd member: that of the node, even while the Machine does not reference the node.
+    /// The name of the Machine's etcd member, which is that of the node, even while the Machine does not reference the
+    /// node.
     pub member: Option<String>,
     pub is_outdated: bool,
     pub deletion: Deletion,
@@ -51,14 +53,14 @@ pub struct Replica {
     pub has_unhealthy_member: bool,
     pub health: HealthCheck,
     pub remediation_for: Option<Remediation>,
-    /// Conditions that are not True, in the order of [`COMPONENT_CONDITIONS`].
+    /// The Machine's conditions that are not True, in the order of [`COMPONENT_CONDITIONS`].
     pub faults: Vec<Fault>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deletion {
     Unmarked,
-    /// The annotation `cluster.x-k8s.io/delete-machine` is set.
+    /// The Machine has the annotation `cluster.x-k8s.io/delete-machine`, and its deletion has not begun.
     Marked,
     InProgress(Timestamp),
 }
@@ -68,7 +70,7 @@ pub enum HealthCheck {
     /// No `MachineHealthCheck` reports the Machine as unhealthy.
     Passed,
     Failed,
-    /// The Machine is unhealthy, and its control plane is responsible for replacing it.
+    /// A `MachineHealthCheck` reports the Machine as unhealthy, and the control plane is responsible for replacing it.
     AwaitsRemediation,
     /// Like [`Self::AwaitsRemediation`], with the annotation `cluster.x-k8s.io/remediate-machine`.
     AwaitsRemediationFirst,
@@ -77,29 +79,29 @@ pub enum HealthCheck {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
     pub condition: &'static str,
-    /// Whether the condition is False. If not, it is Unknown or absent.
+    /// Whether the condition is False. If not, the condition is Unknown or absent.
     pub is_false: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     pub replicas: Vec<Replica>,
-    /// The etcd members; none if etcd is external.
+    /// The etcd members. None if etcd is external.
     pub members: Option<Vec<Member>>,
-    /// The name of etcd's leader, if it does not respond.
+    /// The name of etcd's leader if it does not respond. None if it does.
     pub unreachable_leader: Option<String>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub remediation_in_progress: bool,
     /// Whether the annotation that records the remediation in progress cannot be decoded.
     pub malformed_remediation: bool,
-    /// The time until which an earlier step waits; none if no step waits for a time.
+    /// The time until which an earlier step waits. None if no step waits for a time.
     pub clock: Option<Timestamp>,
-    /// The number of Machines created by earlier steps.
+    /// How many Machines earlier steps have created.
     pub created_count: usize,
 }
 
 impl Replica {
-    /// Orders by age, oldest first, then by name.
+    /// Orders Machines by age, the oldest first, then by name.
     pub fn age_order(&self, other: &Self) -> Ordering {
         let key = |replica: &Self| (replica.created.is_none(), replica.created);
         key(self)
@@ -119,14 +121,15 @@ impl Replica {
         self.faults.iter().any(|fault| fault.condition == condition)
     }
 
-    /// Whether a component or the etcd member is known to be unhealthy.
+    /// Whether a component of the Machine or its etcd member is known to be unhealthy.
     pub fn has_failed_component(&self) -> bool {
         self.faults
             .iter()
             .any(|fault| fault.is_false && fault.condition != LABELS_AND_TAINTS)
     }
 
-    /// Whether all components except the etcd member are healthy. The workload cluster needs at least one such Machine.
+    /// Whether all components of the Machine except the etcd member are healthy. The workload cluster needs at least
+    /// one such Machine.
     pub fn runs_components(&self) -> bool {
         self.faults
             .iter()
@@ -145,7 +148,7 @@ impl Replica {
         self.node.is_none() || self.has_unhealthy_member || self.blocking_faults().next().is_some()
     }
 
-    /// Whether the etcd member is unhealthy, but no condition reports it.
+    /// Whether the Machine's etcd member is unhealthy, but no condition reports it.
     pub fn has_unreported_failure(&self) -> bool {
         let mut conditions = COMPONENT_CONDITIONS.iter();
         self.has_unhealthy_member
@@ -163,7 +166,7 @@ impl Replica {
     }
 }
 
-fn deletion(machine: &Machine) -> Deletion {
+fn deletion_state(machine: &Machine) -> Deletion {
     match machine.deletion_timestamp() {
         Some(since) => Deletion::InProgress(since),
         None if machine.is_deleted_first() => Deletion::Marked,
@@ -171,7 +174,7 @@ fn deletion(machine: &Machine) -> Deletion {
     }
 }
 
-fn health(machine: &Machine) -> HealthCheck {
+fn health_state(machine: &Machine) -> HealthCheck {
     match (machine.failed_health_check(), machine.awaits_remediation()) {
         (_, true) if machine.is_marked_unhealthy() => HealthCheck::AwaitsRemediationFirst,
         (_, true) => HealthCheck::AwaitsRemediation,
@@ -181,8 +184,8 @@ fn health(machine: &Machine) -> HealthCheck {
 }
 
 /// Whether a rollout may update an outdated Machine in place: an extension is registered, and the Machine is eligible
-/// (`EligibleForInPlaceUpdate` and `canUpdateMachine` of Cluster API). Whether the controller's feature gate `InPlaceUpdates` is
-/// on, and what the extension answers, is unknown.
+/// (`EligibleForInPlaceUpdate` and `canUpdateMachine` of Cluster API). It is unknown whether the controller's feature
+/// gate `InPlaceUpdates` is on, and what the extension answers.
 fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
     let handlers = observed.in_place_handlers.read();
     let is_registered = handlers.is_some_and(|handlers| !handlers.is_empty());
@@ -200,7 +203,7 @@ fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
         && !verdict.reasons.iter().any(Reason::is_of_time)
 }
 
-/// The condition types in [`COMPONENT_CONDITIONS`]. Types that concern etcd are included only if etcd is stacked.
+/// The condition types in [`COMPONENT_CONDITIONS`]. Those that concern etcd are included only if etcd is stacked.
 pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
     let conditions = COMPONENT_CONDITIONS.iter();
     let conditions = conditions.filter(move |(_, of_etcd)| stacked || !of_etcd);
@@ -208,7 +211,7 @@ pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str>
 }
 
 impl State {
-    /// The current state. Machines are outdated according to `verdicts`.
+    /// Returns the state of the snapshot. `verdicts` say which Machines are outdated.
     pub fn new(observed: &Snapshot, verdicts: &[Verdict]) -> Self {
         let is_outdated = |name: &str| {
             let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
@@ -236,11 +239,11 @@ impl State {
                 node: machine.status.node_name.clone(),
                 member: observed.node_of(machine).map(str::to_owned),
                 is_outdated: is_outdated(machine.name()),
-                deletion: deletion(machine),
+                deletion: deletion_state(machine),
                 is_updating: machine.is_updating_in_place(),
                 may_update_in_place: may_update_in_place(machine.name()),
                 has_unhealthy_member: has_unhealthy_member(machine),
-                health: health(machine),
+                health: health_state(machine),
                 remediation_for: machine.remediation_for().clone(),
                 faults: component_conditions(stacked)
                     .chain([LABELS_AND_TAINTS])
@@ -268,7 +271,7 @@ impl State {
                     .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
             });
         Self {
-            members: members(&etcd, &replicas),
+            members: initial_members(&etcd, &replicas),
             unreachable_leader: etcd.unreachable_leader().map(|leader| leader.name.clone()),
             replicas,
             remediation_in_progress,
@@ -278,8 +281,8 @@ impl State {
         }
     }
 
-    /// The state as the controller sees it, from conditions only: a member or learner is healthy if its Machine's condition
-    /// is True.
+    /// Returns the state as the controller sees it, from conditions only: a member or learner is healthy if the
+    /// condition of its Machine is True.
     pub fn by_conditions(&self) -> Self {
         let mut reported = self.clone();
         for replica in &mut reported.replicas {
@@ -296,23 +299,23 @@ impl State {
         reported
     }
 
-    /// etcd's votes after a change of its members; none if etcd is external.
+    /// etcd's votes after a change of its members. None if etcd is external.
     pub fn votes(&self, change: Change<'_>) -> Option<Votes> {
         self.members.as_ref().map(|members| Votes::after(members, change))
     }
 
-    /// Whether the controller considers a change of the members safe. Always true for an external etcd.
+    /// Whether the controller considers a change of the etcd members safe. Always true for an external etcd.
     pub fn is_safe(&self, change: Change<'_>) -> bool {
         self.votes(change).is_none_or(Votes::is_safe)
     }
 
-    /// The blocker if etcd could lose quorum with a change of the members.
+    /// Returns the blocker if etcd could lose quorum with a change of its members.
     pub fn quorum_blocker(&self, change: Change<'_>) -> Option<Blocker> {
         let votes = self.votes(change).filter(|votes| !votes.is_safe())?;
         Some(Blocker::Quorum { votes })
     }
 
-    /// The change of etcd's members when a Machine is deleted.
+    /// How the etcd members change when the Machine is deleted.
     pub fn removal<'s>(&'s self, replica: &'s Replica) -> Change<'s> {
         let is_member = |node: &&String| self.members.iter().flatten().any(|member| member.name == **node);
         replica
@@ -333,7 +336,8 @@ impl State {
             .any(|replica| replica.is_outdated && !replica.is_deleting())
     }
 
-    /// Members without a Machine. Empty while any Machine has no node, because the member could belong to that Machine.
+    /// The etcd members without a Machine. Empty while any Machine has no node, because the member could belong to that
+    /// Machine.
     pub fn orphans(&self) -> Vec<&Member> {
         if self.replicas.iter().any(|replica| replica.node.is_none()) {
             return Vec::new();
@@ -418,8 +422,8 @@ impl State {
     }
 }
 
-/// The index of the member that a joining Machine has started: the member with the Machine's name, or a member that may be
-/// joining.
+/// The index of the member that a joining Machine has started: the member with the Machine's name, or a member that may
+/// be joining.
 fn joining_member(members: &[Member], machine: &str) -> Option<usize> {
     let unmatched = || {
         members
@@ -432,7 +436,7 @@ fn joining_member(members: &[Member], machine: &str) -> Option<usize> {
     named.or_else(starting).map(|(index, _)| index)
 }
 
-fn members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
+fn initial_members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Member>> {
     match etcd {
         EtcdMembers::External => None,
         EtcdMembers::Unread => Some(

@@ -1,6 +1,4 @@
-//! The controller's next step.
-//! The steps have the order of the controller's `reconcile`: etcd members without a Machine, deletions, remediation, in-place
-//! updates, rollout, scaling. The simulation assumes that everything the controller waits for happens.
+//! Decides the controller's next step.
 
 use jiff::Timestamp;
 use kcp_api::KubeadmControlPlaneSpec;
@@ -29,13 +27,13 @@ pub enum Action {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
-    /// The first Machine of a control plane.
+    /// Create the first Machine of a control plane.
     Initialize,
     ScaleUp,
     ScaleDown,
     Rollout,
     Remediate,
-    /// Wait until a Machine has joined and its etcd member is promoted.
+    /// Wait until a Machine has joined and its etcd member has been promoted.
     ComeUp,
     /// Wait until a Machine is healthy.
     Recover,
@@ -52,18 +50,18 @@ pub enum Purpose {
 pub struct Transition {
     pub action: Action,
     pub purpose: Purpose,
-    /// The names of Machines, or of etcd members for [`Purpose::RemoveMember`].
+    /// The names of the Machines, or of the etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub failure_domain: Option<String>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,
-    /// The time until which the step waits, if it waits for a time.
+    /// The time until which the step waits. None if it does not wait for a time.
     pub until: Option<Timestamp>,
     /// Whether the controller may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
-    /// etcd's votes in the worst case during the step; none if etcd is external.
+    /// etcd's votes in the worst case during the step. None if etcd is external.
     pub during: Option<Votes>,
-    /// The state after the step.
+    /// The state of the control plane after the step.
     pub state: State,
 }
 
@@ -74,12 +72,12 @@ pub enum NoPlan {
     BeingDeleted,
     /// The admission rules deny the change.
     Refused {
-        /// One line for each rule.
+        /// Why the rules deny the change: one line for each rule.
         why: Vec<String>,
     },
     /// The desired number of Machines is 0, which Cluster API does not allow.
     NoReplicas,
-    /// The desired number of Machines is too large to plan.
+    /// The desired number of Machines is too large for a plan.
     TooManyReplicas {
         replicas: usize,
         max: usize,
@@ -92,30 +90,30 @@ pub enum NoPlan {
     LastMachine {
         machine: String,
     },
-    /// New Machines would be outdated immediately, so that the rollout never ends.
+    /// New Machines would be outdated immediately, so that the rollout would never end.
     Endless {
         /// The value of `certificatesExpiryDays`.
         expiry_days: i64,
-        /// How long a new certificate is valid.
+        /// How long a new certificate is valid, in days.
         validity_days: i64,
     },
     /// The controller cannot continue without manual repair.
     Stuck {
-        /// The Machines or etcd members that block the controller.
+        /// The names of the Machines or etcd members that block the controller.
         names: Vec<String>,
     },
 }
 
-/// Inputs of the simulation that do not change from step to step.
+/// The inputs of the simulation that do not change from step to step.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'s> {
     pub spec: &'s KubeadmControlPlaneSpec,
-    /// The failure domains of the Cluster.
+    /// The failure domains that the Cluster declares for control plane Machines.
     pub declared: &'s [String],
     pub terms: RemediationContext<'s>,
 }
 
-/// All variants of the next step. They have the same action. Empty if the desired state is reached.
+/// Returns all variants of the next step, which have the same action. Empty if the desired state is reached.
 ///
 /// # Errors
 /// The controller cannot continue, or must not.
@@ -144,7 +142,8 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
     wait.map_or(other, |wait| Ok(vec![wait]))
 }
 
-/// The wait for the time of the next attempt to remediate a Machine, unless the controller has something else to do before.
+/// Returns the wait until the controller may remediate a Machine again. None if the controller has something else to do
+/// before.
 fn retry_wait(
     state: &State,
     next: &NextRemediation,
@@ -175,7 +174,7 @@ fn retry_wait(
     })
 }
 
-/// What the controller does if it remediates no Machine.
+/// Returns what the controller does if it remediates no Machine.
 fn rollout_or_scaling(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
     if let Some(transition) = finish_in_place_update(state) {
         return Ok(vec![transition]);
@@ -343,8 +342,8 @@ fn delete(
             machine: only.clone(),
         });
     }
-    // At each reconciliation the controller chooses again, until the other Machines are healthy. Problems of the chosen
-    // Machine are ignored.
+    // At each reconciliation, the controller chooses again, until the other Machines are healthy. It ignores problems
+    // of the chosen Machine.
     let may_go = |replica: &Replica| wait_for_recovery(state, Some(replica)).is_none();
     // The controller may choose a Machine whose deletion is unsafe because of a fault that only the plugin detects.
     let reported = state.by_conditions();
@@ -394,8 +393,8 @@ fn stuck_members(state: &State) -> NoPlan {
     }
 }
 
-/// The next wait for Machines that block the controller: first for starting Machines, last for Machines that are being
-/// deleted. `except` is ignored.
+/// Returns the next wait for Machines that block the controller: first for starting Machines, last for Machines that
+/// are being deleted. `except` is ignored.
 fn wait_for_recovery(state: &State, except: Option<&Replica>) -> Option<Transition> {
     let is_included = |replica: &&Replica| except.is_none_or(|except| except.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state

@@ -1,4 +1,4 @@
-//! The state that decides whether a control plane or one of its Machines may be changed.
+//! The state from which a command decides whether it may change a control plane or one of its Machines.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -11,14 +11,16 @@ use kcp_rules::view::{self, View};
 
 use crate::snapshot::{Failure, Reading, Snapshot};
 
-/// The objects to read before a change.
+/// Which objects a command reads before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
-    /// The control plane, its Cluster, Machines, workload cluster and etcd.
+    /// The command reads the control plane, its Cluster, Machines, workload cluster and etcd.
     All,
-    /// The control plane and its Cluster. Enough for a change that the controller does not act on.
+    /// The command reads the control plane and its Cluster. This is enough for a change on which the controller does
+    /// not act.
     ControlPlane,
-    /// The control plane and its Cluster until the time of a planned rollout; [`Self::All`] from then on.
+    /// The command reads the control plane and its Cluster before the time of a planned rollout, and [`Self::All`] from
+    /// that time on.
     AllOnceRollingOut,
 }
 
@@ -32,17 +34,18 @@ impl ReadScope {
     }
 }
 
-/// A control plane, and the other objects that decide whether it may be changed.
+/// A control plane, and the other objects from which a command decides whether it may change the control plane.
 #[derive(Debug)]
 pub struct ChangeSnapshot {
-    /// The control plane's JSON.
+    /// The JSON of the control plane.
     pub object: String,
-    /// The control plane's JSON when the first read began. All reads together take seconds.
+    /// The JSON of the control plane when the first read began. All reads together take seconds.
     pub object_at_start: String,
     pub observed: Snapshot,
-    /// Whether the Machines, the workload cluster and etcd were requested.
+    /// Whether the command tried to read the Machines, the workload cluster and etcd.
     pub machines_read: bool,
-    /// Parts of `observed` that could not be read. The control plane and requested Machines are never among them.
+    /// The parts of `observed` that could not be read. The control plane, and Machines that were to be read, are never
+    /// among them.
     pub unread: Vec<UnreadPart>,
     /// Why the etcd members could not be read, so that the Machines' conditions are used instead. None if a member
     /// responded, or etcd is external.
@@ -54,7 +57,7 @@ impl ChangeSnapshot {
         &self.observed.control_plane
     }
 
-    /// The other objects that the admission rules read.
+    /// The other objects that the admission rules read, as far as they are known.
     pub fn view(&self) -> View {
         let mut view = View::default();
         match self.observed.cluster.read() {
@@ -62,7 +65,7 @@ impl ChangeSnapshot {
             None if self.unread_cluster().is_none_or(UnreadPart::is_missing_cluster) => {
                 view.cluster = None.into();
             }
-            // The webhook can read the Cluster and decides.
+            // The webhook can read the Cluster, and decides.
             None => {}
         }
         if self.machines_read {
@@ -86,7 +89,7 @@ impl ChangeSnapshot {
             .collect()
     }
 
-    /// One line for each part that could not be read, and what is assumed about it.
+    /// The parts that could not be read, and what is assumed about them: one line for each.
     pub fn warnings(&self) -> Vec<String> {
         let etcd = self.etcd_failure.iter().map(|failure| {
             format!(
@@ -116,45 +119,45 @@ impl ChangeSnapshot {
     }
 }
 
-/// A part of a [`ChangeSnapshot`] that could not be read.
+/// A part of a [`ChangeSnapshot`] that could not be read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadPart {
     pub part: Part,
     pub kind: String,
     pub why: String,
-    /// The API server returned 404.
+    /// Whether the API server returned 404.
     pub is_absent: bool,
 }
 
 impl UnreadPart {
-    /// Whether the Cluster does not exist, so that there is nothing to read.
+    /// Whether the part is a Cluster that does not exist, so that there is nothing to read.
     fn is_missing_cluster(&self) -> bool {
         self.part == Part::Cluster && self.is_absent
     }
 }
 
-/// A part of [`Snapshot`]. Each variant says which value the part has if it could not be read.
+/// A part of [`Snapshot`]. The variants say which value a part has if it could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// [`Snapshot::cluster`]: counts as ready and without failure domains.
+    /// [`Snapshot::cluster`], which then counts as ready and without failure domains.
     Cluster,
-    /// [`Snapshot::machines`]: empty.
+    /// [`Snapshot::machines`], which are then empty.
     Machines,
-    /// The bootstrap configurations: [`Bootstrap::Missing`] for every Machine.
+    /// The bootstrap configurations, which are then [`Bootstrap::Missing`] for every Machine.
     Bootstrap,
-    /// The infrastructure Machines of one kind: [`Infrastructure::Missing`] for their Machines.
+    /// The infrastructure Machines of one kind, which are then [`Infrastructure::Missing`] for their Machines.
     Infrastructure,
 }
 
-/// A Machine that a command changes, with its control plane.
+/// A Machine that a command changes, and its control plane.
 #[derive(Debug)]
 pub struct MachineSnapshot {
     pub object: MachineObject,
-    /// The Machine's JSON when the first read began.
+    /// The JSON of the Machine when the first read began.
     pub object_at_start: String,
-    /// The Machine's control plane, with the latest state of all its Machines.
+    /// The control plane of the Machine, with the latest state of all its Machines.
     pub context: ChangeSnapshot,
-    /// The `MachineHealthChecks` of the Cluster that select the Machine; empty if they were not requested.
+    /// The `MachineHealthChecks` of the Cluster that select the Machine. Empty if the command did not read them.
     pub health_checks: Vec<MachineHealthCheck>,
 }
 
@@ -168,7 +171,7 @@ impl MachineSnapshot {
         machines.find(|machine| machine.name() == self.object.name())
     }
 
-    /// One line for each pause that stops the controllers from reconciling the Machine.
+    /// The pauses that stop the controllers from reconciling the Machine: one line for each.
     pub fn pauses(&self) -> Vec<String> {
         let control_plane = &self.observed().control_plane;
         let cluster_paused = self.observed().cluster_is_paused();
@@ -205,8 +208,8 @@ impl MachineObject {
         })
     }
 
-    /// The owner that is the controller or a control plane, otherwise the first owner. A control plane becomes an owner
-    /// before it sets `controller`.
+    /// Returns the owner that is the controller or a control plane, otherwise the first owner. A control plane becomes
+    /// an owner before it sets `controller`.
     fn owner(&self) -> Option<&OwnerReference> {
         let owners = self.owner_references();
         let is_manager = |owner: &&OwnerReference| {
@@ -215,7 +218,7 @@ impl MachineObject {
         owners.iter().find(is_manager).or_else(|| owners.first())
     }
 
-    /// The name of the Machine's `KubeadmControlPlane`, or why it has none.
+    /// Returns the name of the Machine's `KubeadmControlPlane`, or why the Machine has none.
     pub fn control_plane(&self) -> Result<&str, String> {
         let owner = self
             .owner()

@@ -1,4 +1,4 @@
-//! The status of each etcd member, and the choice of the report that counts if members contradict each other.
+//! The status of each etcd member, and which report counts if members contradict each other.
 //!
 //! - If members of one cluster report different member lists, the list of the members that follow a leader counts: raft
 //!   has a leader only while most voters follow it (etcd's raft, `CheckQuorum`). If several such lists exist, or none, the
@@ -15,15 +15,16 @@ use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
 use crate::{quorum, snapshot::Failure};
 
-/// The responses of all queried etcd members.
+/// The responses of all etcd members that were queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdSurvey {
-    /// Whether the members run on the control plane's Machines. False for an external etcd.
+    /// Whether the etcd members run on the control plane's Machines. False for an external etcd.
     pub stacked: bool,
-    /// One member for each control plane node (stacked etcd) or endpoint (external etcd), ordered by name.
+    /// The queried members, ordered by name: one for each control plane node (stacked etcd) or endpoint (external
+    /// etcd).
     pub queried: Vec<QueriedMember>,
     pub alarms: Alarms,
-    /// Whether the client certificate was signed with the key of etcd's CA.
+    /// Whether the plugin signed its client certificate with the key of etcd's CA.
     pub used_ca_key: bool,
     /// Whether the workload cluster's API server reports that etcd does not respond to it.
     pub api_server_lacks_etcd: bool,
@@ -40,7 +41,7 @@ pub struct QueriedMember {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdMembers {
-    /// The controller does not manage the members of an external etcd.
+    /// etcd is external, so the controller does not manage its members.
     External,
     /// The members could not be read. Every Machine with a node counts as a member.
     Unread,
@@ -50,20 +51,21 @@ pub enum EtcdMembers {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct EtcdMember {
-    /// The name of the member's node; empty until the member starts.
+    /// The name of the member's node. Empty until the member starts.
     pub name: String,
     pub is_learner: bool,
     /// Whether the member has raised an alarm: `NOSPACE` or `CORRUPT`.
     pub has_alarm: bool,
     pub is_leader: bool,
-    /// Why the member counts as unhealthy, for example because it does not respond or has no leader; none if it is healthy.
+    /// Why the member counts as unhealthy, for example because it does not respond or has no leader. None if it is
+    /// healthy.
     pub fault: Option<String>,
     /// Whether the member may belong to a Machine that is joining and does not reference its node yet.
     pub is_joining: bool,
 }
 
 impl EtcdMember {
-    /// The member as it counts for quorum, with the Machine that it runs on.
+    /// Returns the member as it counts for the quorum, with the Machine on which it runs.
     pub fn voter(&self, machine: Option<&str>) -> quorum::Member {
         quorum::Member {
             name: self.name.clone(),
@@ -78,7 +80,7 @@ impl EtcdMember {
 }
 
 impl EtcdMembers {
-    /// Why the member on a node counts as unhealthy; none if it is healthy or not listed.
+    /// Why the member on a node counts as unhealthy. None if it is healthy or not listed.
     pub fn fault(&self, node: &str) -> Option<&str> {
         match self {
             Self::External | Self::Unread => None,
@@ -89,7 +91,8 @@ impl EtcdMembers {
         }
     }
 
-    /// The leader, if it could not be queried. Cluster API then cannot move the leadership, and removes no member.
+    /// The leader, if it could not be queried. Cluster API then cannot move the leadership, and removes no member. None
+    /// if the leader could be queried.
     pub fn unreachable_leader(&self) -> Option<&EtcdMember> {
         match self {
             Self::External | Self::Unread => None,
@@ -114,9 +117,9 @@ impl EtcdMembers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberResponse {
     pub status: Result<Status, Failure>,
-    /// The member's local copy of the list, which may be outdated.
+    /// The member's own copy of the member list, which may be outdated.
     pub members: Result<Members, Failure>,
-    /// Whether the member's certificate contains the requested host name. The certificate chain is always verified.
+    /// Whether the member's certificate is for the requested host name. The certificate chain is always verified.
     pub has_matching_name: bool,
     pub certificate_expires: Option<Timestamp>,
 }
@@ -124,11 +127,11 @@ pub struct MemberResponse {
 /// The alarms of all members, or why they could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarms {
-    /// A member that has a leader has returned etcd's list of alarms.
+    /// etcd's list of alarms, which a member with a leader has returned.
     Listed(Vec<Alarm>),
-    /// No member has a leader. The alarms are in the errors of each member's status.
+    /// No member has a leader, so the alarms are read from the errors in each member's status.
     FromStatus,
-    /// A member has a leader, but the request for the alarms failed.
+    /// A member with a leader exists, but the request for the alarms failed.
     Failed(Failure),
 }
 
@@ -144,15 +147,16 @@ impl EtcdSurvey {
             .filter_map(|(queried, response)| Some((queried, response.status.as_ref().ok()?)))
     }
 
-    /// The id of the etcd cluster; none if no member reports it, or members contradict each other.
+    /// The id of the etcd cluster. None if no member reports it, or members contradict each other.
     pub fn cluster_id(&self) -> Option<u64> {
         let responses = self.responses().map(|(_, response)| response);
         let reports =
             responses.filter_map(|response| Some((response.cluster_id()?, response.follows_leader())));
-        preferred_cluster(&tally(reports))
+        preferred_cluster(&count_reports(reports))
     }
 
-    /// The member list of [`Self::cluster_id`]; none if no member reports it, or members contradict each other.
+    /// The member list of the etcd cluster [`Self::cluster_id`]. None if no member reports it, or members contradict
+    /// each other.
     pub fn agreed_members(&self) -> Option<&Members> {
         let cluster_id = self.cluster_id()?;
         let reports = || {
@@ -161,7 +165,7 @@ impl EtcdSurvey {
                 .filter(move |response| response.lists_members_of(cluster_id))
                 .filter_map(|response| Some((response.members.as_ref().ok()?, response.follows_leader())))
         };
-        let tally = tally(reports().map(|(list, follows_leader)| (ids(list), follows_leader)));
+        let tally = count_reports(reports().map(|(list, follows_leader)| (ids(list), follows_leader)));
         let best = highest_unless_tied(&tally, |support| (support.follows_leader, support.members))?;
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
@@ -193,7 +197,7 @@ impl EtcdSurvey {
         EtcdMembers::Read(members)
     }
 
-    /// Why a member is unhealthy. kubeadm names a member after its node.
+    /// Why a member is unhealthy. None if it is healthy. kubeadm gives a member the name of its node.
     fn fault(&self, member: &Member, cluster_id: u64) -> Option<String> {
         let is_own = |status: &Status| status.member_id == member.id && status.cluster_id == cluster_id;
         let own = self.statuses().find(|(_, status)| is_own(status));
@@ -233,8 +237,8 @@ impl EtcdSurvey {
         self.alarms_by_member().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Pairs of member id and alarm name. They come from etcd's list of alarms, or else from the errors in the members'
-    /// statuses, each of which contains the alarms of all members.
+    /// The alarms as pairs of member id and alarm name. They come from etcd's list of alarms, or else from the errors
+    /// in the members' statuses, each of which contains the alarms of all members.
     pub fn alarms_by_member(&self) -> BTreeSet<(u64, String)> {
         match &self.alarms {
             Alarms::Listed(alarms) => alarms
@@ -253,8 +257,8 @@ impl EtcdSurvey {
     }
 }
 
-/// Marks members without a Machine as joining, at most as many as Machines are joining. Healthy members come first, because
-/// a member that does not respond was more likely left behind by a deleted Machine.
+/// Marks as many members without a Machine as joining as there are Machines that are joining. Healthy members come
+/// first, because a member that does not respond was more likely left behind by a deleted Machine.
 fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     let joining = machines
         .iter()
@@ -273,7 +277,7 @@ fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     }
 }
 
-/// The name that `etcdctl alarm list` prints.
+/// The name of an alarm, as `etcdctl alarm list` prints it.
 pub fn alarm_name(kind: AlarmKind) -> String {
     match kind {
         AlarmKind::NoSpace => "NOSPACE".to_owned(),
@@ -296,7 +300,7 @@ impl MemberResponse {
         status.ok().or(members.ok())
     }
 
-    /// Whether the member has a leader that is a voter in the member's own list.
+    /// Whether the member follows a leader that is a voter in the member's own list.
     fn follows_leader(&self) -> bool {
         let status = self.status.as_ref().ok();
         let Some(leader) = status.and_then(|status| status.leader) else {
@@ -315,7 +319,8 @@ impl MemberResponse {
     }
 }
 
-/// Parses `memberID:123 alarm:NOSPACE` in the errors of a status (etcd, `api/etcdserverpb`, `AlarmMember`).
+/// Parses an alarm in the errors of a status, such as `memberID:123 alarm:NOSPACE` (etcd, `api/etcdserverpb`,
+/// `AlarmMember`).
 fn parse_alarm(error: &str) -> Option<(u64, &str)> {
     let mut words = error.split_whitespace();
     let id = words.find_map(|word| word.strip_prefix("memberID:"))?;
@@ -333,15 +338,15 @@ fn preferred_cluster<T: Ord + Copy>(tally: &BTreeMap<T, MemberSupport>) -> Optio
     (led == most).then_some(*led)
 }
 
-/// How many members report the same value, and whether any of them has a leader.
+/// How many members report the same value, and whether any of them follows a leader.
 #[derive(Clone, Copy, Debug, Default)]
 struct MemberSupport {
     follows_leader: bool,
     members: usize,
 }
 
-/// Counts the members for each reported value. The flag in a report says whether its member follows a leader.
-fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, MemberSupport> {
+/// Counts the members that report each value. The flag in a report says whether its member follows a leader.
+fn count_reports<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, MemberSupport> {
     let mut tally: BTreeMap<T, MemberSupport> = BTreeMap::new();
     for (value, follows_leader) in reports {
         let support = tally.entry(value).or_default();
@@ -351,7 +356,7 @@ fn tally<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Member
     tally
 }
 
-/// The value with the highest rank; none if two values share that rank.
+/// Returns the value with the highest rank. None if two values share that rank.
 fn highest_unless_tied<T, R: Ord>(
     tally: &BTreeMap<T, MemberSupport>,
     rank: impl Fn(&MemberSupport) -> R,

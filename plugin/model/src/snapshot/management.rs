@@ -1,4 +1,4 @@
-//! Machines that are being deleted, and `MachineHealthChecks`.
+//! The deletions of Machines, and the `MachineHealthChecks` that select them.
 //!
 //! Selectors and limits of a `MachineHealthCheck` are evaluated as in Cluster API v1.14
 //! (`core/reconcilers/machinehealthcheck`).
@@ -10,23 +10,24 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kcp_api::{Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _};
 use kube::core::{Selector, SelectorExt as _};
 
-/// The deletion of a Machine that has not finished.
+/// The deletion of a Machine, which has begun and not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,
     pub since: Timestamp,
-    /// One line for each deletion hook, each finalizer, and the condition `Deleting`.
+    /// What the deletion waits for: one line for each deletion hook, for each finalizer, and for the condition
+    /// `Deleting`.
     pub waits_for: Vec<String>,
 }
 
-/// A `MachineHealthCheck` of the Cluster.
+/// A `MachineHealthCheck` of the Cluster, and the Machines that it selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     pub name: String,
     pub paused: bool,
     /// The names of the control plane's Machines that the selector matches.
     pub targets: BTreeSet<String>,
-    /// Whether the number of unhealthy Machines permits remediation now; none if the status does not contain it.
+    /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
     pub remediation_allowed: Option<bool>,
 }
 
@@ -66,7 +67,7 @@ impl HealthCheck {
     }
 }
 
-/// The controller of a Machine, such as `KubeadmControlPlane c2-cp`.
+/// How messages name the controller of a Machine, such as `KubeadmControlPlane c2-cp`.
 pub fn owner(machine: &Machine) -> String {
     machine.controller().map_or_else(
         || "another owner".to_owned(),
@@ -74,18 +75,18 @@ pub fn owner(machine: &Machine) -> String {
     )
 }
 
-/// The numbers of unhealthy Machines at which a `MachineHealthCheck` remediates.
+/// The numbers of unhealthy Machines at which a `MachineHealthCheck` requests remediation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trigger {
+enum RemediationTrigger {
     AtMost(u64),
-    /// At most this percentage of the selected Machines, rounded down.
+    /// Remediate if at most this percentage of the selected Machines, rounded down, is unhealthy.
     AtMostPercent(u64),
-    /// From the first to the second number, both included.
+    /// Remediate if the number of unhealthy Machines is between these two numbers, both included.
     Between(u64, u64),
 }
 
-impl Trigger {
-    /// The trigger in the spec; none if it does not have the documented form.
+impl RemediationTrigger {
+    /// Returns the trigger in the spec. None if the spec does not have the documented form.
     fn from_spec(check: &MachineHealthCheck) -> Option<Self> {
         match (
             &check.spec.unhealthy_in_range,
@@ -103,7 +104,7 @@ impl Trigger {
         Some(Self::Between(least.parse().ok()?, most.parse().ok()?))
     }
 
-    /// Parses a number, or a percentage such as `40%`.
+    /// Parses a maximum: a number, or a percentage such as `40%`.
     fn parse_limit(most: &IntOrString) -> Option<Self> {
         match most {
             IntOrString::Int(number) => u64::try_from(*number).ok().map(Self::AtMost),
@@ -120,16 +121,16 @@ impl Trigger {
     }
 }
 
-/// Whether a `MachineHealthCheck` selects a Machine of its Cluster. An invalid selector selects no Machine, as in Cluster
-/// API.
+/// Whether a `MachineHealthCheck` selects a Machine of its Cluster. As in Cluster API, an invalid selector selects no
+/// Machine.
 pub fn selects(check: &MachineHealthCheck, machine: &Machine) -> bool {
     let selector: Option<Selector> = check.spec.selector.clone().try_into().ok();
     let labels = machine.metadata().labels.clone().unwrap_or_default();
     selector.is_some_and(|selector| selector.matches(&labels))
 }
 
-/// Whether an extension is called for objects of a namespace with these labels. An absent or empty selector selects every
-/// namespace, an invalid one none.
+/// Whether Cluster API calls an extension for objects of a namespace with these labels. An absent or empty selector
+/// selects every namespace, an invalid selector none.
 pub fn selects_namespace(config: &ExtensionConfig, labels: &BTreeMap<String, String>) -> bool {
     let Some(selector) = config.spec.namespace_selector.clone() else {
         return true;
@@ -138,14 +139,14 @@ pub fn selects_namespace(config: &ExtensionConfig, labels: &BTreeMap<String, Str
     selector.is_some_and(|selector| selector.matches(labels))
 }
 
-/// Whether a `MachineHealthCheck` would remediate if `more` of its Machines became unhealthy; none if that is unknown.
+/// Whether a `MachineHealthCheck` would remediate if `more` of its Machines became unhealthy. None if this is unknown.
 pub fn would_remediate(check: &MachineHealthCheck, more: u64) -> Option<bool> {
     let status = &check.status;
     let Some((all, healthy)) = status.expected_machines.zip(status.current_healthy) else {
         return check.remediation_allowed();
     };
     let unhealthy = all.saturating_sub(healthy) + more;
-    Trigger::from_spec(check).map(|trigger| trigger.allows(unhealthy, all))
+    RemediationTrigger::from_spec(check).map(|trigger| trigger.allows(unhealthy, all))
 }
 
 #[cfg(test)]

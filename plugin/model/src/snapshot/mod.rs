@@ -4,7 +4,7 @@
 //! - [`reading`]: a part that was read, excluded by a flag, or failed
 //! - [`management`]: deletions and `MachineHealthChecks` in the management cluster
 //! - [`workload`]: nodes, static pods and add-ons of the workload cluster
-//! - [`etcd`]: the status of each etcd member, and the choice of the report that counts if members contradict each other
+//! - [`etcd`]: the status of each etcd member, and which report counts if members contradict each other
 //! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
 pub mod change;
@@ -25,20 +25,20 @@ pub use workload::{ControllerLease, EndpointCertificate, Workload};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
-    /// The Cluster; `NotYet` until Cluster API labels the control plane with its name.
+    /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with its name.
     pub cluster: Reading<Cluster>,
-    /// Whether each infrastructure template exists that the spec, or a planned spec, refers to. A template that was not read is
-    /// absent.
+    /// Whether each infrastructure template exists to which the spec, or a planned spec, refers. The map has no entry
+    /// for a template that was not read.
     pub templates: BTreeMap<Reference, Reading<bool>>,
-    /// Whether the Secret with the workload cluster's kubeconfig exists; none if it was not read.
+    /// Whether the Secret with the workload cluster's kubeconfig exists. None if the Secret was not read.
     pub has_kubeconfig: Option<bool>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
-    /// The etcd members to use if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
+    /// The etcd members that are used if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
     pub etcd_members: EtcdMembers,
     /// Control plane Machines of the Cluster that another owner controls.
     pub others: Vec<Machine>,
-    /// The deletions that wait for a deletion hook or a finalizer.
+    /// The deletions of Machines that wait for a deletion hook or a finalizer.
     pub deletions: Vec<Deletion>,
     /// The handlers of runtime extensions that may update Machines of this namespace in place. Only a plan reads them.
     pub in_place_handlers: Reading<Vec<String>>,
@@ -48,11 +48,11 @@ pub struct Snapshot {
     pub secrets: Reading<BTreeSet<String>>,
     /// The names of the Cluster's Secrets that exist without an owner.
     pub unowned_secrets: BTreeSet<String>,
-    /// Other failed reads in the management cluster: Machines, infrastructure, bootstrap configurations, single Secrets,
-    /// or the control plane itself if it was only listed.
+    /// The other reads in the management cluster that failed: those of Machines, infrastructure, bootstrap
+    /// configurations, single Secrets, or of the control plane itself if it was only listed.
     pub unread: Vec<Failure>,
-    /// The leader election Lease of the control plane controller; none if it does not exist. Read only if the controller has not
-    /// processed the spec.
+    /// The leader election Lease of the control plane controller. None if the Lease does not exist. It is read only if
+    /// the controller has not processed the spec.
     pub controller_lease: Reading<Option<ControllerLease>>,
     pub workload: Reading<Workload>,
     pub endpoint_certificate: Reading<EndpointCertificate>,
@@ -60,7 +60,7 @@ pub struct Snapshot {
 }
 
 impl From<KubeadmControlPlane> for Snapshot {
-    /// A snapshot in which only the control plane has been read.
+    /// Returns a snapshot in which only the control plane has been read.
     fn from(control_plane: KubeadmControlPlane) -> Self {
         Self {
             etcd_members: if control_plane.spec.kubeadm_config_spec.has_external_etcd() {
@@ -93,15 +93,15 @@ impl Snapshot {
         self.cluster.read().is_some_and(|cluster| cluster.spec.paused)
     }
 
-    /// Machines without a controller. The control plane controller has not adopted them yet.
+    /// The Machines without a controller. The control plane controller has not adopted them yet.
     pub fn unowned(&self) -> impl Iterator<Item = &Machine> {
         self.machines
             .iter()
             .filter(|machine| machine.controller().is_none())
     }
 
-    /// The name of the Machine's node. While the Machine does not reference it, the node in the workload cluster with the same
-    /// provider id, as in Cluster API (`tryGetEtcdMemberName`).
+    /// The name of the Machine's node. While the Machine does not reference its node, this is the node of the workload
+    /// cluster with the same provider id, as in Cluster API (`tryGetEtcdMemberName`).
     pub fn node_of<'s>(&'s self, machine: &'s Machine) -> Option<&'s str> {
         machine.node().or_else(|| {
             let id = machine.spec.provider_id.as_ref()?;
@@ -138,14 +138,14 @@ impl Snapshot {
         self.control_plane.cluster().is_some()
     }
 
-    /// The names of the Cluster's failure domains for control plane Machines.
+    /// The names of the failure domains in which Cluster API may create control plane Machines.
     pub fn failure_domains(&self) -> Vec<String> {
         let domains = self.cluster.read().into_iter();
         let domains = domains.flat_map(Cluster::control_plane_failure_domains);
         domains.map(str::to_owned).collect()
     }
 
-    /// The version that the Cluster's topology requires before the controller applies `desired`; none if no version is
+    /// The version that the Cluster's topology requires before the controller applies `desired`. None if no version is
     /// pending.
     pub fn topology_version(&self, desired: &KubeadmControlPlaneSpec) -> Option<&str> {
         let cluster = self.cluster.read()?;
@@ -155,12 +155,12 @@ impl Snapshot {
         (!is_reached).then(|| step.unwrap_or(version))
     }
 
-    /// The object for messages, such as `KubeadmControlPlane/c1-cp`.
+    /// How messages name the control plane, such as `KubeadmControlPlane/c1-cp`.
     pub fn object(&self) -> String {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
     }
 
-    /// The etcd members. Every decision about members uses this function.
+    /// The etcd members. Every decision about etcd members uses this function.
     pub fn members(&self) -> EtcdMembers {
         let Some(survey) = self.etcd.read() else {
             return self.etcd_members.clone();
@@ -171,7 +171,8 @@ impl Snapshot {
         }
     }
 
-    /// The members if none responds, and the API server reports that etcd does not respond either: every member is unhealthy.
+    /// The etcd members if none of them responds and the API server reports that etcd does not respond either: every
+    /// member is unhealthy.
     fn members_without_quorum(&self) -> EtcdMembers {
         let nodes = self.machines.iter().filter_map(Machine::node);
         let members = nodes.map(|node| EtcdMember {

@@ -1,4 +1,4 @@
-//! The result of reading one source.
+//! The result of reading one source of a snapshot.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading<T> {
@@ -7,19 +7,19 @@ pub enum Reading<T> {
         /// The command-line flag that excludes the source, such as `--no-etcd`.
         flag: &'static str,
     },
-    /// The control plane has no running Machine yet.
+    /// The source was not read, because the control plane has no running Machine yet.
     NotYet,
-    /// An external etcd to which the user's machine cannot connect. The verdict ignores this source.
+    /// The source is an external etcd to which the user's machine cannot connect. The verdict ignores this source.
     OutOfReach(Failure),
-    /// The read failed.
+    /// The source could not be read.
     Failed(Failure),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
-    /// The requested object, such as `Secret/edge-kubeconfig`, `Node` or `etcd member edge-n1`.
+    /// The object that could not be read, such as `Secret/edge-kubeconfig`, `Node` or `etcd member edge-n1`.
     pub object: String,
-    /// The message, on one line and without secrets.
+    /// The error message, on one line and without secrets.
     pub message: String,
     pub hint: Option<String>,
     pub forbidden: Option<Forbidden>,
@@ -27,13 +27,13 @@ pub struct Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forbidden {
-    /// The verb, such as `get`, `list` or `create`.
+    /// The verb that the user lacks, such as `get`, `list` or `create`.
     pub verb: String,
-    /// The resource, such as `secrets`, `pods/portforward` or `machines.cluster.x-k8s.io`.
+    /// The resource of the request, such as `secrets`, `pods/portforward` or `machines.cluster.x-k8s.io`.
     pub resource: String,
-    /// The namespace; none for all namespaces, and for cluster-scoped resources.
+    /// The namespace of the request. None for all namespaces, and for cluster-scoped resources.
     pub namespace: Option<String>,
-    /// Whether the workload cluster denied the request. Otherwise the management cluster did.
+    /// Whether the workload cluster denied the request. If not, the management cluster did.
     pub in_workload_cluster: bool,
 }
 
@@ -52,7 +52,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The reading of one part of this source.
+    /// Returns the reading of one part of this source.
     pub fn part<'r, P>(&'r self, part: impl FnOnce(&'r T) -> &'r Reading<P>) -> Reading<&'r P> {
         self.as_ref().and_then(|whole| part(whole).as_ref())
     }

@@ -1,4 +1,4 @@
-//! Objects of the workload cluster, as its API server reports them.
+//! The objects of the workload cluster, as its API server reports them.
 
 use jiff::Timestamp;
 
@@ -6,38 +6,38 @@ use crate::snapshot::Reading;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// The URL of the API server: `https://host:port`.
+    /// The URL of the workload cluster's API server, as `https://host:port`.
     pub server: String,
     pub nodes: Reading<Vec<Node>>,
     pub static_pods: Reading<Vec<StaticPod>>,
-    /// The `DaemonSet` `kube-proxy`; none if it does not exist.
+    /// The `DaemonSet` `kube-proxy`. None if it does not exist.
     pub kube_proxy: Reading<Option<Addon>>,
-    /// The Deployment `coredns`; none if it does not exist.
+    /// The Deployment `coredns`. None if it does not exist.
     pub core_dns: Reading<Option<Addon>>,
     pub kubeadm_config: Reading<KubeadmConfigMap>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
-    /// The settings in the kubeconfig that lower the security of the connection, one line each.
+    /// The settings in the kubeconfig that lower the security of the connection: one line for each.
     pub connection_risks: Vec<String>,
 }
 
 /// The `ConfigMap` `kubeadm-config`. The controller updates it before each step of a rollout, and joining Machines read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeadmConfigMap {
-    /// The key `ClusterConfiguration` can be decoded.
+    /// The key `ClusterConfiguration` of the `ConfigMap` can be decoded.
     Usable {
-        /// `kubernetesVersion`; none if it is not set.
+        /// The field `kubernetesVersion`. None if it is not set.
         version: Option<String>,
     },
     Absent,
-    /// The key `ClusterConfiguration` is absent.
+    /// The `ConfigMap` has no key `ClusterConfiguration`.
     WithoutKey,
-    /// The key `ClusterConfiguration` cannot be decoded.
+    /// The key `ClusterConfiguration` of the `ConfigMap` cannot be decoded.
     Undecodable,
 }
 
 impl KubeadmConfigMap {
-    /// Why the controller cannot update the `ConfigMap`; none if it can.
+    /// Why the controller cannot update the `ConfigMap`. None if it can.
     pub const fn problem(&self) -> Option<&'static str> {
         match self {
             Self::Usable { .. } => None,
@@ -52,7 +52,7 @@ impl KubeadmConfigMap {
 /// the certificate has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointCertificate {
-    /// The URL of the API server: `https://host:port`.
+    /// The URL of the workload cluster's API server, as `https://host:port`.
     pub server: String,
     pub expires: Timestamp,
 }
@@ -60,12 +60,12 @@ pub struct EndpointCertificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
-    /// `spec.providerID`: the same as that of the node's Machine.
+    /// `spec.providerID`, which equals that of the node's Machine. None if unset.
     pub provider_id: Option<String>,
     pub created: Option<Timestamp>,
-    /// The kubelet's version, with a leading `v`.
+    /// The version of the node's kubelet, with a leading `v`.
     pub kubelet_version: String,
-    /// The condition `Ready`; none if its status is Unknown or it is absent.
+    /// Whether the condition `Ready` is True. None if its status is Unknown or the condition is absent.
     pub ready: Option<bool>,
     /// Whether the node has the label `node-role.kubernetes.io/control-plane`.
     pub has_control_plane_label: bool,
@@ -79,11 +79,11 @@ pub struct Node {
 pub struct StaticPod {
     pub component: Component,
     pub node: String,
-    /// `Running`, `Pending`, `Failed`, …
+    /// The phase of the pod, such as `Running`, `Pending` or `Failed`.
     pub phase: String,
     pub ready: bool,
     pub deleting: bool,
-    /// Why the container is waiting or has terminated, on one line.
+    /// Why a container of the pod is waiting or has terminated, on one line. None if all run.
     pub message: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl Component {
         Self::Etcd,
     ];
 
-    /// The name of the component's pod without the node's name.
+    /// The name of the component's static pod, without the name of the node.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -119,14 +119,15 @@ impl Component {
 pub struct Addon {
     pub desired: i64,
     pub ready: i64,
-    /// The image of the first container.
+    /// The image of the add-on's first container.
     pub image: Option<String>,
 }
 
 /// The leader election Lease of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerLease {
-    /// `kube-controller-manager`, `kube-scheduler`, or [`names::lease::CONTROL_PLANE`](kcp_api::names::lease::CONTROL_PLANE).
+    /// The name of the Lease: `kube-controller-manager`, `kube-scheduler`, or
+    /// [`names::lease::CONTROL_PLANE`](kcp_api::names::lease::CONTROL_PLANE).
     pub name: String,
     pub holder: Option<String>,
     pub renewed: Option<Timestamp>,

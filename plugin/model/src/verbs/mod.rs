@@ -1,4 +1,4 @@
-//! One decision for each command that writes.
+//! The decisions of the commands that write: one for each command.
 
 pub mod leader_migration;
 pub mod machine;

@@ -1,4 +1,4 @@
-//! `scale`: changes the number of Machines.
+//! Decides for `scale`, which changes the number of Machines.
 
 use kcp_api::Object as _;
 use kcp_rules::api::DecodeError;
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleOptions {
     pub replicas: i64,
-    /// The required current number (`--current-replicas`); none accepts any number.
+    /// The current number that `--current-replicas` requires. None accepts any number.
     pub current: Option<i64>,
     pub force: bool,
 }
@@ -35,7 +35,7 @@ pub fn decide(
             RefusedBy::Command,
             vec![format!(
                 "replicas is {}, but --current-replicas is {current}",
-                number(desired)
+                replicas_text(desired)
             )],
         )));
     }
@@ -52,11 +52,11 @@ pub fn decide(
     {
         return Ok(Decision::Refused(refusal));
     }
-    let from_to = format!("from {} to {replicas}", number(desired));
+    let from_to = format!("from {} to {replicas}", replicas_text(desired));
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::Patch {
             patch,
-            // Without spec.replicas, the API server returns 500 for the scale subresource.
+            // Without `spec.replicas`, the API server responds with 500 for the scale subresource.
             subresource: desired.map(|_| "scale"),
         },
         done: format!("scaled {from_to}"),
@@ -71,7 +71,8 @@ pub fn decide(
     }))
 }
 
-/// While the control plane or its Cluster is paused, the number would be written and nothing would happen.
+/// Returns the refusal while the control plane or its Cluster is paused: the number would be written, and nothing would
+/// happen.
 fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
     let control_plane = snapshot.control_plane();
     let blockers = reconciliation_blockers(&snapshot.observed, &control_plane.spec);
@@ -89,7 +90,7 @@ fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusa
     Some(refusal)
 }
 
-fn number(replicas: Option<i64>) -> String {
+fn replicas_text(replicas: Option<i64>) -> String {
     replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! `upgrade`: changes the Kubernetes version.
+//! Decides for `upgrade`, which changes the Kubernetes version.
 
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub struct UpgradeOptions<'u> {
-    /// The Kubernetes version, with or without the leading `v`.
+    /// The desired Kubernetes version, with or without the leading `v`.
     pub version: &'u str,
     pub force: bool,
-    /// `MachineDeployments` and `MachinePools` of the Cluster, with the versions of their Machines.
+    /// The `MachineDeployments` and `MachinePools` of the Cluster, with the versions of their Machines.
     pub workers: &'u Workers,
 }
 
@@ -31,15 +31,15 @@ pub struct Upgrade {
     pub decision: Decision,
 }
 
-/// Effects of an upgrade on objects other than the control plane's Machines.
+/// The effects of an upgrade on objects other than the control plane's Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
-    /// One line for each worker that the new API servers do not support. `--force` does not override them.
+    /// The workers that the new API servers do not support: one line for each. `--force` does not override them.
     pub refusals: Vec<String>,
     pub notices: Vec<Notice>,
 }
 
-/// Information for the user before the upgrade.
+/// Information that the user sees before the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub message: String,
@@ -56,8 +56,8 @@ impl Upgrade {
             && self.warnings() == other.warnings()
     }
 
-    /// The decision after the prompt: refused if the upgrade changed after the user confirmed it. `confirmed` is none if no
-    /// prompt was shown.
+    /// Returns the decision after the prompt: a refusal if the upgrade has changed since the user confirmed it.
+    /// `confirmed` is none if no prompt was shown.
     pub fn if_confirmed_as(self, confirmed: Option<&Self>) -> Decision {
         match confirmed {
             Some(confirmed)
@@ -143,7 +143,8 @@ pub fn decide_patch(
     })
 }
 
-/// Adds unsupported workers to the refusal. The refusal then no longer suggests `--force`, which does not override them.
+/// Adds the unsupported workers to the refusal, which then no longer suggests `--force`, because `--force` does not
+/// override them.
 fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusal> {
     let workers = assessment.refusals.clone();
     match preflight {
@@ -159,7 +160,7 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
     }
 }
 
-/// Assesses an upgrade; `config` is the `kubeadmConfigSpec`.
+/// Assesses the effects of an upgrade. `config` is the `kubeadmConfigSpec`.
 pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assessment {
     let unsupported_workers = kubelet_skew::unsupported_workers(&workers.known, to);
     let removed = removals(from, to, config).into_iter().map(|removal| Notice {

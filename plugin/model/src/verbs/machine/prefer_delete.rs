@@ -1,4 +1,4 @@
-//! `machine prefer-delete`: marks a Machine to be deleted before others, or removes the mark.
+//! Decides for `machine prefer-delete`, which marks a Machine to be deleted before others, or removes the mark.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, names::annotation};
@@ -44,12 +44,12 @@ pub fn decide(
             Decision::Unchanged(why.join("; "))
         }
         (Preference::Cleared, false) => Decision::Unchanged("not preferred for deletion".to_owned()),
-        (Preference::Preferred, false) => prefer(machine, field_manager, now),
-        (Preference::Cleared, true) => clear(machine, field_manager),
+        (Preference::Preferred, false) => set_preference(machine, field_manager, now),
+        (Preference::Cleared, true) => clear_preference(machine, field_manager),
     }
 }
 
-fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
+fn clear_preference(machine: &MachineSnapshot, field_manager: &str) -> Decision {
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: null}}});
     Decision::Write(Proposal {
         warnings: apply_warnings(&machine.object.text, &patch, field_manager),
@@ -65,7 +65,7 @@ fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
     })
 }
 
-fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Decision {
+fn set_preference(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Decision {
     let name = &machine.object.name();
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: ""}}});
     let effect = PreferenceEffect::new(machine.observed(), name, now);
@@ -97,7 +97,7 @@ fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Dec
 
 struct PreferenceEffect {
     is_immediate: bool,
-    /// One line that says when the annotation takes effect, and one line about the Machines that are deleted before this one.
+    /// When the annotation takes effect, and which Machines are deleted before this one: one line for each.
     lines: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn with_mark(observed: &Snapshot, name: &str) -> Snapshot {
     observed
 }
 
-/// Why a change in progress deletes this Machine; none if no change in progress deletes it.
+/// Why a change in progress deletes this Machine. None if no change in progress deletes it.
 fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
     [Purpose::Rollout, Purpose::ScaleDown]
         .into_iter()

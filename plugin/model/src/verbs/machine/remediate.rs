@@ -1,4 +1,4 @@
-//! `machine remediate`: marks a Machine as unhealthy.
+//! Decides for `machine remediate`, which marks a Machine as unhealthy.
 //!
 //! The annotation requires a `MachineHealthCheck` that selects the Machine. The `MachineHealthCheck` then counts the Machine
 //! as unhealthy, and its control plane replaces it.
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal, RefusedBy},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, RefusedBy, WriteObstacles},
         ownership::apply_warnings,
         quorum_guard::{fatal_loss, leader_warning},
     },
@@ -33,10 +33,10 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     if machine.object.has_annotation(annotation::REMEDIATE_MACHINE) {
         return Decision::Unchanged("already marked for remediation".to_owned());
     }
-    let mut objections = objections(machine);
+    let mut obstacles = obstacles(machine);
     let mut consequences = Vec::new();
     match remediator(machine) {
-        Err(why) => objections.lasting.extend(why),
+        Err(why) => obstacles.lasting.extend(why),
         Ok(Remediator::Other { check, kind }) => consequences.push(format!(
             "MachineHealthCheck {check} remediates the Machine with a {kind}, not through the control plane"
         )),
@@ -45,17 +45,17 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
                 "MachineHealthCheck {check} reports the Machine as unhealthy, and the control plane replaces it"
             ));
             if let Some(next) = next_if_unhealthy(machine.observed(), name, now) {
-                add_objections(&mut objections, &next, name);
+                add_obstacles(&mut obstacles, &next, name);
             }
         }
     }
     let loss = fatal_loss(machine.observed(), name);
-    objections
+    obstacles
         .lasting
         .extend(loss.into_iter().flat_map(|loss| loss.why));
     let mut warnings = apply_warnings(&machine.object.text, &patch(), field_manager);
     warnings.extend(machine.context.warnings());
-    match objections.warnings(force) {
+    match obstacles.warnings(force) {
         Ok(more) => warnings.extend(more),
         Err(mut refusal) => {
             if refusal.by == RefusedBy::Command && replace::is_allowed_with_force(machine, now) {
@@ -82,8 +82,8 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     })
 }
 
-/// The objections that do not depend on the remediator.
-fn objections(machine: &MachineSnapshot) -> Objections {
+/// Returns the obstacles that do not depend on the remediator.
+fn obstacles(machine: &MachineSnapshot) -> WriteObstacles {
     let pauses = machine.pauses().into_iter();
     let mut lasting: Vec<String> = pauses
         .map(|pause| format!("{pause}: no controller would remediate the Machine"))
@@ -97,7 +97,7 @@ fn objections(machine: &MachineSnapshot) -> Objections {
     if machine.context.control_plane().deletion_timestamp().is_some() {
         lasting.push("the control plane is being deleted".to_owned());
     }
-    Objections {
+    WriteObstacles {
         lasting,
         temporary: Vec::new(),
     }
@@ -108,20 +108,21 @@ fn patch() -> serde_json::Value {
 }
 
 enum Remediator {
-    /// The control plane, because this `MachineHealthCheck` requests it.
+    /// The control plane replaces the Machine, because this `MachineHealthCheck` asks it to.
     ControlPlane { check: String },
-    /// An external remediation object that the `MachineHealthCheck` creates from its template.
+    /// An external remediation object, which the `MachineHealthCheck` creates from its template, remediates the
+    /// Machine.
     Other { check: String, kind: String },
 }
 
-/// The remediator that reacts to the annotation, or one line for each reason why there is none.
+/// Returns the remediator that reacts to the annotation, or why there is none, as one line for each reason.
 fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     if machine.health_checks.is_empty() {
         return Err(vec![
             "no MachineHealthCheck selects the Machine: the annotation would have no effect".to_owned(),
         ]);
     }
-    // With the annotation, the number of unhealthy Machines grows by one, unless this Machine is already unhealthy.
+    // The annotation increases the number of unhealthy Machines by one, unless this Machine is already unhealthy.
     let is_healthy = machine
         .machine()
         .is_some_and(|machine| machine.is("HealthCheckSucceeded"));
@@ -150,7 +151,7 @@ fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     })
 }
 
-/// Why a `MachineHealthCheck` would not remediate if `more` Machines became unhealthy.
+/// Returns why a `MachineHealthCheck` would not remediate if `more` Machines became unhealthy. None if it would.
 fn why_inactive(check: &MachineHealthCheck, more: u64) -> Option<String> {
     let name = check.name();
     if check.is_paused() {
@@ -161,7 +162,7 @@ fn why_inactive(check: &MachineHealthCheck, more: u64) -> Option<String> {
     })
 }
 
-/// The remediation that the controller would start next if the Machine were unhealthy now.
+/// Returns the remediation that the controller would start next if the Machine were unhealthy now.
 fn next_if_unhealthy(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
     let mut state = State::new(observed, &[]);
     for replica in &mut state.replicas {
@@ -176,10 +177,10 @@ fn next_if_unhealthy(observed: &Snapshot, machine: &str, now: Timestamp) -> Opti
 }
 
 /// Adds the reasons why the control plane would not remediate the Machine now.
-fn add_objections(objections: &mut Objections, next: &NextRemediation, machine: &str) {
+fn add_obstacles(obstacles: &mut WriteObstacles, next: &NextRemediation, machine: &str) {
     if next.machine != machine {
         let first = format!("Machine {} is remediated first", next.machine);
-        objections.temporary.push(first);
+        obstacles.temporary.push(first);
     }
     let Some(blocker) = &next.blocked_by else {
         return;
@@ -191,9 +192,9 @@ fn add_objections(objections: &mut Objections, next: &NextRemediation, machine: 
         | Blocker::LeaderUnreachable { .. }
         | Blocker::Quorum { .. } => {}
         Blocker::TriedTooOften { .. } | Blocker::MalformedRemediation { .. } | Blocker::MembersUnknown => {
-            objections.lasting.push(blocker.message());
+            obstacles.lasting.push(blocker.message());
         }
-        _ => objections.temporary.push(blocker.message()),
+        _ => obstacles.temporary.push(blocker.message()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `machine replace`: deletes a Machine so that its control plane creates a new one.
+//! Decides for `machine replace`, which deletes a Machine so that its control plane creates a new one.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, metadata::Time};
@@ -6,7 +6,7 @@ use kcp_api::{Object as _, metadata::Time};
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{ChangeEvent, Decision, ObjectWrite, Objections, Proposal, Refusal, RefusedBy},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy, WriteObstacles},
         quorum_guard::{QuorumGuard, fatal_loss, leader_warning},
     },
     plan::{
@@ -21,9 +21,9 @@ pub const FORCE_HINT: &str =
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplaceOptions {
-    /// Whether to override temporary objections.
+    /// Whether to override temporary obstacles.
     pub force: bool,
-    /// Whether to rely on conditions if etcd cannot be queried.
+    /// Whether to rely on the Machines' conditions if etcd cannot be queried.
     pub without_etcd: bool,
 }
 
@@ -43,7 +43,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
     let etcd_failure = machine.context.etcd_failure.as_ref();
     let etcd_failure = etcd_failure.filter(|_| !options.without_etcd).map(|failure| {
-        let why = "unknown whether etcd keeps its quorum without the Machine";
+        let why = "it is unknown whether etcd keeps its quorum without the Machine";
         format!("{why}: {}: {}", failure.object, failure.message)
     });
     lasting.extend(etcd_failure.clone());
@@ -52,7 +52,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     let mut temporary = Vec::new();
     match QuorumGuard::new(&plan) {
         QuorumGuard::Clear => {}
-        // The earlier reasons have more details.
+        // The earlier obstacles have more details.
         QuorumGuard::NoWay(_) if !lasting.is_empty() => {}
         QuorumGuard::NoWay(no_plan) if prevents_creation(&no_plan) => {
             lasting.push(messages::no_plan(&no_plan));
@@ -67,7 +67,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         }
     }
     temporary.retain(|line| !lasting.contains(line));
-    match (Objections { lasting, temporary }).warnings(options.force) {
+    match (WriteObstacles { lasting, temporary }).warnings(options.force) {
         Ok(more) => warnings.extend(more),
         Err(mut refusal) => {
             let hint = etcd_failure.map(|_| WITHOUT_ETCD_HINT.to_owned());
@@ -90,7 +90,8 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     })
 }
 
-/// The decision after the user confirmed a proposal; `confirmed` is none if there was no prompt.
+/// Returns the decision after the user has confirmed a proposal: a refusal if its consequences have changed.
+/// `confirmed` is none if there was no prompt.
 pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decision {
     match (&decision, confirmed) {
         (Decision::Write(proposal), Some(confirmed))
@@ -113,7 +114,7 @@ pub fn is_allowed_with_force(machine: &MachineSnapshot, now: Timestamp) -> bool 
     matches!(decide(machine, options, now), Decision::Write(_))
 }
 
-/// The controller's plan once the Machine is being deleted.
+/// The controller's plan as it will be while the Machine is being deleted.
 fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
@@ -124,7 +125,7 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
     plan(&observed, &Desired::current(&observed), now)
 }
 
-/// The messages of blockers, except the blocker that the Machine itself is being deleted.
+/// The messages of the blockers, without the blocker that the Machine itself is being deleted.
 fn blocker_messages(blockers: &[Blocker], name: &str) -> Vec<String> {
     let is_own =
         |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
@@ -132,7 +133,7 @@ fn blocker_messages(blockers: &[Blocker], name: &str) -> Vec<String> {
     others.map(Blocker::message).collect()
 }
 
-/// Whether the controller cannot or must not create a replacement. Other reasons for a missing plan do not affect the
+/// Whether the controller cannot, or must not, create a replacement. Other reasons for a missing plan do not affect the
 /// replacement.
 const fn prevents_creation(no_plan: &NoPlan) -> bool {
     match no_plan {
@@ -444,8 +445,7 @@ mod tests {
             hint: None,
             forbidden: None,
         });
-        let why =
-            "unknown whether etcd keeps its quorum without the Machine: etcd: no member could be queried";
+        let why = "it is unknown whether etcd keeps its quorum without the Machine: etcd: no member could be queried";
         let mut expected = Refusal::new(RefusedBy::Command, vec![why.to_owned()]);
         expected.remedies.push(WITHOUT_ETCD_HINT.to_owned());
         for force in [false, true] {

@@ -1,6 +1,7 @@
-//! `rollout cancel`: cancels a rollout that is planned or in progress.
+//! Decides for `rollout cancel`, which cancels a rollout that is planned or in progress.
 //!
-//! The time of a complete rollout stays in the spec, because its removal would not change which Machines are outdated.
+//! The command keeps the time of a complete rollout in the spec, because its removal would not change which Machines
+//! are outdated.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -27,7 +28,7 @@ enum RequestedRollout {
     InProgress {
         after: Timestamp,
         replacements: Vec<String>,
-        /// Machines that have not been replaced yet.
+        /// The names of the Machines that have not been replaced yet.
         left: Vec<String>,
     },
     Planned {
@@ -40,7 +41,8 @@ impl RequestedRollout {
         let Some(after) = snapshot.observed.control_plane.spec.rollout_after else {
             return Self::None;
         };
-        // Machines are read only after the rollout's time. If that time passed during the read, no Machine has been replaced yet.
+        // The Machines are read only after the rollout's time. If that time passed during the read, no Machine has been
+        // replaced yet.
         if after > now || !snapshot.machines_read {
             return Self::Planned { after };
         }
@@ -90,7 +92,7 @@ pub fn decide(
             left,
         } => (after, Some((replacements, left))),
     };
-    let patch = removal(&decode(&snapshot.object)?, api_version);
+    let patch = removal_patch(&decode(&snapshot.object)?, api_version);
     let mut warnings = match preflight_without_plan(snapshot, &patch, context)? {
         Ok(warnings) => warnings,
         Err(refusal) => return Ok(Decision::Refused(refusal)),
@@ -122,7 +124,7 @@ pub fn decide(
     }))
 }
 
-/// The warnings about cancelling a rollout in progress, and the state in which it leaves the control plane.
+/// Returns the warnings about cancelling a rollout in progress, and the state in which it leaves the control plane.
 fn after_cancelling(
     snapshot: &ChangeSnapshot,
     patch: &Value,
@@ -151,7 +153,7 @@ fn after_cancelling(
     Ok((preflight.warnings, vec![replaced, outdated]))
 }
 
-/// The progress of a rollout that a change to the spec has started; none if no such rollout is in progress.
+/// Returns the progress of a rollout that a change to the spec has started. None if no such rollout is in progress.
 fn progress_of_change(
     snapshot: &ChangeSnapshot,
     requested: &RequestedRollout,
@@ -206,9 +208,9 @@ fn refused_without_running(
     }
 }
 
-/// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`, so the patch removes the whole `rollout`
-/// if it has no other field.
-fn removal(object: &Value, api_version: &str) -> Value {
+/// Returns the merge patch that removes the time of the rollout. v1beta2 does not allow an empty `rollout`, so the
+/// patch removes the whole `rollout` if it has no other field.
+fn removal_patch(object: &Value, api_version: &str) -> Value {
     if Shape::from_api_version(api_version) == Shape::V1Beta1 {
         return json!({"spec": {"rolloutAfter": null}});
     }

@@ -1,4 +1,4 @@
-//! `rollout`: replaces all Machines, now or later; pauses and resumes a control plane.
+//! Decides for the verbs of `rollout`: replace all Machines, now or later; pause and resume a control plane.
 
 pub mod cancel;
 pub mod pause;
@@ -6,7 +6,7 @@ pub mod start;
 
 use kcp_api::KubeadmControlPlane;
 
-/// The progress of a rollout as the control plane reports it; none if no rollout is in progress.
+/// The progress of a rollout, as the control plane reports it. None if no rollout is in progress.
 fn progress(control_plane: &KubeadmControlPlane) -> Option<String> {
     let is_in_progress = control_plane.status.initialized && control_plane.is_rolling_out();
     is_in_progress.then(|| {

@@ -1,7 +1,7 @@
-//! `rollout pause` and `rollout resume`: stop and restart the reconciliation of a control plane.
+//! Decides for `rollout pause` and `rollout resume`, which stop and restart the reconciliation of a control plane.
 //!
-//! Like `clusterctl alpha rollout pause` and `resume`, these verbs set and remove the annotation `cluster.x-k8s.io/paused`. A
-//! paused Cluster also pauses its control plane.
+//! Like `clusterctl alpha rollout pause` and `resume`, these verbs set and remove the annotation
+//! `cluster.x-k8s.io/paused`. A paused Cluster also pauses its control plane.
 
 use kcp_api::{KubeadmControlPlane, Object as _, names::annotation::PAUSED};
 use kcp_rules::api::DecodeError;

@@ -1,4 +1,4 @@
-//! `rollout start`: replaces every Machine, now or at a planned time.
+//! Decides for `rollout start`, which replaces every Machine, now or at a planned time.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::{
     verbs::rollout::progress,
 };
 
-/// Maximum delay of a planned rollout. No event wakes the controller at the planned time; it reconciles every object after its
-/// `--sync-period`, by default ten minutes.
+/// The maximum delay of a planned rollout, for messages. No event wakes the controller at the planned time; it
+/// reconciles every object after its `--sync-period`, by default ten minutes.
 const MAX_START_DELAY: &str = "ten minutes";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,15 +41,16 @@ pub enum StartTime {
 pub enum InvalidStartTime {
     #[error("{at} is in the past: to start the rollout now, omit --at")]
     Past { at: Timestamp },
-    #[error("the time is too far in the future")]
+    #[error("the start time of the rollout is too far in the future")]
     TooFar,
 }
 
 impl StartTime {
-    /// The time to write in whole seconds, as the API stores them: a planned time is rounded up, the current time down.
+    /// Returns the time that the patch contains, in whole seconds, as the API stores times: a planned time is rounded
+    /// up, the current time down.
     ///
     /// # Errors
-    /// The time is in the past or not representable.
+    /// The time is in the past, or cannot be represented.
     pub fn time(self, now: Timestamp) -> Result<Timestamp, InvalidStartTime> {
         match self {
             Self::Now | Self::In(Duration::ZERO) => {
@@ -131,7 +132,7 @@ pub fn decide(
     }))
 }
 
-/// The reasons why no rollout can start; empty if a rollout can start.
+/// Returns a refusal with the reasons why no rollout can start. The reasons are empty if a rollout can start.
 fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());

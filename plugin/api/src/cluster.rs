@@ -86,8 +86,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Cluster {
-    /// The name of the Cluster's `KubeadmControlPlane`. None if `spec.controlPlaneRef` is absent or refers to another
-    /// kind.
+    /// The name of the Cluster's `KubeadmControlPlane`. None if `spec.controlPlaneRef` is absent or refers to another kind.
     pub fn control_plane(&self) -> Option<&str> {
         let reference = self.spec.control_plane_ref.as_ref()?;
         (reference.kind == KUBEADM_CONTROL_PLANE.kind).then_some(&reference.name)

@@ -31,8 +31,7 @@ pub struct KubeadmControlPlaneSpec {
     pub replicas: Option<i64>,
     /// The desired Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// `spec.rollout.after`. Once this time has passed, the controller replaces the Machines that were created before
-    /// it.
+    /// `spec.rollout.after`. Once this time has passed, the controller replaces the Machines that were created before it.
     pub rollout_after: Option<Timestamp>,
     /// `spec.rollout.before.certificatesExpiryDays`. The controller replaces Machines whose certificates expire within
     /// this number of days. Never 0, which Cluster API treats as absent.
@@ -142,8 +141,7 @@ impl KubeadmControlPlane {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The remediation that has deleted a Machine and not created its replacement yet. None if there is no such
-    /// remediation.
+    /// The remediation that has deleted a Machine and not created its replacement yet. None if there is no such remediation.
     pub fn remediation_in_progress(&self) -> Option<Remediation> {
         let value = self.annotation(annotation::REMEDIATION_IN_PROGRESS)?;
         Some(Remediation::from_annotation(value))

@@ -107,8 +107,7 @@ pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
 pub struct List<T> {
     #[serde(default)]
     pub metadata: ListMeta,
-    /// The objects in the list. The API server may write an empty list as null. A document without this field is not a
-    /// list.
+    /// The objects in the list. The API server may write an empty list as null. A document without this field is not a list.
     #[serde(deserialize_with = "null_as_default")]
     pub items: Vec<T>,
 }

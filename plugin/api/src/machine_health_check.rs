@@ -31,8 +31,7 @@ pub struct MachineHealthCheckSpec {
     /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as `[1-3]`,
     /// which overrides `unhealthyLessThanOrEqualTo`. Never empty.
     pub unhealthy_in_range: Option<String>,
-    /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the
-    /// Machine.
+    /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,
 }
 

@@ -207,8 +207,7 @@ pub trait Object {
         self.annotation(name).is_some()
     }
 
-    /// Whether the annotation `paused` stops the reconciliation of this object. `spec.paused` of its Cluster stops it,
-    /// too.
+    /// Whether the annotation `paused` stops the reconciliation of this object. `spec.paused` of its Cluster stops it, too.
     fn is_paused(&self) -> bool {
         self.has_annotation(annotation::PAUSED)
     }

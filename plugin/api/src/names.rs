@@ -78,8 +78,7 @@ pub mod annotation {
     /// On an object that was cloned from a template: the template's `Kind.group`.
     pub const CLONED_FROM_GROUP_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
 
-    /// On a Cluster with a managed topology: the version of the current step of an upgrade across several minor
-    /// versions.
+    /// On a Cluster with a managed topology: the version of the current step of an upgrade across several minor versions.
     pub const TOPOLOGY_UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
 
     /// The manifest of the last `kubectl apply`, as JSON.

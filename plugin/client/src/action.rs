@@ -81,7 +81,6 @@ impl Action {
         self.resource.starts_with('/')
     }
 
-    /// The resource and its subresource, without the group.
     fn resource_without_group(&self) -> &str {
         self.resource.split('.').next().unwrap_or(&self.resource)
     }

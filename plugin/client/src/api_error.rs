@@ -129,7 +129,6 @@ fn is_connect_error(error: &kube::Error) -> bool {
         .is_some_and(hyper_util::client::legacy::Error::is_connect)
 }
 
-/// Why admission stopped a write.
 enum AdmissionFailure {
     Denied,
     /// A webhook with failurePolicy Fail did not respond.

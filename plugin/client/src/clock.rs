@@ -20,7 +20,6 @@ use tower::Service;
 /// are not reliable.
 const MAX_DISAGREEMENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// The resolution of the `Date` header.
 const DATE_RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
 /// The interval that contains the server's current time.

@@ -21,8 +21,7 @@ pub enum Error {
         /// Why the file cannot be read. Never contains the content of the file, which may be secret.
         cause: String,
     },
-    /// A context, cluster or user that a flag names, or to which the kubeconfig refers, is not defined in the
-    /// kubeconfig.
+    /// A context, cluster or user that a flag names, or to which the kubeconfig refers, is not defined in the kubeconfig.
     #[error("{kind} {name:?} is not in the kubeconfig")]
     NotInKubeconfig {
         /// What is not defined: `context`, `cluster` or `user`.

@@ -12,9 +12,8 @@ use crate::Error;
 /// The name of the only context, cluster and user in the result of [`select`].
 const ONLY_ENTRY: &str = "selected";
 
-/// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else
-/// `~/.kube/config`. As in kubectl, skips files that do not exist, except the file that the flag names. None if no file
-/// exists.
+/// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else `~/.kube/config`.
+/// As in kubectl, skips files that do not exist, except the file that the flag names. None if no file exists.
 ///
 /// # Errors
 /// A file cannot be read, or the file that the flag names does not exist.

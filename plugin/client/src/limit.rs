@@ -37,7 +37,6 @@ impl ReadLimit {
         }
     }
 
-    /// How long a read that starts now may take.
     fn remaining(self) -> Duration {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         left.map_or(self.per_read, |left| left.min(self.per_read))

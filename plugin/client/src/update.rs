@@ -99,8 +99,7 @@ pub enum WriteResult {
     Stored,
     /// Why the server or a webhook rejected the write, one line for each reason.
     Rejected(Vec<String>),
-    /// The fields that another client has changed after the check, and that this change writes, too: one line for each
-    /// field.
+    /// The fields that another client has changed after the check, and that this change writes, too: one line for each field.
     Conflict(Vec<String>),
 }
 

@@ -94,8 +94,7 @@ impl ObservedCertificate {
     }
 }
 
-/// Verifies the chain of the member's certificate, and records whether the certificate is for one of the endpoint's
-/// names.
+/// Verifies the chain of the member's certificate, and records whether the certificate is for one of the endpoint's names.
 ///
 /// A certificate with a wrong name is reported but not rejected: the API server chooses the pod of a port-forward, and
 /// Cluster API also verifies only the chain.

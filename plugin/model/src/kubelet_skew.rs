@@ -9,7 +9,7 @@ use crate::snapshot::{Reading, Workload};
 
 /// By how many minor versions a kubelet may lag behind an API server.
 const MAX_LAG: u64 = 3;
-/// By how many minor versions a kubelet older than v1.25 may lag behind an API server.
+/// Like [`MAX_LAG`], for kubelets older than v1.25.
 const MAX_LAG_BEFORE_1_25: u64 = 2;
 /// The minor version of the oldest kubelets that may lag behind by [`MAX_LAG`].
 const FIRST_MINOR_WITH_MAX_LAG: u64 = 25;

@@ -208,7 +208,6 @@ impl Component {
         }
     }
 
-    /// The JSON pointers to the component's arguments in a `kubeadmConfigSpec`.
     const fn pointers(self) -> &'static [&'static str] {
         match self {
             Self::ApiServer => &["/clusterConfiguration/apiServer/extraArgs"],
@@ -267,8 +266,7 @@ impl Removal {
     }
 }
 
-/// kubeadm's default image tags in the first release of a minor version. Later patch releases have the same or newer
-/// tags.
+/// kubeadm's default image tags in the first release of a minor version. Later patch releases have the same or newer tags.
 #[derive(Clone, Copy, Debug)]
 struct DefaultTags {
     minor: u64,

@@ -1,5 +1,4 @@
-//! The conditions of Hive's objects. They keep unknown fields, because a merge patch replaces the whole list of
-//! conditions.
+//! The conditions of Hive's objects. They keep unknown fields, because a merge patch replaces the whole list of conditions.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};

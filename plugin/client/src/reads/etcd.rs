@@ -23,8 +23,7 @@ use kcp_control_plane::snapshot::{
     etcd::{Alarms, MemberResponse, QueriedMember},
 };
 
-/// Queries all etcd members at the same time. Returns [`Reading::OutOfReach`] if etcd is external and no member is
-/// reachable.
+/// Queries all etcd members at the same time. Returns [`Reading::OutOfReach`] if etcd is external and no member is reachable.
 pub async fn survey(
     queries: Vec<MemberQuery>,
     access: &Access,

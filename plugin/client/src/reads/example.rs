@@ -94,7 +94,6 @@ pub fn answer(path: &str) -> (u16, Value) {
     object(path).map_or_else(not_found, |object| (200, object))
 }
 
-/// The API server's response for a missing object.
 fn not_found() -> (u16, Value) {
     let (code, mut status) = failure(404, "NotFound", "not found");
     status["details"] = json!({"name": "any"});

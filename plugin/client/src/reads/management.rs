@@ -200,7 +200,6 @@ async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
     secrets
 }
 
-/// Reads the metadata of a Secret. None if the Secret does not exist.
 async fn secret_metadata(reads: &Reads<'_>, secret: &str) -> Result<Option<PartialObjectMetadata>, Error> {
     let resource = SECRET.at("v1");
     let action = Action::new("get", &resource)

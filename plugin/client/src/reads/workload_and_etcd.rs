@@ -209,8 +209,7 @@ async fn workload_and_stacked_etcd(
     (workload, endpoint_certificate, etcd)
 }
 
-/// Describes that the etcd members cannot be reached, because the API server that forwards the connections is
-/// unreachable.
+/// Describes that the etcd members cannot be reached, because the API server that forwards the connections is unreachable.
 fn etcd_out_of_reach(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),

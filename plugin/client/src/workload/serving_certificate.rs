@@ -122,8 +122,7 @@ impl ServingCertificate {
     }
 }
 
-/// The expiry of the certificate that the server presented. The inner value is none if the certificate cannot be
-/// parsed.
+/// The expiry of the certificate that the server presented. The inner value is none if the certificate cannot be parsed.
 #[derive(Debug, Default)]
 struct ObservedExpiry(OnceLock<Option<Timestamp>>);
 

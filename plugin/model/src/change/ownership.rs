@@ -241,16 +241,14 @@ fn topology_refusal(field: &str, instead: Option<&str>, cluster: &str) -> String
 /// The fields that another client has changed between two reads of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldConflict {
-    /// The changed fields that the patch writes, too: one line for each. The user decided on the basis of the earlier
-    /// values.
+    /// The changed fields that the patch writes, too: one line for each. The user decided on the basis of the earlier values.
     pub contested: Vec<String>,
     /// The other changed fields of the spec: one line for each.
     pub others: Vec<String>,
 }
 
 impl FieldConflict {
-    /// Compares the object that was checked with its current state. `patch` is the merge patch that a command wants to
-    /// write.
+    /// Compares the object that was checked with its current state. `patch` is the merge patch that a command wants to write.
     pub fn between(checked: &str, now: &str, patch: &Value) -> Self {
         let decode = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
         let (before, after) = (decode(checked), decode(now));

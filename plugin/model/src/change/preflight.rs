@@ -1,5 +1,4 @@
-//! Checks whether a command may write a change: checks the admission rules, the field owners, and the controller's
-//! plan.
+//! Checks whether a command may write a change: checks the admission rules, the field owners, and the controller's plan.
 
 use kcp_rules::api::DecodeError;
 use serde_json::Value;

@@ -193,9 +193,8 @@ fn failure_of_controller(observed: &Snapshot) -> Option<Blocker> {
         .next()
 }
 
-/// Returns the findings for a condition that summarizes the Machines. Cluster API sets the condition to False for a
-/// Machine that has not joined, a learner, or a member whose Machine was just deleted. It is therefore a problem only
-/// if it lasts.
+/// Returns the findings for a condition that summarizes the Machines. Cluster API sets the condition to False for a Machine
+/// that has not joined, a learner, or a member whose Machine was just deleted. It is therefore a problem only if it lasts.
 fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> CheckResult {
     let limit = if are_machines_changing(observed, now)
         || crate::checks::rollout::has_pending_change(observed, now)

@@ -1,5 +1,4 @@
-//! Finds out whether the control plane controller runs, from its leader election Lease. Checks of other topics report
-//! it.
+//! Finds out whether the control plane controller runs, from its leader election Lease. Checks of other topics report it.
 
 use jiff::Timestamp;
 use kcp_api::names::lease;

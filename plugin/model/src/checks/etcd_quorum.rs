@@ -247,9 +247,8 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
     count.into_result(observed, message, None)
 }
 
-/// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if
-/// its etcd pod or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a
-/// member.
+/// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if its
+/// etcd pod or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a member.
 fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let without_etcd = machines_without_etcd(observed);
     let members = || {

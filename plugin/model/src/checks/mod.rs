@@ -122,8 +122,7 @@ impl Check {
     }
 }
 
-/// All checks, by topic. Findings of equal severity are printed in this order, in which causes come before their
-/// effects.
+/// All checks, by topic. Findings of equal severity are printed in this order, in which causes come before their effects.
 pub const TOPICS: &[&[Check]] = &[
     sources::CHECKS,
     conditions::CHECKS,

@@ -35,8 +35,7 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Returns findings for failed reads, without those for missing permissions, which the check `permissions-missing`
-/// reports.
+/// Returns findings for failed reads, without those for missing permissions, which the check `permissions-missing` reports.
 fn unread_findings<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
     failures
         .into_iter()

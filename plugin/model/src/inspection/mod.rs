@@ -53,8 +53,7 @@ pub struct Inspection {
 pub enum Basis {
     /// The verdict is based on the management cluster, the workload cluster and etcd.
     AllSources,
-    /// The verdict is based only on conditions in the management cluster, because the workload cluster or etcd was not
-    /// read.
+    /// The verdict is based only on conditions in the management cluster, because the workload cluster or etcd was not read.
     Conditions,
 }
 
@@ -122,9 +121,8 @@ pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
 }
 
 impl Health {
-    /// Decides the health from the results of the checks. A failed check takes precedence over a source that could not
-    /// be read. A check without a result does not count, because another check reports the source that could not be
-    /// read.
+    /// Decides the health from the results of the checks. A failed check takes precedence over a source that could not be
+    /// read. A check without a result does not count, because another check reports the source that could not be read.
     fn from_checks(checks: &[Checked]) -> Self {
         let found = |outcome| {
             checks

@@ -35,8 +35,7 @@ pub enum LockState<'l> {
 /// The component that holds a lock, according to two sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// The component whose main lock has the same holder, because a controller manager uses one identity for all its
-    /// locks.
+    /// The component whose main lock has the same holder, because a controller manager uses one identity for all its locks.
     pub by_holder: Option<Component>,
     /// The component whose main lock was written by the same field manager.
     pub by_writer: Option<Component>,

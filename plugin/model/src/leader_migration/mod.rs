@@ -1,5 +1,4 @@
-//! Leader migration (KEP-2436) in a workload cluster: which controller manager runs each controller, and under which
-//! Lease.
+//! Leader migration (KEP-2436) in a workload cluster: which controller manager runs each controller, and under which Lease.
 //!
 //! - [`observed`]: what was read about the controller managers and their Leases
 //! - [`served`]: what a controller manager says about itself: `/healthz?verbose`, `/configz`, `/flagz`

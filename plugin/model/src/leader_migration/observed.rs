@@ -37,8 +37,7 @@ pub enum Health {
     /// The controller manager responds. Contains the names of the controllers that it has started, which is empty while
     /// it waits for its main lock.
     Serves(BTreeSet<String>),
-    /// The controller manager does not run: its container has ended, or no process listens on its port. The text says
-    /// why.
+    /// The controller manager does not run: its container has ended, or no process listens on its port. The text says why.
     Down(String),
     /// It is unknown whether the controller manager runs. The text says why.
     Unread(String),
@@ -58,8 +57,7 @@ pub struct Settings {
 pub enum SettingsSource {
     /// The effective configuration of the process, from `/configz`.
     Configz,
-    /// The flags of the process, from `/flagz`. The content of its leader migration configuration comes from another
-    /// source.
+    /// The flags of the process, from `/flagz`. The content of its leader migration configuration comes from another source.
     Flagz,
     /// The flags in the Pod's spec. The process may have been started with other flags.
     Pod,

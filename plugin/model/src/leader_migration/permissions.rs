@@ -1,6 +1,5 @@
-//! The permissions that controller managers need for the migration lock. They get a Role and a `RoleBinding` of their
-//! own, because a patch of the system's roles replaces their rules, and the API server restores those roles when it
-//! restarts.
+//! The permissions that controller managers need for the migration lock. They get a Role and a `RoleBinding` of their own,
+//! because a patch of the system's roles replaces their rules, and the API server restores those roles when it restarts.
 
 use kcp_rules::leader_migration::Lock;
 use serde_json::{Value, json};
@@ -14,8 +13,7 @@ pub const LEASES: &str = "coordination.k8s.io";
 /// The name of the Role, and of the `RoleBinding`.
 const ROLE_NAME: &str = "leader-migration";
 
-/// The verbs that a controller manager uses on the Lease of a lock. RBAC cannot limit the verb `create` to an object's
-/// name.
+/// The verbs that a controller manager uses on the Lease of a lock. RBAC cannot limit the verb `create` to an object's name.
 pub const VERBS: [&str; 3] = ["create", "get", "update"];
 
 /// The user as which a controller manager authenticates.

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 /// The name of the check of `/healthz` that is not a controller.
 const ELECTION_CHECK: &str = "leaderElection";
 
-/// The minor version that is assumed if the tag of the image is not a version. Names and flags have been the same since
-/// 1.32.
+/// The minor version that is assumed if the tag of the image is not a version. Names and flags have been the same since 1.32.
 const ASSUMED_MINOR: u64 = *KNOWN_MINORS.end();
 
 /// Returns the controllers in the response of `/healthz?verbose`, which has lines such as `[+]node-ipam-controller ok`
@@ -125,8 +124,7 @@ fn text_of(migration: &Value) -> Value {
     })
 }
 
-/// Returns a field whose name may have any case: `/configz` of some versions has `LeaderName`, that of others
-/// `leaderName`.
+/// Returns a field whose name may have any case: `/configz` of some versions has `LeaderName`, that of others `leaderName`.
 fn field<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
     let fields = object.as_object()?;
     let found = fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -129,8 +129,7 @@ fn unknown_provider(pod: String) -> Reason {
     }
 }
 
-/// Whether kube-controller-manager has the controller, and a controller manager migrates other controllers but not this
-/// one.
+/// Whether kube-controller-manager has the controller, and a controller manager migrates other controllers but not this one.
 fn can_migrate(observed: &Observed, controller: &Controller) -> bool {
     let managers = || observed.managers().iter().filter_map(ObservedManager::known);
     let is_in_kube = managers().any(|manager| {

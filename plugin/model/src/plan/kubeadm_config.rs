@@ -8,8 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::merge_patch::differences;
 
-/// The fields whose empty value differs from an absent one. For example, an empty `taints` disables kubeadm's default
-/// taint.
+/// The fields whose empty value differs from an absent one. For example, an empty `taints` disables kubeadm's default taint.
 const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
 /// The fields with command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an
 /// argument.

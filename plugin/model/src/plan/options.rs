@@ -50,8 +50,7 @@ fn restart(api_version: &str, now: Timestamp) -> Value {
     )
 }
 
-/// The spec fields that make the controller replace every Machine that was created before `after`, once that time has
-/// passed.
+/// The spec fields that make the controller replace every Machine that was created before `after`, once that time has passed.
 pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     match Shape::from_api_version(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),

@@ -156,8 +156,7 @@ struct PossibleStep {
     transition: Transition,
 }
 
-/// Returns all variants of the next step, and whether a different step is possible. None if the desired state is
-/// reached.
+/// Returns all variants of the next step, and whether a different step is possible. None if the desired state is reached.
 fn possible_steps(
     states: &BTreeSet<State>,
     context: Context<'_>,
@@ -226,9 +225,8 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
     }
 }
 
-/// Returns etcd's votes after the first creation or deletion of a Machine, if that step is not safe. When the step
-/// begins, everything that the controller waits for has happened, but problems that the controller does not detect
-/// remain.
+/// Returns etcd's votes after the first creation or deletion of a Machine, if that step is not safe. When the step begins,
+/// everything that the controller waits for has happened, but problems that the controller does not detect remain.
 pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<Votes> {
     let mut state = start.clone();
     let mut steps = steps.iter();

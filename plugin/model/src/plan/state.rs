@@ -26,8 +26,7 @@ const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
 ];
 const ETCD_MEMBER_HEALTHY: &str = "EtcdMemberHealthy";
 const ETCD_POD_HEALTHY: &str = "EtcdPodHealthy";
-/// The condition that reports the labels and taints that kubeadm sets on a node. It affects only the order of
-/// remediations.
+/// The condition that reports the labels and taints that kubeadm sets on a node. It affects only the order of remediations.
 pub const LABELS_AND_TAINTS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,8 +39,7 @@ pub struct Replica {
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
-    /// The name of the Machine's etcd member, which is that of the node, even while the Machine does not reference the
-    /// node.
+    /// The name of the Machine's etcd member, which is that of the node, even while the Machine does not reference the node.
     pub member: Option<String>,
     pub is_outdated: bool,
     pub deletion: Deletion,

@@ -16,8 +16,7 @@ use crate::snapshot::{Failure, Reading, Snapshot};
 pub enum ReadScope {
     /// The command reads the control plane, its Cluster, Machines, workload cluster and etcd.
     All,
-    /// The command reads the control plane and its Cluster. This is enough for a change on which the controller does
-    /// not act.
+    /// The command reads the control plane and its Cluster. This is enough for a change on which the controller does not act.
     ControlPlane,
     /// The command reads the control plane and its Cluster before the time of a planned rollout, and [`Self::All`] from
     /// that time on.

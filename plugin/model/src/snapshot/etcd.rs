@@ -20,8 +20,7 @@ use crate::{quorum, snapshot::Failure};
 pub struct EtcdSurvey {
     /// Whether the etcd members run on the control plane's Machines. False for an external etcd.
     pub stacked: bool,
-    /// The queried members, ordered by name: one for each control plane node (stacked etcd) or endpoint (external
-    /// etcd).
+    /// The queried members, ordered by name: one for each control plane node (stacked etcd) or endpoint (external etcd).
     pub queried: Vec<QueriedMember>,
     pub alarms: Alarms,
     /// Whether the plugin signed its client certificate with the key of etcd's CA.
@@ -57,8 +56,7 @@ pub struct EtcdMember {
     /// Whether the member has raised an alarm: `NOSPACE` or `CORRUPT`.
     pub has_alarm: bool,
     pub is_leader: bool,
-    /// Why the member counts as unhealthy, for example because it does not respond or has no leader. None if it is
-    /// healthy.
+    /// Why the member counts as unhealthy, for example because it does not respond or has no leader. None if it is healthy.
     pub fault: Option<String>,
     /// Whether the member may belong to a Machine that is joining and does not reference its node yet.
     pub is_joining: bool,
@@ -319,8 +317,7 @@ impl MemberResponse {
     }
 }
 
-/// Parses an alarm in the errors of a status, such as `memberID:123 alarm:NOSPACE` (etcd, `api/etcdserverpb`,
-/// `AlarmMember`).
+/// Parses an alarm in the errors of a status, such as `memberID:123 alarm:NOSPACE` (etcd, `api/etcdserverpb`, `AlarmMember`).
 fn parse_alarm(error: &str) -> Option<(u64, &str)> {
     let mut words = error.split_whitespace();
     let id = words.find_map(|word| word.strip_prefix("memberID:"))?;
@@ -345,7 +342,7 @@ struct MemberSupport {
     members: usize,
 }
 
-/// Counts the members that report each value. The flag in a report says whether its member follows a leader.
+/// The flag in a report says whether its member follows a leader.
 fn count_reports<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, MemberSupport> {
     let mut tally: BTreeMap<T, MemberSupport> = BTreeMap::new();
     for (value, follows_leader) in reports {

@@ -15,8 +15,7 @@ use kube::core::{Selector, SelectorExt as _};
 pub struct Deletion {
     pub machine: String,
     pub since: Timestamp,
-    /// What the deletion waits for: one line for each deletion hook, for each finalizer, and for the condition
-    /// `Deleting`.
+    /// What the deletion waits for: one line for each deletion hook, for each finalizer, and for the condition `Deleting`.
     pub waits_for: Vec<String>,
 }
 
@@ -98,7 +97,6 @@ impl RemediationTrigger {
         }
     }
 
-    /// Parses a range such as `[1-3]`.
     fn parse_range(range: &str) -> Option<Self> {
         let (least, most) = range.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
         Some(Self::Between(least.parse().ok()?, most.parse().ok()?))

@@ -91,7 +91,6 @@ pub async fn workload_connection(
     Ok(management.with(cluster.server.client, cluster.server.url))
 }
 
-/// Reads the kubeconfig of a control plane's workload cluster.
 async fn open(
     management: &Connection,
     control_plane: &KubeadmControlPlane,

@@ -30,8 +30,7 @@ pub(super) struct ManagerPod {
     pub(super) down: Option<String>,
 }
 
-/// Reads the Pods of kube-controller-manager in `kube-system`, and those of cloud-controller-manager in
-/// `cloud_namespace`.
+/// Reads the Pods of kube-controller-manager in `kube-system`, and those of cloud-controller-manager in `cloud_namespace`.
 pub(super) async fn read(
     cluster: &WorkloadCluster,
     cloud_namespace: &str,

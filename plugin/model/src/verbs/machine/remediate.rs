@@ -110,8 +110,7 @@ fn patch() -> serde_json::Value {
 enum Remediator {
     /// The control plane replaces the Machine, because this `MachineHealthCheck` asks it to.
     ControlPlane { check: String },
-    /// An external remediation object, which the `MachineHealthCheck` creates from its template, remediates the
-    /// Machine.
+    /// An external remediation object, which the `MachineHealthCheck` creates from its template, remediates the Machine.
     Other { check: String, kind: String },
 }
 

@@ -372,7 +372,7 @@ mod tests {
                     "cannot get leases \"kube-scheduler\" in namespace \"kube-system\": the server responded with \
                      500: etcdserver: request timed out"
                 ),
-                ("https://s", "the server does not serve TLS"),
+                ("https://s", "the API server does not serve TLS"),
             ]
         );
     }

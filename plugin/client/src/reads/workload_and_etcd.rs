@@ -328,7 +328,7 @@ mod tests {
             unread(&without_endpoint, excluded(true, false)).await,
             [
                 "--no-workload",
-                "etcd: etcd is external, but the spec has no endpoint"
+                "etcd: etcd is external, but clusterConfiguration.etcd.external.endpoints is empty"
             ]
         );
     }

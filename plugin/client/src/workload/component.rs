@@ -275,7 +275,7 @@ mod tests {
         let error = server.get_anonymously("/healthz").await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the API server opened no port-forward to the Pod within 20ms; it may not reach the kubelet of the Node"
+            "the API server did not open a port-forward to the Pod within 20ms; check that it can reach the kubelet of the Node"
         );
     }
 }

@@ -66,9 +66,9 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
     let reported: Vec<_> = reported.collect();
     if reported.is_empty() {
         return Err(NoResult::unknown(if survey.statuses().next().is_none() {
-            "no member has reported its status"
+            "no etcd member has reported its status"
         } else {
-            "no member reports its quota; etcd reports it from version 3.6"
+            "no etcd member reports its quota; etcd reports it from version 3.6"
         }));
     }
     let quotas = || reported.iter().map(|(_, _, quota)| *quota);

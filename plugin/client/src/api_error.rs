@@ -329,7 +329,7 @@ mod tests {
         );
     }
 
-    /// What the client library makes of a connector's outcome.
+    /// The error that the client library returns for a connector's error.
     fn request_through(
         connect: impl Fn() -> io::Result<UnixStream> + Clone + Send + Sync + 'static,
     ) -> Error {

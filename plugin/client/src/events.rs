@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// The note that is written where the server says this of who asks, and this of the Event.
+    /// The note that is written if the server responds like this to the requests for the user and for the Event.
     async fn written(requester: (u16, serde_json::Value), answer: u16) -> Vec<String> {
         let paths = Arc::new(Mutex::new(Vec::new()));
         let seen = paths.clone();

@@ -289,7 +289,7 @@ mod tests {
         controller_says(snapshot, condition_since(minutes, "ScalingUp", True, message));
     }
 
-    /// A Machine that was made so many minutes ago.
+    /// A Machine that was created this number of minutes ago.
     fn comes(snapshot: &mut Snapshot, minutes: i64) {
         let mut machine = new_machine("c1-cp-m4");
         machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));

@@ -215,7 +215,7 @@ mod tests {
         testing::plan,
     };
 
-    /// A control plane of a Cluster, its version that of how often it was read, and what else there is by path.
+    /// A server with a control plane whose version says how often it was read, and with other objects by their path.
     fn cluster(others: impl Fn(&str) -> Option<(u16, Value)> + Send + 'static) -> Connection {
         let reads = Arc::new(AtomicUsize::new(0));
         let group = |name: &str| {
@@ -273,7 +273,7 @@ mod tests {
                 "could not read the etcd members: etcd: cannot reach the etcd members without the workload cluster: Secret/c1-kubeconfig: not found in namespace default; using the Machines' conditions instead"
             ]
         );
-        // There is no Cluster: the rules know.
+        // The rules know that there is no Cluster.
         let view = snapshot.view();
         assert_eq!(view.cluster.get(), Some(&None));
     }

@@ -101,7 +101,7 @@ mod tests {
         reads::example::{answer, groups},
     };
 
-    /// On a server that lists Machines once this Secret was asked for so often.
+    /// Reads from a server that lists Machines only after this Secret was requested this number of times.
     async fn observed_after(secret: &'static str, times: usize) -> Snapshot {
         let (asked, is_asked) = (AtomicUsize::new(0), Arc::new(Notify::new()));
         let connection = Connection::canned_later(move |_, path| {
@@ -132,7 +132,7 @@ mod tests {
     fn the_workload_cluster_and_etcd_wait_for_no_machines() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            // Once for whether it is there, and once to be used.
+            // The first request asks whether the Secret exists, the second reads it.
             for secret in ["/secrets/c1-kubeconfig", "/secrets/c1-etcd"] {
                 let observed = observed_after(secret, 2).await;
                 assert_eq!(observed.unread, [], "{secret}");

@@ -263,7 +263,7 @@ mod tests {
         workload::{ComponentTls, ServingCertificate},
     };
 
-    /// A cluster whose API server is made up, and at whose URL nobody listens.
+    /// A cluster with a fake API server, at whose URL no process listens.
     fn cluster(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> WorkloadCluster {
         let connection = Connection::canned(answer);
         let limit = Duration::from_secs(10);
@@ -377,7 +377,7 @@ mod tests {
         );
     }
 
-    /// What to do about a Secret of this type, with this owner, whose kubeconfig is none.
+    /// The hint about a Secret of this type, with this owner, whose kubeconfig is invalid.
     async fn hint(kind: &'static str, owner: &'static str) -> String {
         let management = Connection::canned(move |_, _| {
             let metadata =

@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(target(&observed), None);
     }
 
-    /// Of a control plane without Secrets: why workload and etcd were not read, in short.
+    /// Why the workload cluster and etcd of a control plane without Secrets were not read.
     async fn unread(target: &Target, excluded: Excluded) -> [String; 2] {
         let management = Connection::canned(|_, path| {
             let (code, mut status) = failure(404, "NotFound", path);

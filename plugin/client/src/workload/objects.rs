@@ -178,7 +178,7 @@ mod tests {
     use super::{Error, Objects};
     use crate::{Action, Connection, canned::failure};
 
-    /// Objects of a server that gives these answers, one after the other, and then the last.
+    /// Reads objects from a server that gives these responses one after the other, and then repeats the last one.
     fn objects(answers: Vec<(u16, Value)>) -> Objects {
         let asked = AtomicUsize::new(0);
         let connection = Connection::canned(move |_, _| {
@@ -223,7 +223,7 @@ mod tests {
         let remembering = objects(vec![lost_quorum(), (200, object)]);
         let read: Option<ConfigMap> = remembering.get("kube-system", "c").await.expect("an object");
         assert_eq!(read.expect("it is there").metadata.name.as_deref(), Some("c"));
-        // The first answer is the one that tells.
+        // The error is that of the first response.
         let broken = objects(vec![lost_quorum(), failure(401, "Unauthorized", "Unauthorized")]);
         assert_eq!(
             names(&broken).await.expect_err("broken").to_string(),

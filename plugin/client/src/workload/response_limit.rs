@@ -100,7 +100,7 @@ mod tests {
 
     use super::{ResponseLimit, ServerClock, limit_responses};
 
-    /// A client of a server that answers with `code` and as many blanks.
+    /// A client of a server that responds with `code` and this number of spaces.
     fn client(code: u16, blanks: usize) -> Client {
         let service = service_fn(move |_: Request<Body>| async move {
             let body: Box<DynBody> = Box::new(Body::from(vec![b' '; blanks]).map_err(BoxError::from));

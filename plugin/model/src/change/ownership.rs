@@ -301,8 +301,8 @@ mod tests {
         AppliedField, FieldConflict, Ownership, apply_warnings, last_writer, ownership, topology_refusal,
     };
 
-    /// As a server writes it of a control plane that a topology controller applies, a person made once with
-    /// `kubectl apply`, and controllers report on.
+    /// The `managedFields` of a control plane that a topology controller applies, that a user once created with
+    /// `kubectl apply`, and whose status controllers write.
     fn managed() -> Vec<Value> {
         vec![
             json!({"manager": "kubectl-client-side-apply", "operation": "Update",
@@ -332,7 +332,7 @@ mod tests {
         ownership(&object(more, &json!({})), patch, "kubectl-kcp").expect("decodes")
     }
 
-    /// A patch of `spec`, and who owns what it writes where one more has written some fields.
+    /// Who owns the fields that a patch of `spec` writes, if another client has written some fields.
     type Case = (&'static str, Value, Value, Ownership);
 
     fn judged(cases: &[Case]) {

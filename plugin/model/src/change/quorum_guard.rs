@@ -243,7 +243,7 @@ mod tests {
         plan(observed, &desired, now())
     }
 
-    /// Members on the nodes of three Machines, those of which a reason is given silent.
+    /// Members on the nodes of three Machines. Those with a reason do not respond.
     fn members(silent: &[(&str, &str)]) -> EtcdMembers {
         let member = |node: &str| EtcdMember {
             name: node.to_owned(),
@@ -383,7 +383,7 @@ mod tests {
                 "to {replicas}: {guard:?}"
             );
         }
-        // It waits for what conditions tell it.
+        // The controller waits for problems that conditions report.
         set(
             &mut silent.machines[1].status.conditions,
             condition("EtcdPodHealthy", ConditionStatus::False, "crashed"),
@@ -395,7 +395,7 @@ mod tests {
                 "to {replicas}: {guard:?}"
             );
         }
-        // The rules speak for themselves.
+        // The admission rules report their own denials.
         assert_eq!(
             QuorumGuard::new(&of(&observed(), spec(), &["no"])),
             QuorumGuard::Clear
@@ -497,7 +497,7 @@ mod tests {
                 "m1",
                 &[DEAD, "etcd member node-m3 of Machine m3 has raised an alarm"],
             ),
-            // etcd could not be asked.
+            // etcd could not be queried.
             (
                 "one has no pod: it",
                 |o| crashed(o, 3, "EtcdPodHealthy"),
@@ -519,7 +519,7 @@ mod tests {
                 "m1",
                 &[DEAD, SICK],
             ),
-            // etcd itself answers.
+            // etcd itself responds.
             (
                 "one answers without a ready pod",
                 |o| {

@@ -1,4 +1,4 @@
-//! Each check: a control plane with nothing wrong passes, and what each fault comes to, to the letter.
+//! Tests each check: a healthy control plane passes, and each case has exactly the recorded findings.
 
 use kcp_api::metadata::Time;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The check that a case is about, the case, and what is wrong.
+/// The id of the check, the name of the case, and a change to the healthy snapshot.
 pub type Case = (&'static str, &'static str, fn(&mut Snapshot));
 
 const CASES: &[(&str, &[Case])] = &[
@@ -87,7 +87,7 @@ fn every_check_has_a_case_in_which_it_does_not_pass() {
     }
 }
 
-/// What a case comes to: what its check says, which others say something, and the verdict.
+/// Describes a case: the findings of its check, the other checks with findings, and the verdict.
 fn reported((id, name, change): Case) -> String {
     let inspection = inspect(&changed(change), now());
     let mut text = format!("{id}: {name}: {}\n", inspection.health.as_str());
@@ -156,7 +156,7 @@ fn every_message_and_hint_is_one_line_about_an_object() {
     }
 }
 
-/// A condition of the control plane that is so since some minutes.
+/// Sets a condition of the control plane, which last changed this number of minutes ago.
 pub fn says(
     observed: &mut Snapshot,
     kind: &str,
@@ -169,7 +169,7 @@ pub fn says(
     set(&mut observed.control_plane().status.conditions, condition);
 }
 
-/// `m3` was made a minute ago. Its node is there, and it has yet to name it.
+/// `m3` was created a minute ago. Its node has joined, but the Machine does not reference the node yet.
 pub fn joins_unnamed(observed: &mut Snapshot) {
     let machine = observed.machine(3);
     let new = crate::testing::objects::new_machine("m3");
@@ -178,7 +178,7 @@ pub fn joins_unnamed(observed: &mut Snapshot) {
     observed.survey().queried[2].machine = None;
 }
 
-/// `m3` was made a minute ago and has no node yet.
+/// `m3` was created a minute ago and has no node yet.
 pub fn starts(observed: &mut Snapshot) {
     joins_unnamed(observed);
     observed.nodes().retain(|node| node.name != "node-m3");

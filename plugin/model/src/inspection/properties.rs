@@ -1,4 +1,4 @@
-//! What holds of every inspection.
+//! Properties that hold for every inspection.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Names meet often, and some are blank or hostile.
+/// Names are often equal, and some are empty or hostile.
 fn names() -> impl Strategy<Value = String> {
     select(vec!["m1", "m2", "node-m1", "node-m2", "", "a\nb\u{1b}[31m"]).prop_map(str::to_owned)
 }
@@ -409,7 +409,7 @@ proptest! {
         let permissions = [&preflight.scale_up, &preflight.scale_down, &preflight.rollout];
         let remediation = preflight.remediation.iter().map(|of| &of.permission);
         for permission in permissions.into_iter().chain(remediation) {
-            // What is not allowed has a reason.
+            // Each operation that is not allowed has a reason.
             prop_assert_eq!(permission.allowed == Some(true), permission.blocked_by.is_empty());
         }
     }

@@ -204,7 +204,7 @@ mod tests {
         outdated_paths(&config(machine), &config(desired), "v1.36.0").expect("the same version")
     }
 
-    /// What the machine has, and what is asked for; both joining.
+    /// The configuration of the Machine, and the desired one, both for a joining Machine.
     #[test]
     fn a_machine_that_joined_is_compared_with_what_is_asked_of_one_that_joins() {
         let join = |registration: Value| json!({"controlPlane": {}, "nodeRegistration": registration});

@@ -1,4 +1,4 @@
-//! What holds of every plan.
+//! Properties that hold for every plan.
 
 use kcp_api::KubeadmControlPlaneSpec;
 use proptest::{collection::vec, prelude::*};
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// A control plane with anything wrong, and what is asked of it.
+/// A control plane in any state, and the change that is planned for it.
 #[derive(Clone, Debug)]
 struct Start {
     state: State,
@@ -132,13 +132,13 @@ fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {
             .all(|replica| !replica.is_outdated && !replica.is_deleting() && replica.node.is_some())
 }
 
-/// What the controller does, one step after another: the state before each, and what came of it.
+/// What the controller does, step by step: the state before each step, and the state at the end.
 struct Trace {
     taken: Vec<(State, Transition)>,
     end: State,
 }
 
-/// Follows the controller with its choices made by `dice`, as long as it goes on.
+/// Simulates the controller, whose random choices `dice` makes, until it has nothing more to do.
 fn follow(start: &Start, dice: &[usize]) -> Trace {
     let mut state = start.state.clone();
     let mut dice = dice.iter().cycle();
@@ -154,7 +154,7 @@ fn follow(start: &Start, dice: &[usize]) -> Trace {
     }
 }
 
-/// The steps that are told, and what then came about; none where there is no plan.
+/// The steps of the plan, and what the controller then does. None if there is no plan.
 fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
     let steps = simulate(start.state.clone(), start.context()).ok()?;
     Some((steps, follow(start, dice)))
@@ -175,12 +175,12 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// Not even while a step goes on, in the worst case.
+    /// No step endangers the quorum, even in the worst case.
     #[test]
     fn no_plan_passes_through_a_state_without_quorum(start in starts(), dice in dice()) {
         let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
         for (state, transition) in &trace.taken {
-            // A control plane that has never come up has nothing to lose.
+            // A control plane that was never initialized has no data.
             if transition.purpose == Purpose::Remediate && !start.initialized {
                 continue;
             }
@@ -212,7 +212,7 @@ proptest! {
         prop_assert!(is_at_target(&trace.end, &start.spec), "{:?}", trace.end);
     }
 
-    /// But by remediation, and by Machines that were being deleted already.
+    /// Remediations, and Machines that were already being deleted, are exceptions.
     #[test]
     fn max_surge_0_never_exceeds_the_number_asked_for_and_max_surge_1_never_goes_below(
         start in starts(), dice in dice()
@@ -235,7 +235,7 @@ proptest! {
     #[test]
     fn what_is_told_of_the_steps_comes_about(start in starts(), dice in dice()) {
         let Some((steps, trace)) = planned(&start, &dice) else { return Ok(()) };
-        // It holds until the steps may differ.
+        // The property holds until the steps may differ.
         let reported = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
         prop_assert!(trace.taken.len() >= reported);
         prop_assert!(reported < steps.len() || trace.taken.len() == reported);

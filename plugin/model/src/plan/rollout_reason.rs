@@ -285,7 +285,7 @@ mod tests {
 
     type Alteration<'a> = &'a dyn Fn(&mut Machine);
 
-    /// Judges a Machine of five hours that the controller says nothing of.
+    /// Compares a five hours old Machine on which the controller has not reported.
     fn unreported(change: impl Fn(&mut Machine), desired: &KubeadmControlPlaneSpec) -> Verdict {
         let mut machine = machine("m1", "a", 5);
         machine.status.conditions.clear();
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// What the controller says of the spec as it stands, and what we find besides.
+    /// Compares a Machine for which the controller has reported this about the current spec.
     #[test]
     fn the_word_of_the_controller_counts() {
         let field = || "joinConfiguration.nodeRegistration.name".to_owned();
@@ -478,13 +478,14 @@ mod tests {
             condition("UpToDate", Unknown, ""),
         );
 
-        // It says yes where v1.14 would say no: an update of it would replace the Machine.
+        // The controller reports the Machine as up to date, but v1.14 would not: an update of Cluster API would replace
+        // the Machine.
         let verdict = judged(&says_yes, &other_config(), &other_config(), true);
         assert_eq!(
             (verdict.reasons, verdict.after_provider_update),
             (vec![], vec![field()])
         );
-        // It has not seen the spec yet: we judge.
+        // The controller has not processed the spec yet, so the comparison decides.
         let verdict = judged(&says_yes, &other_config(), &other_config(), false);
         assert_eq!(
             verdict.reasons,
@@ -493,7 +494,7 @@ mod tests {
             }]
         );
         assert_eq!(verdict.after_provider_update, Vec::<String>::new());
-        // A change of what it said yes to.
+        // The change affects fields that the controller reported as up to date.
         let verdict = judged(&says_yes, &spec(), &other_config(), true);
         assert_eq!(
             verdict.reasons,
@@ -501,13 +502,13 @@ mod tests {
                 fields: vec![field()]
             }]
         );
-        // It says no, and we do not see why.
+        // The controller reports the Machine as outdated, and the comparison finds no reason.
         let reported = Reason::Reported {
             message: "Flavour".to_owned(),
         };
         assert_eq!(judged(&says_no, &spec(), &spec(), true).reasons, [reported]);
         assert_eq!(judged(&says_no, &spec(), &spec(), false).reasons, []);
-        // It says no, and we see why.
+        // The controller reports the Machine as outdated, and the comparison finds the reason.
         let verdict = judged(&says_no, &other_config(), &other_config(), true);
         assert_eq!(
             verdict.reasons,
@@ -515,9 +516,9 @@ mod tests {
                 fields: vec![field()]
             }]
         );
-        // The change undoes that.
+        // The change reverts the difference.
         assert_eq!(judged(&says_no, &other_config(), &spec(), true).reasons, []);
-        // It cannot tell: we judge.
+        // The controller reports Unknown, so the comparison decides.
         let verdict = judged(&says_nothing, &other_config(), &other_config(), true);
         assert_eq!(
             verdict.reasons,
@@ -525,7 +526,7 @@ mod tests {
                 fields: vec![field()]
             }]
         );
-        // It is being updated in place: no reason to replace it.
+        // The Machine is being updated in place, which is no reason to replace it.
         let mut updating = says_no.clone();
         updating
             .status

@@ -211,7 +211,8 @@ mod tests {
             Group,
             FailureDomainReason,
         );
-        // Older Machines stand first; `!` outdated, `d` marked, `f` a component failed, `u` unknown of one.
+        // Older Machines stand first. `!` means outdated, `d` marked, `f` a failed component, `u` a component whose
+        // health is unknown.
         let cases: &[Case] = &[
             (
                 "a b",
@@ -313,7 +314,7 @@ mod tests {
             ("a b", "m1@a! m2@a! m3@b!", &["b"], FewestInAll),
             ("a b c", "m1@a! m2@b! m3@c!", &["a", "b", "c"], FewestThatStay),
             ("a b c", "m1@a! m2@b! m3@c! n1@a", &["b", "c"], FewestThatStay),
-            // One that is being deleted does not stay, yet counts_by_domain in all.
+            // One that is being deleted does not stay, yet counts in all.
             ("a b", "m1@ax m2@b", &["a"], FewestThatStay),
             ("a b", "m1@ax m2@bx m3@bx", &["a"], FewestInAll),
             // Machines elsewhere, or nowhere, count for none.

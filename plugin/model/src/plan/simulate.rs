@@ -312,8 +312,8 @@ mod tests {
         }
     }
 
-    /// `+` for a Machine made, `-` for one deleted, `?` for a wait; then the Machines, or the domains of one made; then
-    /// the members that can fail during and after the step.
+    /// Describes the steps: `+` for a created Machine, `-` for a deleted one, `?` for a wait; then the Machines, or the
+    /// failure domains of a created one; then how many members can fail during and after the step.
     fn shown(step: &Step) -> String {
         let domains = step.failure_domains.iter();
         let domains: Vec<&str> = domains
@@ -689,7 +689,7 @@ mod tests {
         assert_eq!(steps.iter().map(shown).collect::<Vec<_>>(), ["+c", "-m1"]);
     }
 
-    /// Voters, and those of them that are unhealthy, after the first step; none where that is safe.
+    /// The voters, and the unhealthy ones among them, after the first step. None if that step is safe.
     fn of(machines: &str, replicas: usize, pod_fails: bool) -> Option<(usize, usize)> {
         let mut start = state(machines);
         for replica in start

@@ -373,7 +373,7 @@ mod tests {
         highest_unless_tied, preferred_cluster, tally,
     };
 
-    /// What member `id` answers that knows these members, by number, and this leader.
+    /// The response of member `id`, which lists these members, by number, and this leader.
     fn queried(
         id: u64,
         known: &[u64],
@@ -442,7 +442,8 @@ mod tests {
         }
     }
 
-    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner, `?` for one that takes no part.
+    /// The names of the members, with `*` for the leader, `!` for an alarm, `~` for a learner, and `?` for a member
+    /// that does not respond.
     fn shown(etcd: &EtcdMembers) -> String {
         let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
         match etcd {

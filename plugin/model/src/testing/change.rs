@@ -1,4 +1,4 @@
-//! Snapshots to check changes against.
+//! Snapshots for tests of changes.
 
 use kcp_api::{
     ConditionStatus, KubeadmControlPlane, decode,

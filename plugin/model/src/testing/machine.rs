@@ -1,4 +1,4 @@
-//! Snapshots of Machines to decide on.
+//! Snapshots of Machines for tests of verbs.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub fn fail(machine: &mut MachineSnapshot, number: usize, kind: &str, message: &
     change::fail(&mut machine.context, number, kind, message);
 }
 
-/// Has etcd report its members; those of `machines` are dead.
+/// Lets etcd report its members. The members of `machines` do not respond.
 pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
     let member = |name: &str| EtcdMember {
         name: format!("node-{name}"),

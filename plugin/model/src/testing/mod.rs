@@ -1,4 +1,4 @@
-//! Control planes and their surroundings to test with.
+//! Control planes and related objects for tests.
 
 pub mod change;
 pub mod machine;

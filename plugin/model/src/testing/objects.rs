@@ -1,4 +1,4 @@
-//! Control planes to test with.
+//! Objects of the management cluster for tests.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::snapshot::Snapshot;
 
-/// The time of every example.
+/// The current time in every example.
 pub fn now() -> Timestamp {
     "2026-08-21T12:00:00Z".parse().expect("a time")
 }
@@ -39,7 +39,7 @@ pub fn set(conditions: &mut Vec<Condition>, condition: Condition) {
     conditions.push(condition);
 }
 
-/// A Machine with nothing wrong.
+/// A healthy Machine.
 pub fn machine(name: &str) -> Machine {
     let kinds = [
         "Ready",
@@ -115,7 +115,7 @@ pub fn record(metadata: &mut ObjectMeta, name: &str, remediation: &Remediation) 
     annotate(metadata, name, &value.to_string());
 }
 
-/// Has a control plane's spec changed last at a time.
+/// Sets the time at which a control plane's spec last changed.
 pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
     metadata.managed_fields = Some(vec![ManagedFieldsEntry {
         time: Some(Time(time)),
@@ -123,12 +123,12 @@ pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
     }]);
 }
 
-/// Has a control plane use an etcd that runs elsewhere.
+/// Makes a control plane use an external etcd.
 pub fn use_external_etcd(spec: &mut KubeadmControlPlaneSpec) {
     spec.kubeadm_config_spec.fields["clusterConfiguration"]["etcd"] = json!({"external": {}});
 }
 
-/// A Machine made a minute ago.
+/// A Machine that was created a minute ago.
 pub fn new_machine(name: &str) -> Machine {
     let mut machine = machine(name);
     machine.metadata.creation_timestamp = Some(Time(minutes_ago(1)));
@@ -144,7 +144,7 @@ pub fn new_machine(name: &str) -> Machine {
     machine
 }
 
-/// A control plane with as many Machines as it should have, and nothing wrong.
+/// A healthy control plane with the desired number of Machines.
 pub fn healthy(machines: usize) -> Snapshot {
     let kinds = [
         "Available",

@@ -1,4 +1,4 @@
-//! Control planes to plan with.
+//! Control planes for tests of plans.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
@@ -16,14 +16,15 @@ use crate::{
     testing::objects,
 };
 
-/// Names of failure domains, apart by blanks.
+/// Parses the names of failure domains, separated by spaces.
 pub fn declared(names: &str) -> Vec<String> {
     names.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Machines, apart by blanks, the oldest first: `name@domain` and marks. The marks: `!` outdated, `d` to be deleted,
-/// `x` being deleted, `p` without a node, `f` a component failed, `u` one unknown, `e` its member failed, `l` its member
-/// a learner, `s` its member silent, `i` may be updated in place, `r` awaits remediation, `R` is marked for it besides.
+/// Parses Machines, separated by spaces, the oldest first: `name@domain` and marks. The marks: `!` outdated, `d` marked
+/// for deletion, `x` being deleted, `p` without a node, `f` a failed component, `u` a component whose health is
+/// unknown, `e` a failed etcd member, `l` a learner, `s` an etcd member that does not respond, `i` may be updated in
+/// place, `r` awaits remediation, `R` awaits remediation and has the annotation.
 ///
 /// Names are a letter and a digit, domains a letter.
 pub fn replicas(machines: &str) -> Vec<Replica> {
@@ -76,7 +77,7 @@ fn replica(index: usize, text: &str) -> Replica {
     }
 }
 
-/// A control plane of such Machines, etcd on them.
+/// A control plane with these Machines and a stacked etcd.
 pub fn state(machines: &str) -> State {
     let learners: Vec<&str> = machines
         .split_whitespace()
@@ -104,7 +105,7 @@ pub fn state(machines: &str) -> State {
     }
 }
 
-/// A spec of three Machines.
+/// A spec with three Machines.
 pub fn spec() -> KubeadmControlPlaneSpec {
     KubeadmControlPlaneSpec {
         replicas: Some(3),
@@ -127,7 +128,7 @@ pub fn with_version(spec: KubeadmControlPlaneSpec, version: &str) -> KubeadmCont
     KubeadmControlPlaneSpec { version, ..spec }
 }
 
-/// The spec with every Machine from before `now` to be replaced.
+/// The spec with a rollout at `now`, which replaces every older Machine.
 pub fn restarted(spec: KubeadmControlPlaneSpec, now: Timestamp) -> KubeadmControlPlaneSpec {
     KubeadmControlPlaneSpec {
         rollout_after: Some(now),
@@ -152,7 +153,7 @@ pub fn config(fields: serde_json::Value) -> KubeadmConfigSpec {
     }
 }
 
-/// A Machine that is as the spec asks, so many hours old.
+/// A Machine that matches the spec and is this number of hours old.
 pub fn machine(name: &str, failure_domain: &str, hours: i64) -> Machine {
     let mut machine = objects::machine(name);
     machine.metadata.creation_timestamp = Some(Time(objects::minutes_ago(hours * 60)));
@@ -165,7 +166,7 @@ pub fn machine(name: &str, failure_domain: &str, hours: i64) -> Machine {
     machine
 }
 
-/// A Cluster that is ready, with failure domains of these names.
+/// A ready Cluster with failure domains of these names.
 pub fn cluster(failure_domains: &str) -> Cluster {
     let domains = declared(failure_domains).into_iter().map(|name| FailureDomain {
         name,
@@ -197,7 +198,7 @@ pub fn cluster(failure_domains: &str) -> Cluster {
     }
 }
 
-/// Ways to what there is to change.
+/// Access to the parts that tests change.
 impl Snapshot {
     pub fn cluster_mut(&mut self) -> &mut Cluster {
         match &mut self.cluster {
@@ -206,20 +207,20 @@ impl Snapshot {
         }
     }
 
-    /// Gives its Cluster a managed topology of a version.
+    /// Gives the Cluster a managed topology with this version.
     pub fn set_topology(&mut self, version: &str) {
         self.cluster_mut().spec.topology = Some(Topology {
             version: Some(version.to_owned()),
         });
     }
 
-    /// Gives its Cluster failure domains of these names.
+    /// Gives the Cluster failure domains of these names.
     pub fn set_failure_domains(&mut self, names: &str) {
         self.cluster_mut().status = cluster(names).status;
     }
 }
 
-/// Three Machines, one in each of three failure domains, with nothing wrong and nothing to do.
+/// Three healthy Machines, one in each of three failure domains, and no change to make.
 pub fn observed() -> Snapshot {
     Snapshot {
         cluster: Reading::Read(cluster("a b c")),

@@ -1,4 +1,4 @@
-//! Control planes to inspect.
+//! Snapshots for tests of checks.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,8 @@ const CLUSTER_ID: u64 = 0xc1;
 const MEBIBYTE: u64 = 1024 * 1024;
 const NAMES: [&str; 3] = ["m1", "m2", "m3"];
 
-/// Three Machines `m1`, `m2`, `m3` on `node-m1` …, everything read, nothing wrong and nothing to do.
+/// Three healthy Machines `m1`, `m2` and `m3` on `node-m1` to `node-m3`. Every source was read, and there is no change
+/// to make.
 pub fn observed() -> Snapshot {
     Snapshot {
         health_checks: Reading::Read(vec![HealthCheck {
@@ -186,7 +187,7 @@ fn part<T>(reading: &mut Reading<T>) -> &mut T {
     }
 }
 
-/// Ways to what there is to change.
+/// Access to the parts that tests change.
 impl Snapshot {
     pub fn survey(&mut self) -> &mut EtcdSurvey {
         part(&mut self.etcd)
@@ -253,19 +254,19 @@ impl Snapshot {
         self.answer(number).members.as_mut().expect("a list")
     }
 
-    /// Changes the list that every member tells.
+    /// Changes the member list that every member reports.
     pub fn each_list(&mut self, change: impl Fn(&mut Members)) {
         self.each_list_of(&[1, 2, 3], change);
     }
 
-    /// Changes the list that some members tell.
+    /// Changes the member list that these members report.
     pub fn each_list_of(&mut self, numbers: &[usize], change: impl Fn(&mut Members)) {
         for number in numbers {
             change(self.list(*number));
         }
     }
 
-    /// The member of a Machine is killed: it does not answer, and its pod is not ready.
+    /// Kills the etcd member of a Machine: it does not respond, and its pod is not ready.
     pub fn kill(&mut self, number: usize) {
         self.survey().queried[number - 1].response =
             Err(failure("etcd", "cannot connect: connection refused"));

@@ -120,7 +120,7 @@ mod tests {
     use super::{MemberQuery, external, stacked};
     use crate::{Connection, canned::failure};
 
-    /// Name, Machine, and the way or why there is none.
+    /// The name, the Machine, and the endpoint or why there is none.
     fn shown(queries: &[MemberQuery]) -> Vec<(String, Option<String>, String)> {
         queries
             .iter()

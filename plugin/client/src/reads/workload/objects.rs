@@ -183,7 +183,7 @@ mod tests {
         kubeadm_config, lease, node, reports_failed_etcd, static_pod,
     };
 
-    /// As kube-apiserver 1.34 words it.
+    /// The text is that of kube-apiserver 1.34.
     #[test]
     fn a_servers_health_says_whether_etcd_failed() {
         let rest = "[+]log ok\n[+]poststarthook/start-apiserver-admission-initializer ok\nlivez check";

@@ -239,7 +239,7 @@ mod tests {
         },
     };
 
-    /// The example's Machines are five, four and three hours old; the rollout's time is so many minutes ago.
+    /// A snapshot whose Machines are five, four and three hours old, with a rollout this number of minutes ago.
     fn rollout_at(minutes: i64) -> ChangeSnapshot {
         let mut snapshot = snapshot();
         let after = Some(minutes_ago(minutes));

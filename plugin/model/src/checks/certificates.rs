@@ -1,4 +1,4 @@
-//! Checks of the Secrets with certificates, and of the outcome_of_expiry of certificates.
+//! Checks of the Secrets with certificates, and of the expiry of certificates.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -47,7 +47,7 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// How many days before its outcome_of_expiry a certificate is a warning. kubeadm's certificates are valid for a year; a
+/// How many days before its expiry a certificate is a warning. kubeadm's certificates are valid for a year; a
 /// certificate with a shorter validity is a warning in the last third of it.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 

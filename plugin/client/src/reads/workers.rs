@@ -22,7 +22,7 @@ pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: Rea
             Ok(worker_owners) => {
                 workers
                     .known
-                    .extend(workers_with_version(cluster, kind.kind, worker_owners))
+                    .extend(workers_with_version(cluster, kind.kind, worker_owners));
             }
             Err(Error::NotServed { .. }) => {}
             Err(error) => workers

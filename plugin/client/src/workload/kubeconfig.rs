@@ -262,8 +262,8 @@ mod tests {
         let made = client("team/edge-kubeconfig", "value", b"{}", Duration::from_secs(1)).await;
         assert_eq!(
             made.err().expect("nothing to connect to").to_string(),
-            "key value of Secret team/edge-kubeconfig is not a usable kubeconfig: its context, cluster and \
-             user do not define a connection"
+            "key value of Secret team/edge-kubeconfig is not a usable kubeconfig: the context, cluster and \
+             user in the kubeconfig do not define a connection"
         );
     }
 }

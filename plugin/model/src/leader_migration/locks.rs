@@ -165,7 +165,7 @@ mod tests {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         ObservedLock {
             role,
-            lock: named("any"),
+            lock: lock_named("any"),
             lease: Ok(Some(ObservedLease {
                 holder: text(holder),
                 writer: text(writer),

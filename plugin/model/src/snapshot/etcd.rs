@@ -369,8 +369,8 @@ mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
     use super::{
-        Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember,
-        highest_unless_tied, preferred_cluster, tally,
+        Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember, count_reports,
+        highest_unless_tied, preferred_cluster,
     };
 
     /// The response of member `id`, which lists these members, by number, and this leader.
@@ -595,7 +595,7 @@ mod tests {
             (&[(1, true), (2, true), (2, false)], Some(2), Some(2)),
             (&[(1, true), (2, true), (2, true), (3, false)], Some(2), Some(2)),
         ] {
-            let tally = tally(reported.iter().copied());
+            let tally = count_reports(reported.iter().copied());
             let of_lists = highest_unless_tied(&tally, |support| (support.follows_leader, support.members));
             assert_eq!(
                 (of_lists.copied(), preferred_cluster(&tally)),

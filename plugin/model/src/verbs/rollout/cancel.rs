@@ -228,7 +228,7 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
-    use super::{ObjectWrite, RequestedRollout, decide, removal};
+    use super::{ObjectWrite, RequestedRollout, decide, removal_patch};
     use crate::{
         change::decision::{Decision, Proposal, Refusal, RefusedBy},
         review::ReviewContext,
@@ -434,12 +434,12 @@ mod tests {
 
     #[test]
     fn an_empty_rollout_is_removed() {
-        let of = |rollout: Value| removal(&json!({"spec": {"rollout": rollout}}), "g/v1beta2");
+        let of = |rollout: Value| removal_patch(&json!({"spec": {"rollout": rollout}}), "g/v1beta2");
         let after = "2026-08-21T13:00:00Z";
         let only_the_time = json!({"spec": {"rollout": {"after": null}}});
         assert_eq!(of(json!({"after": after, "strategy": {}})), only_the_time);
         assert_eq!(of(json!({"after": after})), json!({"spec": {"rollout": null}}));
-        let v1beta1 = removal(&json!({"spec": {"rolloutAfter": after}}), "g/v1beta1");
+        let v1beta1 = removal_patch(&json!({"spec": {"rolloutAfter": after}}), "g/v1beta1");
         assert_eq!(v1beta1, json!({"spec": {"rolloutAfter": null}}));
     }
 }

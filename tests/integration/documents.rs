@@ -152,7 +152,7 @@ fn a_max_surge_in_percent() {
         let words = "\
             The KubeadmControlPlane \"percent\" is invalid: spec.rollout.strategy.rollingUpdate.maxSurge: \
             Invalid value: \"50%\": a control plane grows by at most one Machine during a rollout; set 1 \
-            to create before deleting, or 0 to delete before creating (max-surge-unsupported)\n";
+            to create a Machine before deleting one, or 0 to delete one first (max-surge-unsupported)\n";
         refused(management, &patch("percent", half), words).await.unwrap();
     });
 }

@@ -27,12 +27,12 @@ use crate::{
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     hook::Hook,
-    limits::{QUOTED_CHARS, VALUES},
+    limits::{MAX_QUOTED_CHARS, MAX_VALUES},
     review::{Operation, Request},
     shorten::shorten,
 };
 
-/// The resource under review.
+/// The resource that a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     ControlPlane,
@@ -64,7 +64,7 @@ impl Target {
     }
 }
 
-/// Decides on reviews.
+/// Evaluates the rules on each review, and decides whether to allow, deny or refuse the write.
 pub(crate) struct Admission {
     evaluator: Evaluator,
 }
@@ -144,7 +144,7 @@ fn not_reviewed(request: &Request<'_>) -> Decision {
         RefusalKind::BadRequest,
         format!(
             "kcp-webhook does not review {}; remove the resource from the rules of the webhook configuration",
-            shorten(&name, QUOTED_CHARS, "")
+            shorten(&name, MAX_QUOTED_CHARS, "")
         ),
     )
 }
@@ -152,7 +152,7 @@ fn not_reviewed(request: &Request<'_>) -> Decision {
 /// Refuses a new object that has too many values to check. If only the stored object has too many, allows the write with a
 /// warning, so that users can make the object smaller or delete it.
 fn too_large(request: &Request<'_>) -> Option<Decision> {
-    if request.values <= VALUES {
+    if request.values <= MAX_VALUES {
         return None;
     }
     let is_too_large =
@@ -161,14 +161,14 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
         return Some(Decision::refused(
             RefusalKind::TooLarge,
             format!(
-                "the object has more than {VALUES} values, too many to check; split it into smaller objects"
+                "the object has more than {MAX_VALUES} values, too many to check; split it into smaller objects"
             ),
         ));
     }
     is_too_large(request.old_object).then(|| {
         let mut allowed = Decision::allowed();
         allowed.notes.push(format!(
-            "the stored object has more than {VALUES} values, too many to check; no rule was evaluated"
+            "the stored object has more than {MAX_VALUES} values, too many to check; no rule was evaluated"
         ));
         allowed
     })

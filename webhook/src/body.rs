@@ -8,7 +8,7 @@ use tokio::time::{self, Instant};
 
 use crate::buffers::{Buffer, NoMemory};
 
-/// A complete body. While it exists, its bytes count against the limit for all bodies together.
+/// A complete HTTP body. While it exists, its bytes count against the memory limit for all bodies together.
 pub(crate) struct BufferedBody {
     bytes: Bytes,
     _buffer: Buffer,
@@ -18,11 +18,11 @@ pub(crate) struct BufferedBody {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
     TooLarge,
-    /// With this body, the bodies in memory would exceed their limit.
+    /// This body would exceed the memory limit for all bodies together.
     NoMemory,
     /// The body did not arrive before the deadline.
     TooSlow,
-    /// The body arrives more slowly than the slowest allowed rate.
+    /// The body arrives at less than the minimum rate.
     BelowRate,
     /// The sender disconnected, or sent invalid HTTP.
     Broken(String),
@@ -34,20 +34,20 @@ impl From<NoMemory> for BodyError {
     }
 }
 
-/// How slowly a body may arrive.
+/// The minimum rate at which a body must arrive, and the deadline for the whole body.
 pub(crate) struct Pace {
     deadline: Instant,
-    /// The time from which a minimum rate applies, and the rate in bytes per second; `None` for any rate.
+    /// The time from which a minimum rate applies, and that rate in bytes per second; `None` if any rate is allowed.
     rate: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// The body must arrive until `deadline`, at any rate.
+    /// Requires the whole body before `deadline`, at any rate.
     pub(crate) const fn with_deadline(deadline: Instant) -> Self {
         Self { deadline, rate: None }
     }
 
-    /// The body must arrive within `limit` and, once `grace` has passed, at no less than `rate` bytes per second.
+    /// Requires the whole body within `limit` and, once `grace` has passed, at least `rate` bytes per second.
     pub(crate) fn at_least(rate: usize, grace: Duration, limit: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -57,7 +57,7 @@ impl Pace {
     }
 
     /// The time at which the next bytes must have arrived, and the error if they have not.
-    fn next(&self, received: usize) -> (Instant, BodyError) {
+    fn next_deadline(&self, received: usize) -> (Instant, BodyError) {
         let due = self.rate.map(|(from, rate)| {
             let seconds = u32::try_from(received).map_or(f64::MAX, f64::from)
                 / u32::try_from(rate.max(1)).map_or(f64::MAX, f64::from);
@@ -100,7 +100,7 @@ where
     let mut rest = Vec::new();
     let mut length = 0_usize;
     loop {
-        let (due, late) = pace.next(length);
+        let (due, late) = pace.next_deadline(length);
         let frame = tokio::select! {
             frame = time::timeout_at(due, body.frame()) => frame.map_err(|_| late)?,
             () = buffer.evicted() => return Err(BodyError::NoMemory),

@@ -1,5 +1,5 @@
-//! The memory for bodies. If it is not enough, the incomplete body that has held the most bytes for the longest time is
-//! evicted. So slow clients cannot take the memory that fast clients need.
+//! The memory for request bodies. When it runs out, the server evicts the incomplete body with the highest product of
+//! size and age. So slow clients cannot take the memory that fast clients need.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,15 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::limits::Limits;
 
-/// The bodies in memory, and the limits on them.
+/// The bodies in memory, and the limits on their memory.
 pub(crate) struct Buffers {
     limit: usize,
     per_peer: Option<PeerLimits>,
-    held: Mutex<Held>,
-    /// Counts evicted bodies.
+    held: Mutex<HeldBodies>,
     evicted: Counter,
 }
 
-/// The limits on the bodies of one peer.
+/// The limits on the bodies from one IP address, in bytes, and the age from which they apply.
 struct PeerLimits {
     bytes: usize,
     bytes_if_proven: usize,
@@ -30,13 +29,12 @@ struct PeerLimits {
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldBodies {
     bytes: usize,
     next: u64,
     bodies: BTreeMap<u64, Body>,
 }
 
-/// One body.
 struct Body {
     sender: Option<Sender>,
     bytes: usize,
@@ -82,7 +80,7 @@ impl Buffers {
         })
     }
 
-    /// Returns an empty buffer. A body without a sender is never evicted.
+    /// Returns an empty buffer for a body from `sender`. A body without a sender is never evicted.
     pub(crate) fn open(self: &Arc<Self>, sender: Option<Sender>) -> Buffer {
         let evicted = Arc::new(Notify::new());
         let mut held = self.held();
@@ -106,7 +104,7 @@ impl Buffers {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldBodies> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,21 +118,21 @@ impl Buffers {
         let sender = body.sender;
         held.bytes += bytes;
         loop {
-            let slowest = if held.bytes > self.limit {
-                held.slowest(now, |_| true)
+            let evicted = if held.bytes > self.limit {
+                held.costliest(now, |_| true)
             } else if let Some((per_peer, sender)) = self.exceeded_limits(&held, sender) {
                 let old = |body: &Body| now.duration_since(body.since) >= per_peer.grace;
-                let slowest = held.slowest(now, |body| is_of(body, sender) && old(body));
-                if slowest.is_none() {
+                let evicted = held.costliest(now, |body| shares_limit(body, sender) && old(body));
+                if evicted.is_none() {
                     return Ok(());
                 }
-                slowest
+                evicted
             } else {
                 return Ok(());
             };
-            match slowest.filter(|slowest| *slowest != id) {
-                Some(slowest) => {
-                    held.remove(slowest, |body| body.evicted.notify_one());
+            match evicted.filter(|evicted| *evicted != id) {
+                Some(evicted) => {
+                    held.remove(evicted, |body| body.evicted.notify_one());
                     self.evicted.inc();
                 }
                 None => return Err(NoMemory),
@@ -142,29 +140,29 @@ impl Buffers {
         }
     }
 
-    /// The limits that apply to the sender, if its bodies exceed them.
-    fn exceeded_limits(&self, held: &Held, sender: Option<Sender>) -> Option<(&PeerLimits, Sender)> {
+    /// The limits that apply to `sender`, if its bodies exceed them.
+    fn exceeded_limits(&self, held: &HeldBodies, sender: Option<Sender>) -> Option<(&PeerLimits, Sender)> {
         let (per_peer, sender) = (self.per_peer.as_ref()?, sender?);
         let limit = if sender.proven {
             per_peer.bytes_if_proven
         } else {
             per_peer.bytes
         };
-        let of_sender = held.bodies.values().filter(|body| is_of(body, sender));
+        let of_sender = held.bodies.values().filter(|body| shares_limit(body, sender));
         (of_sender.map(|body| body.bytes).sum::<usize>() > limit).then_some((per_peer, sender))
     }
 }
 
-/// Whether a body counts against the same limit as the bodies of the sender.
-fn is_of(body: &Body, sender: Sender) -> bool {
+/// Whether a body counts against the same limit as the bodies of `sender`.
+fn shares_limit(body: &Body, sender: Sender) -> bool {
     body.sender
         .is_some_and(|other| other.peer == sender.peer && (sender.proven || !other.proven))
 }
 
-impl Held {
-    /// The incomplete body that has held the most bytes for the longest time.
-    fn slowest(&self, now: Instant, filter: impl Fn(&Body) -> bool) -> Option<u64> {
-        let may_give_way =
+impl HeldBodies {
+    /// The id of the incomplete body with the highest product of size and age.
+    fn costliest(&self, now: Instant, filter: impl Fn(&Body) -> bool) -> Option<u64> {
+        let may_be_evicted =
             |(_, body): &(&u64, &Body)| body.sender.is_some() && !body.complete && filter(body);
         let cost = |(_, body): &(&u64, &Body)| {
             let bytes = body.bytes as u128;
@@ -172,7 +170,7 @@ impl Held {
         };
         self.bodies
             .iter()
-            .filter(may_give_way)
+            .filter(may_be_evicted)
             .max_by_key(cost)
             .map(|(id, _)| *id)
     }
@@ -193,7 +191,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Counts more bytes. Evicts other bodies if necessary.
+    /// Counts `bytes` more bytes of this body, and evicts other bodies if necessary.
     pub(crate) fn grow(&self, bytes: usize) -> Result<(), NoMemory> {
         self.buffers.grow(self.id, bytes)
     }

@@ -18,7 +18,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::arguments::IssueArguments;
 
-/// Certificates become valid this long before the current time, because clocks differ.
+/// How long before the current time certificates become valid, because clocks differ.
 const SKEW: Duration = Duration::hours(1);
 
 /// Why certificates could not be issued.
@@ -27,29 +27,16 @@ pub enum IssueError {
     /// A file exists, and `--force` is not set.
     #[error("{} already exists; use --force to overwrite it", .0.display())]
     Exists(PathBuf),
-    /// A name that is not valid in a certificate.
     #[error("{name:?} is not a valid DNS name for a certificate: {error}")]
-    Name {
-        /// The invalid name.
-        name: String,
-        /// The cause.
-        error: rcgen::Error,
-    },
-    /// A certificate or a key could not be created.
+    Name { name: String, error: rcgen::Error },
     #[error("cannot create a certificate: {0}")]
     Create(#[from] rcgen::Error),
-    /// A file could not be written.
     #[error("cannot write {}: {error}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Write { path: PathBuf, error: io::Error },
 }
 
-/// The files to write, in this order. If a server reloads them in between, it finds a certificate and a key that do not
-/// match, keeps the previous pair, and tries again.
+/// The contents of the files, in the order in which they are written. If a server reloads them in between, it finds a
+/// certificate and a key that do not match, keeps the previous key pair, and tries again.
 struct IssuedFiles {
     authority: String,
     certificate: String,

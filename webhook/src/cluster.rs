@@ -52,10 +52,10 @@ use crate::{
 #[cfg(test)]
 pub(crate) use self::discovery::REGISTERED;
 pub(crate) use self::{
-    cache::State, live_reads::LiveReads, read_error::ReadError, subject::Subject, view::Source,
+    cache::CacheState, live_reads::LiveReads, read_error::ReadError, subject::Subject, view::Source,
 };
 
-/// A kubeconfig that cannot be used.
+/// The error for a kubeconfig that cannot be used.
 #[derive(Debug, Error)]
 #[error("cannot use the kubeconfig {file}: {error}")]
 pub struct AccessError {
@@ -63,7 +63,7 @@ pub struct AccessError {
     error: String,
 }
 
-/// The objects in the API server.
+/// Reads objects from the API server, and caches those of some kinds.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     server: ApiServer,
@@ -78,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// For clients without a verified certificate: reads no objects.
+    /// Creates a `Cluster` that reads no objects, for clients without a verified certificate.
     pub(crate) fn for_unverified(metrics: Arc<Metrics>) -> Self {
         Self {
             server: ApiServer::new(Err(ReadError::Unverified), metrics),
@@ -120,7 +120,7 @@ impl Cluster {
         self.server.reads_within(LIVE_READ_TIMEOUT)
     }
 
-    /// Reads the missing parts of a view, all at the same time. A part that cannot be read stays unknown.
+    /// Reads the missing parts of a view, all at the same time. A part that the webhook cannot read stays missing.
     pub(crate) async fn view(
         &self,
         reads: &LiveReads<'_>,
@@ -139,12 +139,12 @@ impl Cluster {
         }
     }
 
-    /// The state of each cache, and the number of objects in it.
-    pub(crate) fn caches(&self) -> [(&'static str, State, usize); 5] {
+    /// The plural of each cached kind, the state of its cache, and the number of objects in it.
+    pub(crate) fn caches(&self) -> [(&'static str, CacheState, usize); 5] {
         self.caches.states()
     }
 
-    /// The entries of each pool, according to their lease records.
+    /// Counts the entries of each pool by the state of their lease records.
     pub(crate) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
         self.caches.pool_entries(now)
     }
@@ -179,7 +179,7 @@ fn client(mut config: Config) -> kube::Result<Client> {
     Client::try_from(config)
 }
 
-/// A pod without a service account token runs without API access.
+/// Returns a client with the pod's service account, or `None` if the pod has no service account token.
 fn in_cluster() -> Option<Client> {
     let configured = Config::incluster().map_err(|error| error.to_string());
     match configured.and_then(|config| client(config).map_err(|error| error.to_string())) {

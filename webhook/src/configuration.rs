@@ -19,8 +19,8 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
-/// How often the file is read. It is often enough that a replaced file takes effect within the documented five seconds,
-/// plus the kubelet's delay for a `ConfigMap`.
+/// How often the webhook reads the configuration file. It is often enough that a replaced file takes effect within the
+/// documented five seconds, plus the kubelet's delay for a `ConfigMap`.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why a configuration file cannot be used.
@@ -28,26 +28,18 @@ pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 pub enum ConfigurationFileError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Unreadable { path: PathBuf, error: io::Error },
     /// The file is not YAML, or has unknown fields.
     #[error("{}: {error}", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
-        /// The error and its position.
+        /// The parser's error, with its line and column.
         error: String,
     },
     /// The file is not an `AdmissionConfiguration`, or it has an exemption for every write.
     #[error("{}: {error}", path.display())]
     Invalid {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         error: ConfigurationError,
     },
 }
@@ -55,39 +47,41 @@ pub enum ConfigurationFileError {
 /// A usable configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The configuration, without unknown rules.
+    /// The configuration, without rules that this program does not have.
     pub configuration: Configuration,
     /// Rule ids in the file that no rule has, such as those of another version of this program.
     pub unknown_rules: BTreeSet<String>,
 }
 
-/// Whether the current content of the file is in use.
+/// Whether the content of the configuration file is in use, and which of its rule ids are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileStatus {
-    /// Whether the file cannot be used.
     unusable: bool,
-    /// Whether an earlier version of the file is in use.
+    /// Whether the webhook has used some content of the file since it started.
     has_previous: bool,
     unknown_rules: BTreeSet<String>,
 }
 
-/// The status does not contain text from the file, because everyone who reaches the port for probes can read it.
+/// Prints the status without text from the configuration file, because everyone who reaches the health port can read
+/// it.
 impl fmt::Display for FileStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.unusable, self.has_previous, self.unknown_rules.len()) {
-            (true, false, _) => f.write_str("unusable: every rule has its default action; see the log"),
-            (true, true, _) => f.write_str("unusable: the previous configuration is in use; see the log"),
+            (true, false, _) => f.write_str("unusable: every rule uses its default action; see the log"),
+            (true, true, _) => {
+                f.write_str("unusable: the webhook still uses the previous configuration; see the log")
+            }
             (false, _, 0) => f.write_str("ok"),
-            (false, _, unknown) => write!(f, "contains {unknown} unknown rule ids; see the log"),
+            (false, _, unknown) => write!(f, "in use, except for {unknown} unknown rule ids; see the log"),
         }
     }
 }
 
-/// The configuration in use.
+/// The configuration that the webhook uses, reloaded when its file changes.
 pub(crate) struct CurrentConfiguration {
     file: Option<PathBuf>,
     current: ArcSwap<Configuration>,
-    /// The result of the last read. If a reload has the same result, the configuration does not change.
+    /// The result of the last read of the file. If the next read has the same result, nothing changes.
     last_read: Mutex<FileState>,
     status: ArcSwap<FileStatus>,
     metrics: Arc<Metrics>,
@@ -97,15 +91,15 @@ pub(crate) struct CurrentConfiguration {
 enum FileState {
     /// No file is configured, or it does not exist.
     Missing,
-    /// The content, valid or not.
+    /// The content of the file, valid or not.
     Content(Vec<u8>),
-    /// The file cannot be read. Contains the error.
+    /// The file cannot be read; the text is the error.
     Unreadable(String),
 }
 
 impl CurrentConfiguration {
-    /// Reads the file. Without a usable file, every rule uses its default action. A configured file may not exist yet,
-    /// because its `ConfigMap` may be created later.
+    /// Reads the configuration file. Until it is usable, every rule uses its default action. The file may not exist
+    /// yet, because its `ConfigMap` may be created later.
     pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Self {
         let configuration = Self::without_file(metrics);
         let Some(path) = file else {
@@ -126,7 +120,7 @@ impl CurrentConfiguration {
         configuration
     }
 
-    /// A configuration without a file: every rule uses its default action.
+    /// Creates a configuration in which every rule uses its default action.
     pub(crate) fn without_file(metrics: Arc<Metrics>) -> Self {
         Self {
             file: None,
@@ -137,7 +131,7 @@ impl CurrentConfiguration {
         }
     }
 
-    /// Whether the current content of the file is in use; `None` without a file.
+    /// The status of the configuration file; `None` if none is configured.
     pub(crate) fn status(&self) -> Option<Arc<FileStatus>> {
         self.file.as_ref().map(|_| self.status.load_full())
     }
@@ -172,11 +166,11 @@ impl CurrentConfiguration {
                 configuration,
                 unknown_rules,
             }) => {
-                info!(rules = ?configuration.rules, "using the configuration");
+                info!(rules = ?configuration.rules, "loaded the configuration");
                 if !unknown_rules.is_empty() {
                     warn!(
                         ?unknown_rules,
-                        "no rule has these ids; list the ids with: kubectl kcp rules"
+                        "the configuration file contains rule ids that no rule has; list the ids with: kubectl kcp rules"
                     );
                 }
                 self.current.store(Arc::new(configuration));
@@ -218,7 +212,7 @@ fn unreadable(path: &Path, error: io::Error) -> ConfigurationFileError {
     }
 }
 
-/// Parses the content of a configuration file. `path` is only used in errors.
+/// Parses the content of a configuration file. Only errors use `path`.
 pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileError> {
     let mut configuration: Configuration =
         serde_saphyr::from_slice(content).map_err(|error| ConfigurationFileError::Malformed {
@@ -238,7 +232,7 @@ pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileErr
         })
 }
 
-/// `kcp-webhook check-configuration`: prints the problems of a file. Returns whether it has none.
+/// `kcp-webhook check-configuration`: prints the problems of a configuration file. Returns whether it has none.
 pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bool, CheckError> {
     let content = fs::read(path).map_err(|error| unreadable(path, error))?;
     let path_shown = path.display();
@@ -266,13 +260,13 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
             ended += 1;
             writeln!(
                 out,
-                "{path_shown}: exemptions[{index}]: the exemption ended at {}; remove it",
+                "{path_shown}: exemptions[{index}]: the exemption ended at {}; remove the entry",
                 exemption.until
             )?;
         }
     }
-    let is_good = unknown_rules.is_empty() && ended == 0;
-    if is_good {
+    let has_no_problems = unknown_rules.is_empty() && ended == 0;
+    if has_no_problems {
         writeln!(
             out,
             "{path_shown}: ok; number of rules with an action: {}; number of exemptions: {}",
@@ -280,7 +274,7 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
             configuration.exemptions.len()
         )?;
     }
-    Ok(is_good)
+    Ok(has_no_problems)
 }
 
 /// Why a configuration file cannot be checked.
@@ -289,7 +283,6 @@ pub enum CheckError {
     /// The file cannot be read.
     #[error("{0}")]
     File(#[from] ConfigurationFileError),
-    /// The result cannot be printed.
     #[error("cannot print the result: {0}")]
     Output(#[from] io::Error),
 }
@@ -374,7 +367,7 @@ mod tests {
         let status = || configuration.status().unwrap().to_string();
         assert_eq!(
             status(),
-            "unusable: every rule has its default action; see the log"
+            "unusable: every rule uses its default action; see the log"
         );
         assert!(
             metrics
@@ -392,7 +385,7 @@ mod tests {
         configuration.reload(&path);
         assert_eq!(
             status(),
-            "unusable: the previous configuration is in use; see the log"
+            "unusable: the webhook still uses the previous configuration; see the log"
         );
     }
 
@@ -411,7 +404,7 @@ mod tests {
         assert_eq!(configuration.get().exemptions[0].rules, Some(BTreeSet::new()));
         assert_eq!(
             configuration.status().unwrap().to_string(),
-            "contains 2 unknown rule ids; see the log"
+            "in use, except for 2 unknown rule ids; see the log"
         );
         assert!(
             metrics
@@ -436,7 +429,9 @@ mod tests {
             (
                 exempts("2026-12-01T00:00:00Z"),
                 false,
-                format!("{shown}: exemptions[0]: the exemption ended at 2026-12-01T00:00:00Z; remove it\n"),
+                format!(
+                    "{shown}: exemptions[0]: the exemption ended at 2026-12-01T00:00:00Z; remove the entry\n"
+                ),
             ),
             (
                 WARN.replace("even", "evn"),
@@ -447,8 +442,8 @@ mod tests {
                 WARN.replace("kubectl-kcp.dev", "example.com"),
                 false,
                 format!(
-                    "{shown}: apiVersion \"example.com/v1alpha1\", kind \"AdmissionConfiguration\": expected \
-                     kubectl-kcp.dev/v1alpha1 AdmissionConfiguration\n"
+                    "{shown}: apiVersion is \"example.com/v1alpha1\" and kind is \"AdmissionConfiguration\"; set them to \
+                     kubectl-kcp.dev/v1alpha1 and AdmissionConfiguration\n"
                 ),
             ),
         ] {

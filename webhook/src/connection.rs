@@ -107,7 +107,7 @@ impl Stage {
         self.now() == Self::IDLE
     }
 
-    /// Whether a head has arrived in part.
+    /// Whether part of a request's head has arrived, but not all of it.
     fn is_within_head(&self) -> bool {
         self.now() % Self::COUNT == Self::READING_HEAD
     }
@@ -116,7 +116,8 @@ impl Stage {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Advances to a stage. The load and the store cannot race, because only one task polls a connection.
+    /// Advances the connection to a stage. The load and the store cannot race, because only one task polls a
+    /// connection.
     fn advance_to(&self, stage: u32) {
         let now = self.now();
         let steps = (stage + Self::COUNT - now % Self::COUNT) % Self::COUNT;
@@ -125,7 +126,7 @@ impl Stage {
     }
 }
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] if a stage takes too long.
+/// A stream that fails with [`io::ErrorKind::TimedOut`] if a stage of the connection takes too long.
 struct Timed<'s, S> {
     stream: S,
     stage: &'s Stage,

@@ -9,17 +9,18 @@ use kcp_rules::{
     defaulting::{Defaulted, PatchOperation},
 };
 
-/// The id of a cause that no rule reports: a field does not have the type that its kind requires.
+/// The rule id of a denial that comes from no rule: a field of the object does not have the type that its kind
+/// requires.
 pub(crate) const UNDECODABLE: &str = "object-undecodable";
 
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
-    /// Findings that only warn. Findings of rules that normally deny come first.
+    /// Findings that only warn. The findings of rules that normally deny come first.
     pub(crate) warned: Vec<Cause>,
     /// Findings that are only recorded in the audit log.
     pub(crate) audited: Vec<Cause>,
-    /// Warnings that do not come from a rule.
+    /// Warnings that do not come from a rule, such as objects that could not be read.
     pub(crate) notes: Vec<String>,
     /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
@@ -44,7 +45,7 @@ pub(crate) struct Invalid {
     pub(crate) causes: Vec<Cause>,
 }
 
-/// One cause of a denial or a warning.
+/// One problem that a denial, a warning or the audit log reports.
 #[derive(Debug)]
 pub(crate) struct Cause {
     /// The rule's id, which also ends the message.
@@ -61,7 +62,6 @@ pub(crate) struct Cause {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
-    /// A message that says what is wrong and what to do.
     pub(crate) message: String,
 }
 
@@ -202,7 +202,7 @@ impl Decision {
         }
     }
 
-    /// This decision, including its warnings, if it denies the write.
+    /// This decision, including its warnings, if rules deny the write; otherwise `None`.
     pub(crate) fn denial(self) -> Option<Self> {
         matches!(self.verdict, Verdict::Invalid(_)).then_some(self)
     }
@@ -214,7 +214,7 @@ impl Decision {
             .filter_map(|cause| Some((cause.rule, cause.overridden_until?)))
     }
 
-    /// All causes, each with the action that its rule took.
+    /// All problems that rules found, each with the action that its rule took.
     pub(crate) fn causes(&self) -> impl Iterator<Item = (&Cause, Action)> {
         let denied = match &self.verdict {
             Verdict::Invalid(invalid) => invalid.causes.as_slice(),

@@ -6,22 +6,22 @@ use hyper::{
     body::{Bytes, Incoming},
 };
 
-use crate::{buffers::Sender, places::Place};
+use crate::{buffers::Sender, connection_slots::ConnectionSlot};
 
 /// The client at the other end of a connection.
 pub(crate) enum Client {
-    /// The connection is within the limits and is served.
+    /// The connection has a slot, so the server handles its requests.
     Served {
-        place: Place,
+        slot: ConnectionSlot,
         /// Whether the client's certificate was verified. Always false if clients need no certificate.
         verified: bool,
     },
-    /// The connection exceeds the limit. Every request on it must be rejected.
+    /// All slots for connections are taken, so every request on this connection must be rejected.
     Refused,
 }
 
 impl Client {
-    /// Whether every request must be rejected.
+    /// Whether every request of the client must be rejected.
     pub(crate) const fn is_refused(&self) -> bool {
         matches!(self, Self::Refused)
     }
@@ -32,17 +32,17 @@ impl Client {
 
     /// Marks the connection as proven, so that it is not evicted.
     pub(crate) fn prove(&self) {
-        if let Self::Served { place, .. } = self {
-            place.prove();
+        if let Self::Served { slot, .. } = self {
+            slot.prove();
         }
     }
 
-    /// The sender, under which the client's bodies are counted.
+    /// The sender under which the memory of the client's bodies is counted; `None` for a refused connection.
     pub(crate) fn sender(&self) -> Option<Sender> {
         match self {
-            Self::Served { place, .. } => Some(Sender {
-                peer: place.peer(),
-                proven: place.is_proven(),
+            Self::Served { slot, .. } => Some(Sender {
+                peer: slot.peer(),
+                proven: slot.is_proven(),
             }),
             Self::Refused => None,
         }
@@ -51,7 +51,7 @@ impl Client {
     /// Waits until the connection is evicted.
     pub(crate) async fn evicted(&self) {
         match self {
-            Self::Served { place, .. } => place.evicted().await,
+            Self::Served { slot, .. } => slot.evicted().await,
             Self::Refused => std::future::pending().await,
         }
     }

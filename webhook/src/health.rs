@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    cluster::{Cluster, State},
+    cluster::{CacheState, Cluster},
     configuration::CurrentConfiguration,
     handle::{Client, Handle},
     metrics::{self, Metrics},
@@ -73,7 +73,7 @@ impl Health {
         }
     }
 
-    /// Adds information that does not affect readiness. For example, if a cache is not synced, reviews read live.
+    /// Appends the state of the configuration, the API access and the caches, which does not affect readiness.
     fn write_state(&self, text: &mut String) {
         if let Some(status) = self.configuration.status() {
             // Writing to a string cannot fail.
@@ -97,7 +97,7 @@ impl Health {
         }
         for (kind, state, objects) in self.cluster.caches() {
             _ = match state {
-                State::Synced => writeln!(text, "[i]cache/{kind} {state}, {objects} objects"),
+                CacheState::Synced => writeln!(text, "[i]cache/{kind} {state}, {objects} objects"),
                 state => writeln!(text, "[i]cache/{kind} {state}"),
             };
         }

@@ -18,7 +18,7 @@ impl Hook {
         }
     }
 
-    pub(crate) fn at(path: &str) -> Option<Self> {
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.path() == path)
     }
 }

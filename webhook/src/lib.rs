@@ -15,14 +15,14 @@
 //! - `router`: routes requests to the webhooks by path, method and content type
 //! - `health`: serves `/livez`, `/readyz` and `/metrics`
 //! - `handle`: the interface between a connection and the code that responds to its requests
-//! - `places`: the open connections, and the choice of the one to evict for a new one
+//! - `connection_slots`: the slots for open connections, and which connection is evicted for a new one
 //! - `panics`: catches panics
 //! - `admission`: decides on reviews
 //! - `response`: writes the response to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
-//! - `cluster`: objects that a review does not contain: caches and live reads
+//! - `cluster`: reads objects that a review does not contain, from caches and the API server
 //! - `body`: reads an HTTP body up to a size limit
-//! - `buffers`: the memory for bodies, and the choice of the one to evict when memory is short
+//! - `buffers`: the memory for request bodies, and which body is evicted when it runs out
 //! - [`configuration`]: the action of each rule, reloaded when the file changes
 //! - `tls`: TLS with a key pair that is reloaded when its files change
 //! - `tasks`: background tasks that run as long as the server does
@@ -30,8 +30,13 @@
 //! - `decision`: the decision on one review
 //! - `hook`: the two webhooks and their paths
 //! - `shutdown`: signals, and the phases of a shutdown
-//! - `limits`: limits on what one client, and all clients together, may use
+//! - `limits`: limits on memory, connections and time, for each client and for all clients together
 //! - `shorten`: shortens text to a limit
+
+#![allow(
+    missing_docs,
+    reason = "fields and variants are documented only where the name does not say enough"
+)]
 
 mod admission;
 pub mod arguments;
@@ -41,6 +46,7 @@ pub mod certs;
 mod cluster;
 pub mod configuration;
 mod connection;
+mod connection_slots;
 mod decision;
 mod handle;
 mod health;
@@ -51,7 +57,6 @@ pub mod log;
 mod metrics;
 pub mod offline;
 mod panics;
-mod places;
 mod probes;
 mod response;
 mod review;

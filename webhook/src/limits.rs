@@ -1,73 +1,74 @@
 //! Limits on what one client, and all clients together, may use.
 //!
 //! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64
-//! MiB for request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`BUFFERED_RESPONSE_BYTES`]), about 40
-//! MiB for the caches of four kinds ([`CACHED_OBJECTS`] and [`CACHED_BYTES`] each), 100 KiB for each of 512 connections (a
+//! MiB for request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 40
+//! MiB for the caches of four kinds ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 100 KiB for each of 512 connections (a
 //! full [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time
-//! ([`VALUES`]).
+//! ([`MAX_VALUES`]).
 
 use std::time::Duration;
 
 /// The largest head of a request, and the largest chunk of a body, in bytes. A larger head gets the response 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The maximum number of values in an object: fields, list entries, and the lists and objects themselves. Real objects rarely
-/// have thousands. The largest object that the API server accepts could have 1.5 million, and its check would need gigabytes.
-pub(crate) const VALUES: usize = 50_000;
+/// The maximum number of values in an object that the webhook reviews. Each field, list entry, list and object counts
+/// as one value. Real objects rarely have more than a few thousand. The largest object that the API server accepts can
+/// have 1.5 million values, and its review would need gigabytes of memory.
+pub(crate) const MAX_VALUES: usize = 50_000;
 
 /// The maximum length of a decoder's error in a message, in characters, because such errors quote text from the client.
-pub(crate) const QUOTED_CHARS: usize = 300;
+pub(crate) const MAX_QUOTED_CHARS: usize = 300;
 
 /// The longest name of a Kubernetes object, in characters (RFC 1123).
-pub(crate) const NAME_CHARS: usize = 253;
+pub(crate) const MAX_NAME_CHARS: usize = 253;
 
-/// The maximum number of causes that a denial lists. More causes are only counted.
-pub(crate) const CAUSES: usize = 50;
+/// The maximum number of causes that a denial lists. The denial only counts the causes beyond this number.
+pub(crate) const MAX_CAUSES: usize = 50;
 
 /// The longest message of one cause, in characters.
-pub(crate) const CAUSE_CHARS: usize = 1024;
+pub(crate) const MAX_CAUSE_CHARS: usize = 1024;
 
 /// The maximum length of a warning, in characters. Rules that warn need at most 120, which fits on one or two lines of a
 /// terminal. A denial that became a warning, because it is overridden or because the stored object has the same problem, may
-/// be longer. The API server cuts warnings at 256 if all warnings of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
+/// be longer. The API server cuts warnings at 256 if all warnings of a request exceed [`MAX_WARNINGS_BYTES`] (k8s.io/apiserver,
 /// `pkg/endpoints/filters/warning.go`).
-pub(crate) const WARNING_CHARS: usize = 256;
+pub(crate) const MAX_WARNING_CHARS: usize = 256;
 
 /// The maximum length of all warnings of one review together, in bytes. The API server drops warnings beyond the same number
 /// of characters.
-pub(crate) const WARNINGS_BYTES: usize = 4096;
+pub(crate) const MAX_WARNINGS_BYTES: usize = 4096;
 
 /// The time limit for all live reads of one review. A scale reads the control plane, and then the objects that rules need. The
 /// manifests give a review at least three seconds, so that the webhook can still respond and explain the failure.
 pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest response of the API server to a live read, in bytes.
-pub(crate) const RESPONSE_BYTES: usize = 16 * MIB;
+pub(crate) const MAX_RESPONSE_BYTES: usize = 16 * MIB;
 
 /// The maximum size of all responses to live reads in memory at one time, in bytes.
-pub(crate) const BUFFERED_RESPONSE_BYTES: usize = 32 * MIB;
+pub(crate) const MAX_BUFFERED_RESPONSE_BYTES: usize = 32 * MIB;
 
-/// The page size of lists.
-pub(crate) const PAGE_OBJECTS: usize = 500;
+/// The number of objects that the webhook requests in one page of a list.
+pub(crate) const LIST_PAGE_SIZE: usize = 500;
 
 /// The maximum number of cached objects of a kind, which need 100 to 250 bytes each. A kind with more objects is not cached,
 /// and each review reads it live.
-pub(crate) const CACHED_OBJECTS: usize = 50_000;
+pub(crate) const MAX_CACHED_OBJECTS: usize = 50_000;
 
 /// The maximum size of cached text of a kind, in bytes, such as specs of control planes and inventories of pools. Beyond this
 /// limit, only the names of objects are cached, and the rest is read live.
-pub(crate) const CACHED_BYTES: usize = 4 * MIB;
+pub(crate) const MAX_CACHED_BYTES: usize = 4 * MIB;
 
 /// The maximum number of live reads in progress at one time. Other reads wait, at most until the deadline of their review.
-pub(crate) const CONCURRENT_READS: usize = 32;
+pub(crate) const MAX_CONCURRENT_READS: usize = 32;
 
 /// The maximum number of objects in a list that is read live. This number of objects can be read within
 /// [`LIVE_READ_TIMEOUT`].
-pub(crate) const LISTED_OBJECTS: usize = 5000;
+pub(crate) const MAX_LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;
 
-/// Limits on the clients of a server.
+/// Limits on the memory, connections and time that the clients of a server may use.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The largest body, in bytes. The API server accepts objects of 3 MB, and the review of an update has two.

@@ -17,15 +17,15 @@ use tracing::{debug, warn};
 
 use crate::{
     connection,
+    connection_slots::{ConnectionSlot, ConnectionSlots},
     handle::{Client, Handle},
     limits::Limits,
-    metrics::Connections,
-    places::{Place, Places},
+    metrics::ConnectionMetrics,
     shutdown::{self, Phase},
     tls,
 };
 
-/// The layer below HTTP.
+/// How a listener transports HTTP.
 pub(crate) enum Transport {
     Tls(Arc<tls::Acceptor>),
     Plain,
@@ -50,16 +50,16 @@ pub(crate) struct Listener<H> {
     pub(crate) transport: Transport,
     pub(crate) handler: H,
     pub(crate) limits: Limits,
-    pub(crate) counters: Connections,
+    pub(crate) metrics: ConnectionMetrics,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
-/// The number of connections that may still be opened.
+/// The connections that a listener may still serve or refuse.
 struct ConnectionLimits {
-    places: Arc<Places>,
-    /// Connections beyond the limit, which get the response 503.
+    slots: Arc<ConnectionSlots>,
+    /// Permits for connections beyond the limit, which get the response 503.
     refused: Arc<Semaphore>,
-    /// Each served connection has a clone of this sender. The receiver notices when all clones are dropped.
+    /// A sender of which each served connection has a clone. The receiver notices when all clones are dropped.
     serving: mpsc::Sender<()>,
 }
 
@@ -68,7 +68,7 @@ impl<H: Handle> Listener<H> {
     pub(crate) async fn run(self, socket: TcpListener) {
         let (serving, mut served) = mpsc::channel(1);
         let connection_limits = ConnectionLimits {
-            places: Places::new(&self.limits, self.counters.evicted.clone()),
+            slots: ConnectionSlots::new(&self.limits, self.metrics.evicted.clone()),
             refused: Arc::new(Semaphore::new(self.limits.refused_connections)),
             serving,
         };
@@ -112,28 +112,28 @@ impl<H: Handle> Listener<H> {
             }
         };
         let listener = self.clone();
-        if let Some(place) = connection_limits.places.take(peer.ip()) {
+        if let Some(slot) = connection_limits.slots.take(peer.ip()) {
             let serving = connection_limits.serving.clone();
             tokio::spawn(async move {
-                let _open = OpenConnectionGuard::count(&listener.counters.open);
-                listener.serve(stream, peer, Some(place)).await;
+                let _open = OpenConnectionGuard::count(&listener.metrics.open);
+                listener.serve(stream, peer, Some(slot)).await;
                 drop(serving);
             });
             return;
         }
-        self.counters.refused.inc();
+        self.metrics.refused.inc();
         let Ok(permit) = connection_limits.refused.clone().try_acquire_owned() else {
             return;
         };
         tokio::spawn(async move {
-            let _open = OpenConnectionGuard::count(&listener.counters.open);
+            let _open = OpenConnectionGuard::count(&listener.metrics.open);
             listener.serve(stream, peer, None).await;
             drop(permit);
         });
     }
 
-    /// Serves a connection. Without a place, refuses its requests.
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<Place>) {
+    /// Serves a connection. Without a slot, responds to each request with 503.
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: Option<ConnectionSlot>) {
         // Turn off Nagle's algorithm, which would only delay responses, because each is written in one piece.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "the client disconnected before it was served");
@@ -142,15 +142,15 @@ impl<H: Handle> Listener<H> {
         let phase = self.phase.clone();
         let ended = match &self.transport {
             Transport::Plain => {
-                let client = client(place, false);
+                let client = client(slot, false);
                 connection::serve(stream, &self.handler, &self.limits, phase, &client).await
             }
             Transport::Tls(acceptor) => {
                 let handshake = time::timeout(self.limits.handshake, acceptor.accept(stream));
-                let shaken = match &place {
-                    Some(place) => tokio::select! {
+                let shaken = match &slot {
+                    Some(slot) => tokio::select! {
                         shaken = handshake => shaken,
-                        () = place.evicted() => return,
+                        () = slot.evicted() => return,
                     },
                     None => handshake.await,
                 };
@@ -158,14 +158,14 @@ impl<H: Handle> Listener<H> {
                     Ok(stream) => {
                         // A client certificate is present only if the acceptor has verified it.
                         let verified = stream.get_ref().1.peer_certificates().is_some();
-                        let client = client(place, verified);
+                        let client = client(slot, verified);
                         if verified {
                             client.prove();
                         }
                         connection::serve(stream, &self.handler, &self.limits, phase, &client).await
                     }
                     Err(error) => {
-                        self.counters.failed_handshakes.inc();
+                        self.metrics.failed_handshakes.inc();
                         debug!(%peer, %error, "TLS handshake failed");
                         return;
                     }
@@ -178,11 +178,11 @@ impl<H: Handle> Listener<H> {
     }
 }
 
-fn client(place: Option<Place>, verified: bool) -> Client {
-    match place {
-        Some(place) => {
-            place.ready();
-            Client::Served { place, verified }
+fn client(slot: Option<ConnectionSlot>, verified: bool) -> Client {
+    match slot {
+        Some(slot) => {
+            slot.ready();
+            Client::Served { slot, verified }
         }
         None => Client::Refused,
     }

@@ -20,8 +20,8 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments).map_err(|error| error.to_string()),
         Command::CheckConfiguration(arguments) => {
             configuration::check(&arguments.file, Timestamp::now(), &mut io::stdout())
-                .map(|good| {
-                    if good {
+                .map(|has_no_problems| {
+                    if has_no_problems {
                         ExitCode::SUCCESS
                     } else {
                         ExitCode::FAILURE

@@ -58,9 +58,9 @@ struct VersionLabels {
     version: String,
 }
 
-/// Metrics of one listener.
+/// Metrics of the connections to one listener.
 #[derive(Clone, Default)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionMetrics {
     pub(crate) open: Gauge,
     pub(crate) refused: Counter,
     pub(crate) evicted: Counter,
@@ -79,7 +79,7 @@ pub(crate) struct Metrics {
     watch_restarts: Family<CacheLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
     pool_entries: PoolGauges,
-    pub(crate) connections: Connections,
+    pub(crate) connections: ConnectionMetrics,
     pub(crate) evicted_bodies: Counter,
     pub(crate) panics: Counter,
     pub(crate) certificate_reads: Counter,
@@ -103,7 +103,7 @@ impl Metrics {
             watch_restarts: Family::default(),
             unregistered_versions: Family::default(),
             pool_entries: PoolGauges::default(),
-            connections: Connections::default(),
+            connections: ConnectionMetrics::default(),
             evicted_bodies: Counter::default(),
             panics: Counter::default(),
             certificate_reads: Counter::default(),
@@ -140,7 +140,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_certificate_expiry_timestamp_seconds",
-            "Expiry of the current serving certificate",
+            "Expiry of the current serving certificate, in seconds since 1970",
             self.certificate_expiry.clone(),
         );
         registry.register(
@@ -181,7 +181,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_cache_objects",
-            "Cached objects",
+            "Objects in the cache of each kind",
             self.cached_objects.clone(),
         );
         registry.register(
@@ -197,12 +197,12 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_connections_refused",
-            "Connections refused because of the connection limit",
+            "ConnectionMetrics refused because of the connection limit",
             self.connections.refused.clone(),
         );
         registry.register(
             "kcp_webhook_connections_evicted",
-            "Connections without a complete review that were closed to make room for new connections",
+            "ConnectionMetrics without a complete review that were closed to make room for new connections",
             self.connections.evicted.clone(),
         );
         registry.register(
@@ -296,7 +296,7 @@ impl Metrics {
         self.live_reads.get_or_create(&ReadLabels { result }).inc();
     }
 
-    /// Sets the state of a cache. Without API access, these series do not exist.
+    /// Sets the metrics of the cache of a kind. Without API access, these series do not exist.
     pub(crate) fn cache_state(&self, kind: &'static str, synced: bool, objects: usize) {
         let of = CacheLabels { kind };
         self.caches_synced.get_or_create(&of).set(synced.into());
@@ -315,7 +315,7 @@ impl Metrics {
         }
     }
 
-    /// Replaces the counts of all pools.
+    /// Replaces the numbers of entries of all pools.
     pub(crate) fn set_pool_entries(&self, pools: BTreeMap<PoolName, PoolEntries>) {
         self.pool_entries.set(pools);
     }
@@ -324,7 +324,7 @@ impl Metrics {
         self.watch_restarts.get_or_create(&CacheLabels { kind }).inc();
     }
 
-    /// All metrics in the `OpenMetrics` text format.
+    /// Writes all metrics in the `OpenMetrics` text format.
     pub(crate) fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
@@ -338,7 +338,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The label of a decision in which an annotation on the object overrides a denial.
+/// The label of a decision or a finding that an annotation on the object overrides.
 const OVERRIDDEN: &str = "overridden";
 
 const fn decision_of(action: Action) -> &'static str {

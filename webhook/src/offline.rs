@@ -15,17 +15,15 @@ use crate::{
     shutdown::Phase,
 };
 
-/// A server with the default action of every rule and without API access.
+/// A webhook without sockets and API access, in which every rule uses its default action.
 pub struct Offline {
     router: Router,
 }
 
-/// The response to a body without a readable uid.
+/// The HTTP error for a body without a readable uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRejection {
-    /// The HTTP status code.
     pub code: u16,
-    /// The reason, in one sentence.
     pub sentence: Cow<'static, str>,
 }
 
@@ -47,12 +45,12 @@ impl Default for Offline {
 }
 
 impl Offline {
-    /// The response of `/mutate` to a body.
+    /// Responds to a body as `/mutate` does.
     pub async fn mutate(&self, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.answer(Hook::Mutate, body).await
     }
 
-    /// The response of `/validate` to a body.
+    /// Responds to a body as `/validate` does.
     pub async fn validate(&self, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.answer(Hook::Validate, body).await
     }

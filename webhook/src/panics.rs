@@ -9,7 +9,7 @@ use std::{
 
 use tracing::error;
 
-/// A future panicked.
+/// The error for a future that panicked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
@@ -30,7 +30,7 @@ pub(crate) async fn catch_panics<F: Future>(future: F) -> Result<F::Output, Pani
 pub(crate) fn log_without_message() {
     panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
-        error!(location, "panicked; report this as a bug");
+        error!(location, "kcp-webhook panicked; report this as a bug");
     }));
 }
 

@@ -6,7 +6,8 @@ use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 use crate::{handle::Handle, listener::Listener, tasks::Tasks};
 
-/// Starts the thread, and a task that ends when the thread ends. If the task is aborted, the thread ends.
+/// Starts the thread that serves the health port, and a background task that ends when the thread ends. If the task is
+/// aborted, the thread ends too.
 pub(crate) fn spawn<H: Handle>(
     tasks: &mut Tasks,
     socket: TcpListener,

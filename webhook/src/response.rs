@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     decision::{Cause, Decision, Invalid, Refusal, Verdict},
-    limits::{CAUSE_CHARS, CAUSES, WARNING_CHARS, WARNINGS_BYTES},
+    limits::{MAX_CAUSE_CHARS, MAX_CAUSES, MAX_WARNING_CHARS, MAX_WARNINGS_BYTES},
     review::{API_VERSION, KIND},
     shorten::shorten,
 };
@@ -25,7 +25,7 @@ struct AdmissionReview<'a> {
     response: AdmissionResponse<'a>,
 }
 
-/// k8s.io/api, `admission/v1/types.go`.
+/// The `response` of an `AdmissionReview` (k8s.io/api, `admission/v1/types.go`).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AdmissionResponse<'a> {
@@ -44,7 +44,7 @@ struct AdmissionResponse<'a> {
     warnings: Vec<String>,
 }
 
-/// k8s.io/apimachinery, `pkg/apis/meta/v1/types.go`.
+/// A Kubernetes `Status` (k8s.io/apimachinery, `pkg/apis/meta/v1/types.go`).
 #[derive(Serialize)]
 struct Status<'a> {
     #[serde(rename = "status")]
@@ -71,7 +71,7 @@ struct StatusCause<'a> {
     field: &'a str,
 }
 
-/// The response to the review `uid`.
+/// Writes the response to the review with this uid.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
     let status = match &decision.verdict {
         Verdict::Allowed => None,
@@ -99,8 +99,8 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
     })
 }
 
-/// The same status that `NewInvalid` (k8s.io/apimachinery, `pkg/api/errors`) creates. kubectl prints the causes, not the
-/// message.
+/// Returns the same `Status` as `NewInvalid` (k8s.io/apimachinery, `pkg/api/errors`). kubectl prints its causes, not
+/// its message.
 fn invalid_status(invalid: &Invalid) -> Status<'_> {
     let Invalid {
         group,
@@ -109,12 +109,12 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
         causes,
     } = invalid;
     let mut causes: Vec<_> = causes.iter().map(StatusCause::from).collect();
-    let beyond = causes.len().saturating_sub(CAUSES);
+    let beyond = causes.len().saturating_sub(MAX_CAUSES);
     if beyond > 0 {
-        causes.truncate(CAUSES);
+        causes.truncate(MAX_CAUSES);
         causes.push(StatusCause {
             reason: "FieldValueInvalid",
-            message: format!("{beyond} more problems; correct the ones above first").into(),
+            message: format!("{beyond} more problems are not listed; correct the ones above first").into(),
             field: "",
         });
     }
@@ -154,19 +154,19 @@ impl<'a> From<&'a Cause> for StatusCause<'a> {
     fn from(cause: &'a Cause) -> Self {
         Self {
             reason: cause.reason,
-            message: shorten(&cause.message, CAUSE_CHARS, &tail(cause)),
+            message: shorten(&cause.message, MAX_CAUSE_CHARS, &rule_suffix(cause)),
             field: &cause.field,
         }
     }
 }
 
-/// The end of a cause's message, which is not removed when the message is shortened.
-fn tail(cause: &Cause) -> String {
+/// The rule id at the end of a cause's message. A shortened message keeps it.
+fn rule_suffix(cause: &Cause) -> String {
     format!(" ({})", cause.rule)
 }
 
-/// The ids of the rules that denied or warned or whose findings are only recorded, and of the rules that an annotation on the
-/// object overrides. The API server writes them to its audit log, under the webhook's name.
+/// The audit annotations: the ids of the rules that denied, that warned, that only recorded a finding, and that an
+/// annotation on the object overrides. The API server writes them to its audit log, under the webhook's name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     let rules = |by: Action| {
         let ids: BTreeSet<&str> = decision
@@ -188,24 +188,25 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     .collect()
 }
 
-/// The warnings that fit within the limit (about thirty): first the notes, then the findings of rules.
+/// The warnings that fit within the limit (about thirty): first those that do not come from a rule, then the findings
+/// of rules.
 fn warnings(decision: &Decision) -> Vec<String> {
     let by_rules = decision.warned.iter().map(|cause| {
         let text = format!("{}: {}", cause.field, cause.message);
-        one_line(&shorten(&text, WARNING_CHARS, &tail(cause)))
+        one_line(&shorten(&text, MAX_WARNING_CHARS, &rule_suffix(cause)))
     });
     let notes = decision
         .notes
         .iter()
-        .map(|note| one_line(&shorten(note, WARNING_CHARS, "")));
-    let mut room = WARNINGS_BYTES;
+        .map(|note| one_line(&shorten(note, MAX_WARNING_CHARS, "")));
+    let mut room = MAX_WARNINGS_BYTES;
     let mut omitted = 0_usize;
     let mut warnings: Vec<String> = notes
         .chain(by_rules)
         .filter(|warning| {
             // Leave room for the line with the number of omitted warnings.
             match room.checked_sub(warning.len()) {
-                Some(rest) if omitted == 0 && rest >= WARNING_CHARS => {
+                Some(rest) if omitted == 0 && rest >= MAX_WARNING_CHARS => {
                     room = rest;
                     true
                 }
@@ -218,13 +219,14 @@ fn warnings(decision: &Decision) -> Vec<String> {
         .collect();
     if omitted > 0 {
         warnings.push(format!(
-            "{omitted} more warnings; run kubectl kcp lint -f FILE to see them"
+            "{omitted} more warnings are not listed; to see them, run: kubectl kcp lint -f FILE"
         ));
     }
     warnings
 }
 
-/// Replaces control characters: the API server sends a warning as an HTTP header, and drops a warning that has one.
+/// Replaces control characters in a warning. The API server sends a warning as an HTTP header, and drops one with a
+/// control character.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -7,7 +7,7 @@ use kcp_rules::api::{Text, json};
 use serde::Deserialize;
 use serde_json::{Value, json as object, value::RawValue};
 
-use crate::{limits::QUOTED_CHARS, shorten::shorten};
+use crate::{limits::MAX_QUOTED_CHARS, shorten::shorten};
 
 /// The only review version that the webhook configurations list.
 pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";
@@ -35,7 +35,7 @@ pub(crate) struct Request<'a> {
     /// The subresource; empty for a write to the object itself.
     #[serde(default)]
     pub(crate) sub_resource: Text<'a>,
-    /// The name; empty if the API server generates the name of a new object.
+    /// The name of the object; empty if the API server generates the name of a new object.
     #[serde(default)]
     pub(crate) name: Text<'a>,
     #[serde(default)]
@@ -45,21 +45,21 @@ pub(crate) struct Request<'a> {
     pub(crate) user_info: UserInfo<'a>,
     #[serde(default)]
     pub(crate) options: Option<WriteOptions<'a>>,
-    /// The new object.
+    /// The new object; `None` for a deletion.
     pub(crate) object: Option<&'a RawValue>,
-    /// The stored object.
+    /// The stored object; `None` for a creation.
     pub(crate) old_object: Option<&'a RawValue>,
     /// An upper bound of the number of values in the review, and so in each of its objects.
     #[serde(skip)]
     pub(crate) values: usize,
 }
 
-/// The authenticated user.
+/// The user who writes the object, as the API server authenticated them.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct UserInfo<'a> {
     #[serde(borrow)]
     pub(crate) username: Option<Text<'a>>,
-    /// A list of names, which is decoded only if it is needed.
+    /// The user's groups: a list of names that is decoded only if it is needed.
     pub(crate) groups: Option<&'a RawValue>,
     uid: Option<&'a RawValue>,
     extra: Option<&'a RawValue>,
@@ -70,7 +70,7 @@ impl UserInfo<'_> {
         self.username.as_deref().unwrap_or_default()
     }
 
-    /// The groups; empty if they are not a list of names.
+    /// The names of the user's groups; empty if the review does not have a list of names.
     pub(crate) fn groups(&self) -> Vec<String> {
         let groups = self.groups.map(|groups| serde_json::from_str(groups.get()));
         groups.and_then(Result::ok).unwrap_or_default()
@@ -118,9 +118,9 @@ pub(crate) enum Operation {
 /// A body that is not a review, or not one of a version that this webhook supports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidReview {
-    /// The review's uid, if it can be read.
+    /// The review's uid; `None` if it cannot be read.
     pub(crate) uid: Option<String>,
-    /// A sentence that says what is wrong.
+    /// What is wrong with the body, in one sentence.
     pub(crate) sentence: String,
 }
 
@@ -139,15 +139,15 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
     let (document, values): (Document<'_>, _) = match json::read(text) {
         Some(document) => (document.root, document.values),
-        None => (by_serde_json(text)?, usize::MAX),
+        None => (decode_with_serde_json(text)?, usize::MAX),
     };
     let given = (document.api_version.as_deref(), document.kind.as_deref());
     if given != (Some(API_VERSION), Some(KIND)) {
         let (version, kind) = (given.0.unwrap_or_default(), given.1.unwrap_or_default());
         return Err(format!(
-            "expected {API_VERSION} {KIND}, got {:?} {:?}",
-            shorten(version, QUOTED_CHARS, ""),
-            shorten(kind, QUOTED_CHARS, ""),
+            "expected apiVersion {API_VERSION} and kind {KIND}, found {:?} and {:?}",
+            shorten(version, MAX_QUOTED_CHARS, ""),
+            shorten(kind, MAX_QUOTED_CHARS, ""),
         ));
     }
     document
@@ -156,9 +156,12 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
         .ok_or_else(|| format!("the {KIND} has no request"))
 }
 
-fn by_serde_json(text: &str) -> Result<Document<'_>, String> {
+fn decode_with_serde_json(text: &str) -> Result<Document<'_>, String> {
     serde_json::from_str(text).map_err(|error| {
         let error = error.to_string();
-        format!("the body is not an {KIND}: {}", shorten(&error, QUOTED_CHARS, ""))
+        format!(
+            "the body is not an {KIND}: {}",
+            shorten(&error, MAX_QUOTED_CHARS, "")
+        )
     })
 }

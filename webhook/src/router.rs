@@ -21,7 +21,7 @@ use crate::{
     decision::{Decision, RefusalKind, Verdict},
     handle::{Client, Handle},
     hook::Hook,
-    limits::{CAUSES, Limits, NAME_CHARS},
+    limits::{Limits, MAX_CAUSES, MAX_NAME_CHARS},
     metrics::Metrics,
     panics::{self, Panicked},
     response,
@@ -30,7 +30,7 @@ use crate::{
     shutdown::Phase,
 };
 
-/// Decides on reviews, depending on the client.
+/// Chooses the [`Admission`] that decides on a client's reviews.
 pub(crate) struct Admissions {
     /// Decides for verified clients, or for all clients if they need no certificate.
     admission: Admission,
@@ -40,7 +40,7 @@ pub(crate) struct Admissions {
 }
 
 impl Admissions {
-    /// Decides in the same way for every client.
+    /// Uses the same [`Admission`] for every client.
     pub(crate) const fn for_all(admission: Admission) -> Self {
         Self {
             admission,
@@ -73,7 +73,7 @@ pub(crate) struct Router {
     phase: watch::Receiver<Phase>,
 }
 
-/// A response with an HTTP error.
+/// An HTTP error, with one sentence as the body of the response.
 #[derive(Debug)]
 pub(crate) struct HttpError {
     pub(crate) code: StatusCode,
@@ -110,7 +110,7 @@ impl Router {
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
-        let Some(hook) = Hook::at(request.uri().path()) else {
+        let Some(hook) = Hook::from_path(request.uri().path()) else {
             return error_response(&HttpError::new(
                 StatusCode::NOT_FOUND,
                 "not found; this port serves /mutate and /validate",
@@ -150,7 +150,7 @@ impl Router {
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
-        accept(&request)?;
+        require_json_post(&request)?;
         let Limits {
             body_bytes,
             body_rate,
@@ -173,12 +173,12 @@ impl Router {
             .await
     }
 
-    /// Responds to a complete body of a client that needs no certificate.
+    /// Responds to a complete body as for a client that needs no certificate.
     pub(crate) async fn respond_to_any(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         self.respond(hook, &self.admissions.admission, body).await
     }
 
-    /// Responds to a complete body.
+    /// Responds to a complete body of a request.
     async fn respond(&self, hook: Hook, admission: &Admission, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let written = match review::read(body) {
             Ok(request) => {
@@ -210,7 +210,10 @@ impl Router {
 
     fn panicked(&self, hook: Hook) -> HttpError {
         self.metrics.panics.inc();
-        error!(webhook = hook.path(), "the review panicked; responded with 500");
+        error!(
+            webhook = hook.path(),
+            "kcp-webhook panicked during a review, and responded with 500"
+        );
         HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "kcp-webhook failed to review this write; report this as a bug, with the log of kcp-webhook",
@@ -221,7 +224,10 @@ impl Router {
         match error {
             BodyError::TooLarge => HttpError::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body is larger than {} bytes", self.limits.body_bytes),
+                format!(
+                    "the body of the request is larger than {} bytes",
+                    self.limits.body_bytes
+                ),
             ),
             BodyError::NoMemory => HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -229,18 +235,22 @@ impl Router {
             ),
             BodyError::TooSlow => HttpError::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not arrive within {} s", self.limits.body.as_secs()),
+                format!(
+                    "the body of the request did not arrive within {} s",
+                    self.limits.body.as_secs()
+                ),
             ),
             BodyError::BelowRate => HttpError::new(
                 StatusCode::REQUEST_TIMEOUT,
                 format!(
-                    "the body arrived at less than {} bytes per second",
+                    "the body of the request arrived at less than {} bytes per second",
                     self.limits.body_rate
                 ),
             ),
-            BodyError::Broken(error) => {
-                HttpError::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
-            }
+            BodyError::Broken(error) => HttpError::new(
+                StatusCode::BAD_REQUEST,
+                format!("cannot read the body of the request: {error}"),
+            ),
         }
     }
 }
@@ -278,7 +288,7 @@ fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
 }
 
 /// Rejects every request that is not a POST of uncompressed JSON.
-fn accept<B>(request: &Request<B>) -> Result<(), HttpError> {
+fn require_json_post<B>(request: &Request<B>) -> Result<(), HttpError> {
     if request.method() != Method::POST {
         return Err(HttpError::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -326,7 +336,7 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
     match &decision.verdict {
         Verdict::Allowed if decision.overridden().next().is_some() => {
             let user = &*shortened(request.user_info.username.as_deref().unwrap_or_default());
-            let overridden = decision.overridden().take(CAUSES);
+            let overridden = decision.overridden().take(MAX_CAUSES);
             let rules: BTreeSet<String> = overridden
                 .map(|(rule, until)| format!("{rule} until {until}"))
                 .collect();
@@ -347,7 +357,7 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
         }
         Verdict::Invalid(invalid) => {
             let causes = invalid.causes.iter();
-            let rules: Vec<&str> = causes.map(|cause| cause.rule).take(CAUSES).collect();
+            let rules: Vec<&str> = causes.map(|cause| cause.rule).take(MAX_CAUSES).collect();
             info!(webhook, uid, resource, namespace, name, ?rules, "denied");
         }
         Verdict::Refused(refusal) => {
@@ -359,7 +369,7 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
 
 /// Limits the length of text in a log, because any client that reaches the port can send any text.
 fn shortened(text: &str) -> Cow<'_, str> {
-    shorten(text, NAME_CHARS, "")
+    shorten(text, MAX_NAME_CHARS, "")
 }
 
 #[cfg(test)]

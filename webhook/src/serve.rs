@@ -22,7 +22,7 @@ use crate::{
     limits::Limits,
     listener::{self, Listener, Transport},
     log,
-    metrics::{Connections, Metrics},
+    metrics::{ConnectionMetrics, Metrics},
     panics, probes,
     router::{Admissions, Router},
     shutdown::{Phase, Stop},
@@ -30,32 +30,24 @@ use crate::{
     tls::{self, ClientCa, ClientCaError, KeyPair, KeyPairError},
 };
 
-/// The connection limit of the health port, which is enough for a kubelet and a few scrapers.
+/// The maximum number of connections to the health port, which is enough for a kubelet and a few scrapers.
 const HEALTH_CONNECTIONS: usize = 32;
 
 /// Why the server cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The TLS key pair cannot be used.
     #[error("{0}")]
     KeyPair(#[from] KeyPairError),
-    /// The authorities of clients cannot be used.
     #[error("{0}")]
     ClientCa(#[from] ClientCaError),
-    /// The kubeconfig cannot be used.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// A port cannot be opened.
     #[error("cannot listen on {address}, port {port}: {error}")]
     Listen {
-        /// The configured address.
         address: IpAddr,
-        /// The configured port.
         port: u16,
-        /// The cause.
         error: io::Error,
     },
-    /// TLS cannot be set up.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// The async runtime or a signal handler cannot be set up.
@@ -63,16 +55,17 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// How the server ended.
+/// Why the server stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The server responded to every review in progress.
     Drained,
-    /// Some reviews took longer than the drain timeout.
+    /// Some reviews were still in progress after the drain timeout.
     TimedOut,
     /// The server received a second stop request.
     Aborted,
-    /// A background task or the review listener ended unexpectedly. Reviews in progress got a response if possible.
+    /// A background task or the listener for reviews ended unexpectedly. Reviews in progress got a response if
+    /// possible.
     Failed,
 }
 
@@ -111,10 +104,11 @@ pub struct Server {
     secure: TcpListener,
     health: TcpListener,
     tasks: Tasks,
-    parts: Parts,
+    parts: ServerParts,
 }
 
-struct Parts {
+/// What the two listeners of a server are built from.
+struct ServerParts {
     acceptor: Arc<tls::Acceptor>,
     /// Whether the webhook reads other objects only for clients with a verified certificate.
     needs_certificates: bool,
@@ -127,9 +121,9 @@ struct Parts {
     drain_timeout: Duration,
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for ServerParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts")
+        f.debug_struct("ServerParts")
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
@@ -183,7 +177,7 @@ impl Server {
             secure,
             health,
             tasks,
-            parts: Parts {
+            parts: ServerParts {
                 acceptor,
                 needs_certificates: client_ca.is_some(),
                 overrides: if arguments.authorize_overrides {
@@ -201,12 +195,12 @@ impl Server {
         })
     }
 
-    /// The address of the webhooks.
+    /// The address of the port for `/mutate` and `/validate`.
     pub fn secure_address(&self) -> io::Result<SocketAddr> {
         self.secure.local_addr()
     }
 
-    /// The address of probes and metrics.
+    /// The address of the port for `/livez`, `/readyz` and `/metrics`.
     pub fn health_address(&self) -> io::Result<SocketAddr> {
         self.health.local_addr()
     }
@@ -227,8 +221,8 @@ impl Server {
             warn!(
                 scale_rules = ?scale_rules(),
                 skipped_rules = ?rules_that_read_objects(),
-                "no API access: every write to kubeadmcontrolplanes/scale is refused, because scale_rules cannot be \
-                 evaluated; skipped_rules are not evaluated, because they read other objects"
+                "kcp-webhook has no API access: it refuses every write to kubeadmcontrolplanes/scale, because it cannot \
+                evaluate scale_rules, and it skips skipped_rules, because they read other objects"
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);
@@ -240,15 +234,15 @@ impl Server {
 
         let failed = tokio::select! {
             reason = stop.requested() => {
-                info!(reason, "shutting down; no longer ready");
+                info!(reason, "kcp-webhook is no longer ready, and shuts down");
                 false
             }
             EndedTask { name, panicked } = tasks.ended() => {
-                error!(task = name, panicked, "a background task ended unexpectedly; shutting down; no longer ready");
+                error!(task = name, panicked, "a background task ended unexpectedly; kcp-webhook is no longer ready, and shuts down");
                 true
             }
             ended = &mut reviews => {
-                error!(panicked = ended.is_err(), "the review listener ended unexpectedly; stopped");
+                error!(panicked = ended.is_err(), "the listener for reviews ended unexpectedly; kcp-webhook stops");
                 return Ended::Failed;
             }
         };
@@ -265,16 +259,16 @@ impl Server {
         let ended = tokio::select! {
             ended = drain => ended,
             reason = stop.requested() => {
-                warn!(reason, "received a second stop request; aborting");
+                warn!(reason, "received a second stop request; kcp-webhook stops without waiting for reviews in progress");
                 Ended::Aborted
             }
         };
-        info!(?ended, "stopped");
+        info!(?ended, "kcp-webhook stopped");
         ended
     }
 }
 
-impl Parts {
+impl ServerParts {
     fn reviews(&self, phase: watch::Receiver<Phase>) -> Listener<Router> {
         Listener {
             transport: Transport::Tls(self.acceptor.clone()),
@@ -285,7 +279,7 @@ impl Parts {
                 phase.clone(),
             ),
             limits: self.limits.clone(),
-            counters: self.metrics.connections.clone(),
+            metrics: self.metrics.connections.clone(),
             phase,
         }
     }
@@ -315,7 +309,7 @@ impl Parts {
                 ..self.limits.clone()
             },
             // The connection metrics do not include probes.
-            counters: Connections::default(),
+            metrics: ConnectionMetrics::default(),
             // Probes get a response until the process exits, so that they report the shutdown.
             phase: watch::channel(Phase::Serving).1,
         }

@@ -19,7 +19,7 @@ pub(crate) enum Phase {
     Closing,
 }
 
-/// Waits for [`Phase::Closing`], forever if the sender is dropped.
+/// Waits for [`Phase::Closing`]. If the sender of phases is dropped, waits forever.
 pub(crate) async fn closing(phase: &mut watch::Receiver<Phase>) {
     if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
         std::future::pending::<()>().await;
@@ -31,13 +31,13 @@ pub(crate) async fn closing(phase: &mut watch::Receiver<Phase>) {
 pub struct Stop(mpsc::UnboundedReceiver<&'static str>);
 
 impl Stop {
-    /// Stops when the sender sends a reason. Dropping the sender does not stop the server.
+    /// Returns a sender of stop requests, each with its reason. Dropping the sender does not stop the server.
     pub fn channel() -> (mpsc::UnboundedSender<&'static str>, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (sender, Self(receiver))
     }
 
-    /// Stops on SIGTERM and SIGINT, which no longer end the process directly.
+    /// Makes SIGTERM and SIGINT stop requests. The signals then no longer end the process directly.
     pub fn on_signals() -> io::Result<Self> {
         let (sender, stop) = Self::channel();
         let mut terminate = signal(SignalKind::terminate())?;
@@ -56,7 +56,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Waits for the next request to stop.
+    /// Waits for the next stop request, and returns its reason.
     pub(crate) async fn requested(&mut self) -> &'static str {
         match self.0.recv().await {
             Some(reason) => reason,

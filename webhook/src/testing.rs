@@ -28,10 +28,10 @@ use crate::{
     admission::{Admission, Overrides},
     cluster::Cluster,
     configuration::CurrentConfiguration,
+    connection_slots::ConnectionSlots,
     handle::Client as Caller,
     limits::Limits,
     metrics::Metrics,
-    places::Places,
     router::{Admissions, Router},
     shutdown::Phase,
 };
@@ -68,14 +68,14 @@ pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admis
 
 /// A client without a certificate, on a new connection.
 pub(crate) fn caller() -> Caller {
-    let places = Places::new(&Limits::default(), Counter::default());
+    let slots = ConnectionSlots::new(&Limits::default(), Counter::default());
     Caller::Served {
-        place: places.take(Ipv4Addr::LOCALHOST.into()).unwrap(),
+        slot: slots.take(Ipv4Addr::LOCALHOST.into()).unwrap(),
         verified: false,
     }
 }
 
-/// A phase that never changes.
+/// A receiver of a phase that never changes.
 pub(crate) fn phase(phase: Phase) -> watch::Receiver<Phase> {
     watch::channel(phase).1
 }
@@ -221,7 +221,7 @@ impl hyper::body::Body for Chunks {
     }
 }
 
-/// What this thread logs, at every level.
+/// The lines that this thread logs, at every level.
 pub(crate) struct Captured {
     text: Arc<Mutex<Vec<u8>>>,
     _guard: DefaultGuard,

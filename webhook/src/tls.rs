@@ -27,7 +27,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Performs a handshake. The caller must set a time limit.
+    /// Performs a TLS handshake. The caller must set a time limit.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         // Read the client's hello first, so that a client that sends it slowly does not block the key exchanges of others.
         let hello = LazyConfigAcceptor::new(server::Acceptor::default(), stream).await?;
@@ -41,8 +41,8 @@ impl Acceptor {
     }
 }
 
-/// Accepts TLS 1.2 and 1.3. Each handshake uses the current key pair, and verifies a client certificate if the client has
-/// one and there are authorities.
+/// Creates an acceptor for TLS 1.2 and 1.3. Each handshake uses the current key pair. With `client_ca`, it also
+/// verifies the client's certificate, if the client sends one.
 pub(crate) fn acceptor(
     key_pair: Arc<KeyPair>,
     client_ca: Option<Arc<ClientCa>>,

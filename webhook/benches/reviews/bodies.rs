@@ -3,7 +3,7 @@
 use kcp_rules::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
-/// A review.
+/// A review that the client sends, and how often it sends it.
 pub(crate) struct Body {
     pub(crate) name: &'static str,
     /// The `AdmissionReview`.
@@ -18,18 +18,18 @@ pub(crate) fn all() -> [Body; 3] {
     [create(), update_16k(), update_300k()]
 }
 
-/// A creation of 2.5 KB.
+/// A review of 2.5 KB: the creation of a control plane.
 pub(crate) fn create() -> Body {
     let object = control_plane(0);
     body("review-create-2k", 3000, &review("CREATE", &object, None))
 }
 
-/// An update of 16 KB.
+/// A review of 16 KB: an update of a control plane.
 pub(crate) fn update_16k() -> Body {
     update("review-update-16k", 2000, 5_600)
 }
 
-/// An update of 300 KB.
+/// A review of 300 KB: an update of a control plane.
 fn update_300k() -> Body {
     update("review-update-300k", 300, 147_000)
 }

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, pki_typ
 
 use crate::{bodies::Body, certificates::Certificates};
 
-/// Longer than any step takes.
+/// The time limit of a step, which is longer than any step takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {

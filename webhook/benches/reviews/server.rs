@@ -16,7 +16,7 @@ const SERVER_CORE: &str = "0";
 /// The core of the client.
 pub(crate) const CLIENT_CORE: &str = "1";
 
-/// The limit on the start of a server.
+/// The time limit for the start of a server.
 const START: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub(crate) enum Program {
 impl Program {
     pub(crate) const ALL: [Self; 3] = [Self::Ours, Self::ConstantAnswer, Self::SameDecode];
 
-    /// The name in the report.
+    /// The name of the server in the report.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -150,7 +150,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have exited already.
+        // The process may have exited already.
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
     }

@@ -13,6 +13,6 @@ pub enum Action {
     Audit,
     /// The write is admitted with a warning.
     Warn,
-    /// The write is refused.
+    /// The write is denied.
     Deny,
 }

@@ -16,15 +16,16 @@ use crate::api::control_plane::Shape;
 /// The CEL version of a rule.
 #[derive(Clone, Copy, Debug)]
 pub enum Cel {
-    /// An expression for the list of faults.
+    /// A CEL expression for the list of the problems.
     Faults(&'static str),
-    /// An expression that also applies to a Scale, because it reads only `spec.replicas` of `self`.
+    /// A CEL expression that also applies to a Scale, because it reads only `spec.replicas` of `self`.
     FaultsAlsoForScale(&'static str),
-    /// An expression for control planes alone, of a rule that denies these and only warns about templates, which have no version.
+    /// A CEL expression for control planes alone. The rule denies these and only warns about templates, which have no
+    /// version.
     FaultsOfControlPlanes(&'static str),
-    /// An expression for a fault that v1beta1 objects cannot have.
+    /// A CEL expression for a problem that v1beta1 objects cannot have.
     FaultsOnlyInV1Beta2(&'static str),
-    /// An expression for a fault that v1beta2 objects cannot have.
+    /// A CEL expression for a problem that v1beta2 objects cannot have.
     FaultsOnlyInV1Beta1(&'static str),
     /// The rule has no CEL version.
     None(NoCel),
@@ -33,22 +34,16 @@ pub enum Cel {
 /// Why a rule has no CEL version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoCel {
-    /// The rule reads other objects.
     OtherObjects,
-    /// The rule parses text.
     Grammar,
-    /// The rule ignores default values.
     Normalized,
-    /// Cluster API sets a default before policies run.
     DefaultedFirst,
-    /// The CRD schema rejects the object before policies run.
     SchemaFirst,
-    /// The expression would be too long to read.
     TooLong,
 }
 
 impl NoCel {
-    /// The reason as a sentence for lists of rules.
+    /// The reason as text for lists of rules.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OtherObjects => "the rule reads other objects, but a CEL expression can read only one",
@@ -62,7 +57,7 @@ impl NoCel {
 }
 
 impl Cel {
-    /// The expression for objects of a shape, if there is one.
+    /// The CEL expression for objects of this shape; `None` if the rule has none.
     pub fn faults(self, shape: Shape) -> Option<String> {
         match self {
             Self::FaultsOnlyInV1Beta2(_) if shape == Shape::V1Beta1 => None,
@@ -76,7 +71,7 @@ impl Cel {
         }
     }
 
-    /// Why there is no expression, if there is none.
+    /// Why the rule has no CEL version; `None` if it has one.
     pub const fn no_cel(self) -> Option<NoCel> {
         match self {
             Self::None(reason) => Some(reason),
@@ -85,7 +80,7 @@ impl Cel {
     }
 }
 
-/// Placeholders in expressions, and their paths below `spec` in v1beta1 and v1beta2.
+/// Placeholders in CEL expressions, and their paths below `spec` in v1beta1 and v1beta2.
 const PLACEHOLDERS: &[(&str, &str, &str)] = &[
     ("ROLLOUT_STRATEGY", "rolloutStrategy", "rollout.strategy"),
     ("ROLLOUT_BEFORE", "rolloutBefore", "rollout.before"),
@@ -98,7 +93,7 @@ const PLACEHOLDERS: &[(&str, &str, &str)] = &[
     ("TAINTS", "machineTemplate.taints", "machineTemplate.spec.taints"),
 ];
 
-/// Placeholders for the flags of a component, and their path below `spec.kubeadmConfigSpec`.
+/// Placeholders in CEL expressions for the flags of a component, and their paths below `spec.kubeadmConfigSpec`.
 const FLAGS: &[(&str, &str)] = &[
     (
         "CONTROLLER_MANAGER_FLAGS",

@@ -5,16 +5,14 @@ use crate::context::Context;
 /// The operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Creation of an object.
     Create,
-    /// Change of an object by update, patch or apply.
+    /// The change of an existing object, by update, patch or apply.
     Update,
-    /// Deletion of an object.
     Delete,
 }
 
 impl Operation {
-    /// The name in an admission request.
+    /// The value of `request.operation` in an admission request.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -27,22 +25,21 @@ impl Operation {
 /// The subresource that a request writes instead of the object itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subresource {
-    /// `/scale`: the request contains only a number of replicas.
+    /// The subresource `scale`. The request contains only a number of replicas.
     Scale,
 }
 
 /// A change to one object, as rules see it.
 #[derive(Debug)]
 pub struct Change<'c, T> {
-    /// The operation of the request.
     pub operation: Operation,
-    /// The subresource that the request writes, if any. `new` is then the whole object with that change.
+    /// The subresource that the request writes; `None` for the object itself. `new` is always the whole object.
     pub subresource: Option<Subresource>,
     /// The object after the change. For a deletion, the object to delete.
     pub new: &'c T,
-    /// The object before the change; `None` on a creation.
+    /// The object before the change; `None` for a creation.
     pub old: Option<&'c T>,
-    /// The writer, the time and the cluster.
+    /// The writer, the time and the other objects.
     pub context: Context<'c>,
 }
 
@@ -56,7 +53,7 @@ impl<T> Clone for Change<'_, T> {
 impl<T> Copy for Change<'_, T> {}
 
 impl<'c, T> Change<'c, T> {
-    /// The creation of `new`.
+    /// Returns the creation of `new`.
     pub const fn create(new: &'c T) -> Self {
         Self {
             operation: Operation::Create,
@@ -67,7 +64,7 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// An update of the object itself, not of a subresource.
+    /// Returns an update of the object itself, not of a subresource.
     pub const fn update(old: &'c T, new: &'c T) -> Self {
         Self {
             operation: Operation::Update,
@@ -78,7 +75,7 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// An update through the scale subresource.
+    /// Returns an update through the scale subresource.
     pub const fn scale(old: &'c T, new: &'c T) -> Self {
         Self {
             operation: Operation::Update,
@@ -89,7 +86,7 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// The deletion of `object`.
+    /// Returns the deletion of `object`.
     pub const fn delete(object: &'c T) -> Self {
         let context = Context::UNKNOWN;
         Self {
@@ -101,14 +98,13 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// Sets the context.
     #[must_use]
     pub const fn with_context(mut self, context: Context<'c>) -> Self {
         self.context = context;
         self
     }
 
-    /// This change, reduced to a part of both objects.
+    /// This change, with a part of the new object and of the old one.
     pub(crate) fn part<'p, U>(&self, new: &'p U, old: Option<&'p U>) -> Change<'p, U>
     where
         'c: 'p,

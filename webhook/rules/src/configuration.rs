@@ -23,9 +23,9 @@ pub const KIND: &str = "AdmissionConfiguration";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Configuration {
-    /// [`API_VERSION`].
+    /// The API version of the document, `kubectl-kcp.dev/v1alpha1`.
     pub api_version: String,
-    /// [`KIND`].
+    /// The kind of the document, `AdmissionConfiguration`.
     pub kind: String,
     /// Actions by rule id.
     #[serde(default)]
@@ -44,32 +44,23 @@ pub struct Configuration {
     pub warn_only: Option<Selector>,
 }
 
-/// A configuration that cannot be used.
+/// Why a configuration cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigurationError {
-    /// The document does not have the expected `apiVersion` and `kind`.
-    #[error("apiVersion {found_version:?}, kind {found_kind:?}: expected {API_VERSION} {KIND}")]
+    #[error(
+        "apiVersion is {found_version:?} and kind is {found_kind:?}; set them to {API_VERSION} and {KIND}"
+    )]
     Kind {
-        /// The `apiVersion` found.
         found_version: String,
-        /// The `kind` found.
         found_kind: String,
     },
-    /// An exemption names neither a writer nor a namespace.
     #[error(
         "exemptions[{index}]: this entry would exempt every write; add users, groups or \
         namespaceSelector"
     )]
-    UnlimitedExemption {
-        /// The position of the exemption.
-        index: usize,
-    },
-    /// The document contains the id of a rule that does not exist.
+    UnlimitedExemption { index: usize },
     #[error("rules.{id}: no rule has this id; list the ids with: kubectl kcp rules")]
-    UnknownRule {
-        /// The id found.
-        id: String,
-    },
+    UnknownRule { id: String },
 }
 
 impl Configuration {
@@ -98,7 +89,7 @@ impl Configuration {
         }
     }
 
-    /// Every rule id that the document names.
+    /// Every rule id in the configuration: those with an action, and those in exemptions.
     pub fn rule_ids(&self) -> impl Iterator<Item = &String> {
         let exempted = self
             .exemptions
@@ -107,8 +98,7 @@ impl Configuration {
         self.rules.keys().chain(exempted.flatten())
     }
 
-    /// Removes unknown rule ids and returns them. An exemption that lists only unknown rules then exempts no
-    /// rule.
+    /// Removes rule ids that no rule has, and returns them. An exemption that lists only such ids then exempts no rule.
     pub fn remove_unknown_rules(&mut self, is_rule: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let unknown = self.rule_ids().filter(|id| !is_rule(id)).cloned().collect();
         self.rules.retain(|id, _| is_rule(id));
@@ -129,7 +119,7 @@ impl Configuration {
                 .any(|exemption| exemption.namespace_selector.is_some())
     }
 
-    /// The action on findings of a rule.
+    /// The action for the findings of a rule.
     pub fn action(&self, rule: &Rule) -> Action {
         self.rules.get(rule.id).copied().unwrap_or(rule.action)
     }

@@ -8,13 +8,13 @@ use crate::{feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View
 /// access does not know other objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'c> {
-    /// The user that the API server authenticated.
+    /// The name of the user that the API server authenticated; `None` if it is unknown.
     pub writer: Option<&'c str>,
     /// The field manager of the write. Any client can claim any name, so no denial may depend on it.
     pub field_manager: Option<&'c str>,
-    /// The current time.
+    /// The current time; `None` if it is unknown.
     pub now: Option<Timestamp>,
-    /// The other objects that rules read.
+    /// The other objects that rules read; `None` if none can be read.
     pub view: Option<&'c View>,
     /// The feature gates of Cluster API. [`crate::judge`] sets them from the configuration.
     pub feature_gates: FeatureGates,

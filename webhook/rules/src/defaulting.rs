@@ -15,19 +15,18 @@ use crate::{
     topics::customization,
 };
 
-/// The default values for an object, and the corrections to report.
+/// The JSON patch with the default values for an object, and the corrections to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaulted {
-    /// The patch; empty if nothing is missing.
+    /// The JSON patch; empty if the object omits no field with a default.
     pub operations: Vec<PatchOperation>,
-    /// The values that the patch changes. Added defaults are not reported.
+    /// The invalid values that the patch corrects. Added defaults are not reported.
     pub repairs: Vec<Repair>,
 }
 
 /// An invalid value that the patch corrects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
-    /// The path of the field.
     pub field: String,
     /// The rule that would have denied the value.
     pub rule: &'static str,
@@ -41,24 +40,12 @@ impl fmt::Display for Repair {
     }
 }
 
-/// One operation of a JSON patch.
+/// One operation of a JSON patch. Each `path` is a JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOperation {
-    /// Adds a missing value.
-    Add {
-        /// JSON pointer (RFC 6901).
-        path: Cow<'static, str>,
-        /// The new value.
-        value: Value,
-    },
-    /// Replaces an existing value.
-    Replace {
-        /// JSON pointer (RFC 6901).
-        path: Cow<'static, str>,
-        /// The new value.
-        value: Value,
-    },
+    Add { path: Cow<'static, str>, value: Value },
+    Replace { path: Cow<'static, str>, value: Value },
 }
 
 /// Applies a patch to an object in JSON. `None` if the patch cannot be applied to the object.
@@ -102,8 +89,8 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     }
 }
 
-/// Whether the object is being deleted. Only the old object is checked, because a client can set a deletionTimestamp in
-/// the new one.
+/// Whether the object is being deleted, according to the old object. Any client can set a deletionTimestamp in the new
+/// one.
 fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
     operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
 }

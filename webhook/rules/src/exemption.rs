@@ -39,29 +39,29 @@ pub struct Exemption {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Selector {
-    /// Labels and their values.
+    /// The labels that a namespace must have, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Conditions on labels.
+    /// Requirements on labels that a namespace must meet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<Requirement>,
 }
 
-/// A condition on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
-    /// The label.
+    /// The key of the label.
     pub key: String,
-    /// How the label's value is compared.
+    /// How the requirement compares the value of the label.
     pub operator: Operator,
-    /// The values for `In` and `NotIn`.
+    /// The values that `In` and `NotIn` compare.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub values: BTreeSet<String>,
 }
 
-/// How a label is compared.
+/// How a requirement compares the value of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Operator {
@@ -78,11 +78,11 @@ pub enum Operator {
 /// The writer and the namespace of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requester<'r> {
-    /// The user that the API server authenticated.
+    /// The name of the user that the API server authenticated.
     pub user: &'r str,
-    /// The user's groups.
+    /// The names of the user's groups.
     pub groups: &'r [&'r str],
-    /// The labels of the namespace, if they are known.
+    /// The labels of the namespace; `None` if they cannot be read.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 

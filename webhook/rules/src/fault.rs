@@ -7,13 +7,10 @@ use std::{
 
 use crate::action::Action;
 
-/// The type of a problem. The types are those of Kubernetes' field errors (k8s.io/apimachinery,
-/// `pkg/util/validation/field/errors.go`).
+/// The type of a problem, as in Kubernetes' field errors (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CauseReason {
-    /// A required field is missing.
     Required,
-    /// The field has an invalid value.
     Invalid,
     /// The value is not in the set of supported values.
     NotSupported,
@@ -23,7 +20,6 @@ pub enum CauseReason {
     NotFound,
     /// The value occurs twice in a list of unique values.
     Duplicate,
-    /// The value exceeds its maximum length.
     TooLong,
 }
 
@@ -41,7 +37,7 @@ impl CauseReason {
         }
     }
 
-    /// The text with which Kubernetes begins the message.
+    /// The text with which Kubernetes begins a message of this type.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -55,12 +51,11 @@ impl CauseReason {
     }
 }
 
-/// One fault of an object, as a rule reports it.
+/// One problem of an object, as a rule reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The path of the field in the API version of the request, such as `spec.inventory[1].name`.
     pub field: Cow<'static, str>,
-    /// The error type.
     pub reason: CauseReason,
     /// The value found, as JSON; `None` if there is no value to show.
     pub value: Option<String>,
@@ -70,8 +65,9 @@ pub struct Fault {
     pub remedy: Cow<'static, str>,
 }
 
-/// Replaces text that may be secret. Any string in `kubeadmConfigSpec` or in the patches of a customization may be
-/// secret; messages show only booleans, numbers, versions and values of enumerations in them.
+/// The text that a message shows instead of a string that may be secret. Any string in `kubeadmConfigSpec` or in the
+/// patches of a customization may be secret. Of these, messages show only booleans, numbers, versions and values of
+/// enumerations.
 pub const HIDDEN: &str = "a string";
 
 /// Quotes text for a message, and shortens long text. Never call this for text that may be secret: use [`HIDDEN`].
@@ -87,20 +83,19 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// A fault together with data that its message does not show.
+/// A problem that a rule reported, with data that its message does not show.
 #[derive(Debug)]
 pub struct CollectedFault {
-    /// The fault as the rule reported it.
     pub fault: Fault,
-    /// The severest action for this problem, whatever the action of the rule is.
-    pub at_most: Action,
-    /// Hash of the secret values that the fault depends on.
+    /// The severest action that this problem can have, even if the action of the rule is more severe.
+    pub max_action: Action,
+    /// The hash of the values that the problem depends on and that may be secret; 0 if there are none.
     redacted_hash: u64,
 }
 
 impl CollectedFault {
-    /// The key for comparing problems that one rule found. It does not contain the path, because the removal of a list
-    /// entry shifts the paths of all entries after it.
+    /// The key by which problems that one rule found in the old and the new object are compared. It does not contain
+    /// the path, because the removal of a list entry shifts the paths of all entries after it.
     pub(crate) fn identity(&self) -> impl Eq + Hash + use<> {
         (
             self.fault.value.clone(),
@@ -120,11 +115,11 @@ impl Faults {
         self.push_at_most(Action::Deny, fault);
     }
 
-    /// Adds a fault whose action is at most `action`, whatever the action of the rule is.
+    /// Adds a fault whose action is at most `action`, even if the action of the rule is more severe.
     pub fn push_at_most(&mut self, action: Action, fault: Fault) {
         self.0.push(CollectedFault {
             fault,
-            at_most: action,
+            max_action: action,
             redacted_hash: 0,
         });
     }
@@ -136,7 +131,7 @@ impl Faults {
         redacted.hash(&mut hasher);
         self.0.push(CollectedFault {
             fault,
-            at_most: Action::Deny,
+            max_action: Action::Deny,
             redacted_hash: hasher.finish(),
         });
     }

@@ -1,4 +1,4 @@
-//! The result of a rule.
+//! A problem that a rule found, and what happens to the write.
 
 use std::fmt;
 
@@ -13,30 +13,25 @@ pub enum Softening {
     Unchanged,
     /// The object is a copy of an existing one.
     Copied,
-    /// An annotation overrides the rule.
-    Overridden {
-        /// When the override expires.
-        until: Timestamp,
-    },
-    /// The configuration only warns in this namespace.
+    /// An annotation on the object overrides the rule.
+    Overridden { until: Timestamp },
+    /// The configuration selects the namespace in `warnOnly`.
     WarnOnly,
 }
 
-/// A fault and the rule that found it.
+/// A problem, the rule that found it, and what happens to the write.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The rule that found the fault.
     pub rule: &'static Rule,
-    /// The consequence of the finding: the write is denied, there is a warning, or the finding is only recorded.
+    /// What happens to the write: the webhook denies it, warns, or only records the finding.
     pub action: Action,
-    /// Why the finding is only a warning, if the action of its rule is to deny.
+    /// Why the finding is only a warning although the action of its rule is to deny; `None` if it is not softened.
     pub softened: Option<Softening>,
-    /// The fault itself.
     pub fault: Fault,
 }
 
 impl Finding {
-    /// The message of a cause: error type, value, what is wrong, what to do, and the rule id.
+    /// The message for users: error type, value, what is wrong, what to do, and the rule id.
     pub fn message(&self) -> Message<'_> {
         Message(self)
     }

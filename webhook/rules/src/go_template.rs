@@ -3,26 +3,24 @@
 //! Functions, pipes, conditions and comments are also valid in Go templates, but for these, this parser returns
 //! [`TemplateError::Unsupported`].
 
-/// A piece of a template.
+/// A part of a Go template: literal text, or a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplatePart<'t> {
-    /// Literal text.
     Text(&'t str),
-    /// A field.
     Field {
-        /// The path with its leading dot, such as `.cluster.name`.
+        /// The path of the field with its leading dot, such as `.cluster.name`.
         path: &'t str,
-        /// The whole action with its braces.
+        /// The text of the field in the template, with its braces.
         action: &'t str,
     },
 }
 
-/// Why a template cannot be parsed.
+/// Why this parser cannot parse a Go template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateError<'t> {
-    /// Go also rejects the template.
+    /// The template is not valid in Go, for this reason.
     Malformed(&'static str),
-    /// An action that may be valid in Go, but that this parser does not support.
+    /// The template contains an action that may be valid in Go, but that this parser does not support.
     Unsupported(&'t str),
 }
 
@@ -31,7 +29,7 @@ pub enum TemplateError<'t> {
 /// # Errors
 /// [`TemplateError`] for the first action that is not a field.
 pub fn parse(template: &str) -> Result<Vec<TemplatePart<'_>>, TemplateError<'_>> {
-    let mut pieces = Vec::new();
+    let mut parts = Vec::new();
     let mut rest = template;
     let mut trim_start = false;
     while let Some((text, opened)) = rest.split_once("{{") {
@@ -50,7 +48,7 @@ pub fn parse(template: &str) -> Result<Vec<TemplatePart<'_>>, TemplateError<'_>>
             Some(trimmed) if trimmed.ends_with(SPACE) => (trimmed, true),
             _ => (inside, false),
         };
-        push_text(&mut pieces, text, trim_start, trims_before);
+        push_text(&mut parts, text, trim_start, trims_before);
         let path = inside.trim_matches(SPACE);
         if path.is_empty() {
             return Err(TemplateError::Malformed("{{ }} is empty"));
@@ -58,18 +56,18 @@ pub fn parse(template: &str) -> Result<Vec<TemplatePart<'_>>, TemplateError<'_>>
         if !is_field(path) {
             return Err(TemplateError::Unsupported(action));
         }
-        pieces.push(TemplatePart::Field { path, action });
+        parts.push(TemplatePart::Field { path, action });
         rest = after;
         trim_start = trims_after;
     }
-    push_text(&mut pieces, rest, trim_start, false);
-    Ok(pieces)
+    push_text(&mut parts, rest, trim_start, false);
+    Ok(parts)
 }
 
 /// White space in Go templates.
 const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
-fn push_text<'t>(pieces: &mut Vec<TemplatePart<'t>>, text: &'t str, trim_start: bool, trim_end: bool) {
+fn push_text<'t>(parts: &mut Vec<TemplatePart<'t>>, text: &'t str, trim_start: bool, trim_end: bool) {
     let text = if trim_start {
         text.trim_start_matches(SPACE)
     } else {
@@ -81,7 +79,7 @@ fn push_text<'t>(pieces: &mut Vec<TemplatePart<'t>>, text: &'t str, trim_start: 
         text
     };
     if !text.is_empty() {
-        pieces.push(TemplatePart::Text(text));
+        parts.push(TemplatePart::Text(text));
     }
 }
 
@@ -120,8 +118,8 @@ mod tests {
     #[test]
     fn trim_markers_remove_adjacent_white_space() {
         let text = |template| -> String {
-            let pieces = parse(template).unwrap();
-            pieces
+            let parts = parse(template).unwrap();
+            parts
                 .iter()
                 .map(|piece| match piece {
                     TemplatePart::Text(text) => text,

@@ -18,12 +18,12 @@ use crate::{
     topics,
 };
 
-/// The result of all rules for one change.
+/// The findings of all rules for one change.
 #[derive(Debug, Default)]
 pub struct Judgement {
-    /// The findings in table order, without those of rules that are off.
+    /// The findings in the order of the rules, without those of rules that are off.
     pub findings: Vec<Finding>,
-    /// Why overrides have no effect, one sentence each.
+    /// Why entries of the override annotation have no effect, one sentence for each.
     pub ignored_overrides: Vec<String>,
 }
 
@@ -43,13 +43,13 @@ impl Judgement {
 
 /// A kind that has rules.
 pub trait Judged: Sized {
-    /// The metadata, which contains the override annotation.
+    /// The metadata of the object, which contains the override annotation.
     fn metadata(&self) -> &Metadata<'_>;
-    /// The namespace and name of the customization to which the object refers.
+    /// The namespace and name of the customization that the object refers to; `None` if it refers to none.
     fn customization(&self) -> Option<(&str, &str)> {
         None
     }
-    /// Applies one rule to a change of this kind. A rule for another kind does nothing.
+    /// Applies one rule to a change of an object of this kind. A rule for another kind finds nothing.
     fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults);
 }
 
@@ -178,7 +178,7 @@ fn ratchet(
             .then(|| existing.get_mut(&found.identity()))
             .flatten()
             .filter(|count| **count > 0);
-        let (fault, action) = (found.fault, action.min(found.at_most));
+        let (fault, action) = (found.fault, action.min(found.max_action));
         match (before, action) {
             (None, _) => Some(Finding {
                 rule,

@@ -23,6 +23,11 @@
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
 //! - [`defaulting`]: default values as minimal JSON patches
 
+#![allow(
+    missing_docs,
+    reason = "fields have their Kubernetes names; only names that do not say enough are documented"
+)]
+
 pub mod action;
 pub mod admission_policy;
 pub mod api;

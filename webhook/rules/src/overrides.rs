@@ -5,74 +5,52 @@ use thiserror::Error;
 
 use crate::{fault::quoted, rule::Rule, topics};
 
-/// The annotation. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
+/// The annotation that overrides rules. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
 /// The longest time until an override expires, so that a forgotten override ends.
 pub const MAX_DURATION: SignedDuration = SignedDuration::from_hours(24);
 
-/// The maximum number of entries of the annotation that are read.
+/// The maximum number of entries of the override annotation that take effect.
 pub const MAX_ENTRIES: usize = 32;
 
-/// The maximum length in bytes of an id that is compared with rule ids.
+/// The maximum length in bytes of a rule id in the override annotation.
 pub const MAX_ID_BYTES: usize = 64;
 
-/// One entry of the annotation.
+/// A valid entry of the override annotation.
 #[derive(Clone, Copy, Debug)]
 pub struct Override {
-    /// The rule to override.
     pub rule: &'static Rule,
-    /// When the override expires.
+    /// When the override ends.
     pub until: Timestamp,
 }
 
-/// Why an entry has no effect.
+/// Why an entry of the override annotation has no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OverrideError<'a> {
-    /// The entry is not `<rule id>=<RFC 3339>`.
-    #[error("override {} is not <rule id>=<RFC 3339 time>", quoted(.0))]
+    #[error("the override {} is not <rule id>=<RFC 3339 time>", quoted(.0))]
     Malformed(&'a str),
-    /// The id is longer than [`MAX_ID_BYTES`].
-    #[error("override {} has no valid rule id: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
+    #[error("the override {} has no valid rule id: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
     LongId(&'a str),
-    /// The annotation has more than [`MAX_ENTRIES`] entries.
     #[error("the override annotation has more than {MAX_ENTRIES} entries; the others are ignored")]
     TooMany,
-    /// No rule has this id.
     #[error("there is no rule {id:?} to override{}", nearest.map(|id| format!("; did you mean {id}?")).unwrap_or_default())]
     Unknown {
-        /// The id in the annotation.
         id: &'a str,
-        /// The most similar id of a rule.
+        /// The most similar rule id; `None` if no rule id is similar.
         nearest: Option<&'static str>,
     },
-    /// The rule does not allow overrides.
-    #[error("{rule} cannot be overridden")]
-    NotOverridable {
-        /// The id of the rule.
-        rule: &'static str,
-    },
-    /// The expiry time is in the past.
+    #[error("the rule {rule} cannot be overridden")]
+    NotOverridable { rule: &'static str },
     #[error("the override of {rule} expired at {until}")]
-    Expired {
-        /// The id of the rule.
-        rule: &'static str,
-        /// When the override expired.
-        until: Timestamp,
-    },
-    /// The expiry time is more than [`MAX_DURATION`] in the future.
+    Expired { rule: &'static str, until: Timestamp },
     #[error("the override of {rule} expires at {until}, more than 24 h from now")]
-    TooLong {
-        /// The id of the rule.
-        rule: &'static str,
-        /// When the override would expire.
-        until: Timestamp,
-    },
+    TooLong { rule: &'static str, until: Timestamp },
 }
 
 impl OverrideError<'_> {
-    /// The rule of an entry whose only problem is the expiry time. Such an entry causes a warning only while the rule
-    /// denies, because expired entries may stay in the annotation.
+    /// The rule id of an entry whose only problem is the expiry time; `None` for another problem. Such an entry causes
+    /// a warning only while the rule denies, because expired entries may stay in the annotation.
     pub const fn rule_with_invalid_time(&self) -> Option<&'static str> {
         match self {
             Self::Malformed(_)
@@ -85,7 +63,8 @@ impl OverrideError<'_> {
     }
 }
 
-/// Parses the value of the annotation. Parses only a limited part, because an annotation can be 256 KiB long.
+/// Parses the value of the override annotation, up to [`MAX_ENTRIES`] entries, because an annotation can be 256 KiB
+/// long.
 pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Override, OverrideError<'_>>> {
     value
         .split(',')
@@ -95,14 +74,14 @@ pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Overrid
         .enumerate()
         .map(move |(index, entry)| {
             if index < MAX_ENTRIES {
-                read(entry, now)
+                parse_entry(entry, now)
             } else {
                 Err(OverrideError::TooMany)
             }
         })
 }
 
-fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
+fn parse_entry(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
     let malformed = || OverrideError::Malformed(entry);
     let (id, until) = entry.split_once('=').ok_or_else(malformed)?;
     let id = id.trim();
@@ -151,7 +130,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "override \"{longest}\"... (65 bytes) has no valid rule id: a rule id has at most 64 bytes"
+                "the override \"{longest}\"... (65 bytes) has no valid rule id: a rule id has at most 64 bytes"
             )
         );
     }

@@ -23,8 +23,8 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
         platform_hash(&spec.platform)?,
         text(&spec.base_domain),
         structure(&[text(&spec.image_set_ref.name)]),
-        optional(spec.install_config_secret_template_ref.as_ref()),
-        optional(spec.customization_ref.as_ref()),
+        optional_reference_hash(spec.install_config_secret_template_ref.as_ref()),
+        optional_reference_hash(spec.customization_ref.as_ref()),
     ]
     .concat();
     if spec.inventory.is_some() {
@@ -36,7 +36,7 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     Some(format!("{:016x}", u64::from_be_bytes(version)))
 }
 
-/// Whether two pools have the same version. This works on every platform, because it compares the hashed fields.
+/// Whether two pools have the same version. Works on every platform, because it compares the hashed fields themselves.
 pub fn have_same_hash(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
     one.platform == other.platform
         && one.base_domain == other.base_domain
@@ -46,7 +46,8 @@ pub fn have_same_hash(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
         && one.inventory.is_some() == other.inventory.is_some()
 }
 
-/// The hash of the platform, of which a pool has exactly one.
+/// The hash of the pool's platform. `None` if the pool does not have exactly one platform, or the platform has an
+/// unknown field.
 fn platform_hash(platform: &Map<String, Value>) -> Option<Hash> {
     let set = platform.values().filter(|value| !value.is_null()).count();
     (set == 1)
@@ -54,12 +55,12 @@ fn platform_hash(platform: &Map<String, Value>) -> Option<Hash> {
         .flatten()
 }
 
-fn reference(reference: &LocalReference) -> Hash {
+fn reference_hash(reference: &LocalReference) -> Hash {
     structure(&[text(&reference.name)])
 }
 
-fn optional(pointer: Option<&LocalReference>) -> Hash {
-    pointer.map_or(NOTHING, reference)
+fn optional_reference_hash(pointer: Option<&LocalReference>) -> Hash {
+    pointer.map_or(NOTHING, reference_hash)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Finds out what is in progress on a control plane before a change: a rollout, the adoption of Machines, a pause.
+//! Finds out whether a control plane has a rollout or an adoption of Machines in progress, or is paused, before a
+//! change.
 
 use jiff::{SignedDuration, Timestamp};
 use semver::Version;
@@ -17,8 +18,8 @@ const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// a moment to apply a manifest.
 pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Requests everything that the functions of this module read. Every rule that uses this module calls this function
-/// first, because rules run only twice: before and after the requested objects are read.
+/// Requests all other objects that the functions of this module read. Every rule that uses this module calls this
+/// function first, because rules run only twice: before and after the webhook reads the requested objects.
 pub(crate) fn request(change: &Change<'_, KubeadmControlPlane<'_>>) {
     if let Some(view) = change.context.view {
         view.machines.get();
@@ -62,22 +63,23 @@ fn reported_machines(control_plane: &KubeadmControlPlane<'_>) -> i64 {
     status.and_then(|status| status.replicas).unwrap_or(0)
 }
 
-/// The current generation of the spec, and the last one that the controller has processed.
+/// The current generation of a control plane, and the last one that its controller has processed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lag {
+pub(crate) struct GenerationLag {
     pub(crate) generation: i64,
     pub(crate) observed: Option<i64>,
 }
 
-/// The lag of the controller; `None` if it has processed the last change. Otherwise the status does not show whether
-/// that change starts a rollout. The lag persists if the controller is down or its reconciles fail.
-pub(crate) fn lag(control_plane: &KubeadmControlPlane<'_>) -> Option<Lag> {
+/// The generations of a control plane whose last change its controller has not processed; `None` if it has. Until then,
+/// the status does not show whether that change starts a rollout. The lag persists if the controller is down or its
+/// reconciles fail.
+pub(crate) fn generation_lag(control_plane: &KubeadmControlPlane<'_>) -> Option<GenerationLag> {
     let generation = control_plane.metadata.generation?;
     let observed = control_plane
         .status
         .as_ref()
         .and_then(|status| status.observed_generation);
-    (observed != Some(generation)).then_some(Lag { generation, observed })
+    (observed != Some(generation)).then_some(GenerationLag { generation, observed })
 }
 
 /// The evidence that a rollout is in progress, if there is any.
@@ -94,10 +96,10 @@ pub(crate) fn rollout_evidence(control_plane: &KubeadmControlPlane<'_>) -> Optio
         return Some(format!("a Machine is still at {lowest}, not {version}"));
     }
     match status.matching_replicas() {
-        Some(matching) => incomplete(matching, status),
+        Some(matching) => outdated_machines(matching, status),
         None => status
             .up_to_date_replicas
-            .and_then(|matching| incomplete(matching, status))
+            .and_then(|matching| outdated_machines(matching, status))
             .or_else(|| {
                 let rolling = status.is_true("RollingOut");
                 rolling.then(|| "condition RollingOut is True".to_owned())
@@ -105,7 +107,7 @@ pub(crate) fn rollout_evidence(control_plane: &KubeadmControlPlane<'_>) -> Optio
     }
 }
 
-fn incomplete(matching: i64, status: &KubeadmControlPlaneStatus<'_>) -> Option<String> {
+fn outdated_machines(matching: i64, status: &KubeadmControlPlaneStatus<'_>) -> Option<String> {
     let replicas = status.replicas?;
     (matching < replicas).then(|| format!("{matching} of {replicas} Machines are up to date"))
 }

@@ -19,19 +19,16 @@ use crate::{
 /// A case applied to one of its base objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'c> {
-    /// The case to apply.
     pub case: &'c Case,
-    /// The object that the case modifies.
+    /// The valid object that the case modifies.
     pub base: Base,
 }
 
-/// A case that cannot be evaluated.
+/// Why a case cannot be evaluated.
 #[derive(Debug, Error)]
 pub enum CaseError {
-    /// A patch of the case is not JSON.
     #[error("a patch of the case is not JSON: {0}")]
     Patch(#[from] serde_json::Error),
-    /// The patched object does not match the types of its kind.
     #[error("the object of the case does not decode: {0}")]
     Object(#[from] DecodeError),
 }

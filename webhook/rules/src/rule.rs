@@ -47,7 +47,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// The kinds that the function checks.
+    /// The kinds of object that the rule checks.
     pub const fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::ControlPlane(_) => &["KubeadmControlPlane"],
@@ -66,23 +66,22 @@ impl Check {
 pub struct Rule {
     /// `<field>-<fault>` in kebab-case. Stable, because messages, metrics and configuration files contain it.
     pub id: &'static str,
-    /// The requirement, in at most 80 characters.
+    /// What the rule requires, in at most 80 characters.
     pub summary: &'static str,
     /// What goes wrong without the rule: one or two sentences, each with a period.
     pub why: &'static str,
-    /// The operations to which it applies.
+    /// The operations that the rule checks.
     pub operations: &'static [Operation],
-    /// The default action on a finding.
+    /// The action for a finding, unless the configuration sets another one.
     pub action: Action,
     /// The objects that the rule reads.
     pub scope: Scope,
     /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn a denial by this rule into a warning.
     pub overridable: bool,
-    /// The document that requires the rule, and the section.
+    /// The document that requires the rule, and its section.
     pub source: &'static str,
-    /// The Rust function.
     pub check: Check,
-    /// The CEL version, which the API server evaluates without the webhook.
+    /// The CEL version of the rule, which the API server evaluates without the webhook.
     pub cel: Cel,
 }
 

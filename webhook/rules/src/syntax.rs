@@ -31,19 +31,19 @@ fn is_label_of_any_length(label: &[u8]) -> bool {
         && label.iter().all(|byte| is_alphanumeric(byte) || *byte == b'-')
 }
 
-/// What is wrong with the key of a label, an annotation or a taint. A key is a name, with an optional subdomain and `/`
-/// before it.
+/// What is wrong with the key of a label, an annotation or a taint; `None` if it is valid. A key is a name, with an
+/// optional subdomain and `/` before it.
 pub fn key_fault(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
         Some((prefix, _)) if !is_dns1123_subdomain(prefix.as_bytes()) => {
-            return Some("the part before the slash is not a DNS subdomain");
+            return Some("the part of the key before the slash is not a DNS subdomain");
         }
         Some((_, name)) => name,
         None => key,
     };
     match name.len() {
         0 => Some("the name part of the key is empty"),
-        _ if name.contains('/') => Some("a key can have only one slash"),
+        _ if name.contains('/') => Some("a key must have at most one slash"),
         1..=63 if is_name_part(name) => None,
         1..=63 => Some(
             "a key must contain only letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
@@ -52,7 +52,7 @@ pub fn key_fault(key: &str) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with the value of a label.
+/// What is wrong with the value of a label; `None` if it is valid.
 pub fn label_value_fault(value: &str) -> Option<&'static str> {
     match value.len() {
         0 => None,

@@ -36,7 +36,7 @@ enum Decision {
 
 use Decision::{Immutable, Kept, Mutable, Section};
 
-/// Fields of both versions.
+/// The fields that both API versions have.
 const BOTH: &[(&str, Decision)] = &[
     ("spec", Section),
     ("spec.kubeadmConfigSpec", Section),

@@ -226,7 +226,7 @@ fn an_invalid_override_is_reported_while_its_rule_denies() {
         ),
         (
             "version-lowered-unverified",
-            "override \"version-lowered-unverified\" is not <rule id>=<RFC 3339 time>",
+            "the override \"version-lowered-unverified\" is not <rule id>=<RFC 3339 time>",
         ),
     ] {
         let judgement = downgrade(annotation);
@@ -253,11 +253,11 @@ fn an_override_that_can_never_apply_is_reported_even_if_nothing_is_denied() {
     for (annotation, why) in [
         (
             "replicas-even=2026-06-01T13:00:00Z",
-            Some("replicas-even cannot be overridden"),
+            Some("the rule replicas-even cannot be overridden"),
         ),
         (
             "replicas-even=2026-06-01T11:00:00Z",
-            Some("replicas-even cannot be overridden"),
+            Some("the rule replicas-even cannot be overridden"),
         ),
         (
             "version-lowerd-unverified=2026-06-01T13:00:00Z",
@@ -276,9 +276,9 @@ fn an_override_that_can_never_apply_is_reported_even_if_nothing_is_denied() {
         ("=2026-06-01T13:00:00Z", Some("there is no rule \"\" to override")),
         (
             "version-lowered-unverified=tomorrow",
-            Some("override \"version-lowered-unverified=tomorrow\" is not <rule id>=<RFC 3339 time>"),
+            Some("the override \"version-lowered-unverified=tomorrow\" is not <rule id>=<RFC 3339 time>"),
         ),
-        // These were valid, or will be.
+        // These entries were valid, or will be.
         ("version-lowered-unverified=2026-06-01T11:00:00Z", None),
         ("version-lowered-unverified=2026-06-02T13:00:00Z", None),
         (" , version-lowered-unverified=2026-06-01T13:00:00Z,", None),
@@ -303,6 +303,6 @@ fn overriding_a_rule_that_forbids_it_is_reported() {
     assert_eq!(actions(&judgement), [("replicas-even", Action::Deny)]);
     assert_eq!(
         judgement.ignored_overrides,
-        ["replicas-even cannot be overridden"]
+        ["the rule replicas-even cannot be overridden"]
     );
 }

@@ -157,14 +157,14 @@ fn messages<'a, T: Judged + Deserialize<'a>>(
 }
 
 /// Everything that an answer says about a write of the new object.
-fn told(base: Base, old: &Value, new: &Value) -> Vec<String> {
+fn response_texts(base: Base, old: &Value, new: &Value) -> Vec<String> {
     let (old, new) = (old.to_string(), new.to_string());
-    let told = match base {
+    let response_texts = match base {
         Base::Template(_) => messages::<KubeadmControlPlaneTemplate>(&old, &new, |_| Defaulted::default()),
         Base::Customization => messages::<ClusterDeploymentCustomization>(&old, &new, default_customization),
         _ => messages::<KubeadmControlPlane>(&old, &new, default_control_plane),
     };
-    told.unwrap_or_else(|error| vec![error.to_string()])
+    response_texts.unwrap_or_else(|error| vec![error.to_string()])
 }
 
 fn shows_a_secret(message: &str) -> bool {
@@ -208,7 +208,7 @@ fn a_secret_in_any_single_field_is_not_shown() {
                 }
                 plants += 1;
                 let new = planted(&old, &path, &value);
-                for message in told(*base, &old, &new) {
+                for message in response_texts(*base, &old, &new) {
                     told_count += 1;
                     assert!(!shows_a_secret(&message), "{file} {path} {value}: {message}");
                 }
@@ -241,9 +241,9 @@ fn secrets_in_all_fields_at_once_are_not_shown() {
                     new = planted(&new, path, &json!(format));
                 }
             }
-            let told = told(*base, &old, &new);
-            assert!(told.len() > 10, "{file}: {told:#?}");
-            for message in told {
+            let response_texts = response_texts(*base, &old, &new);
+            assert!(response_texts.len() > 10, "{file}: {response_texts:#?}");
+            for message in response_texts {
                 assert!(!shows_a_secret(&message), "{file}: {message}");
             }
         }

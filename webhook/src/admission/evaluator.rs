@@ -18,7 +18,7 @@ use crate::{
     review::Request,
 };
 
-/// Evaluates rules, with the actions of the current configuration.
+/// Evaluates rules with the actions of the current configuration, and applies its exemptions.
 pub(super) struct Evaluator {
     pub(super) cluster: Cluster,
     configuration: Arc<CurrentConfiguration>,
@@ -47,15 +47,15 @@ impl Evaluator {
         }
     }
 
-    /// Evaluates all rules on a change.
+    /// Evaluates all rules on a change to an object.
     ///
     /// The first evaluation runs without other objects, and records which objects the rules need (see
     /// [`kcp_rules::view`]). Most changes need none. Otherwise these objects are all read at the same time, and the rules
     /// run again.
     ///
     /// The caches lag slightly behind the API server. They are good enough to allow a write, because the objects could
-    /// also change right after it. A denial, a warning, and everything that would turn a denial into something milder is
-    /// evaluated again with live reads. Deletions use only live reads.
+    /// also change right after it. The rules run again with live reads before the webhook denies or warns, or if they
+    /// denied the write without other objects. Deletions use only live reads.
     pub(super) async fn evaluate<T: Judged>(
         &self,
         request: &Request<'_>,
@@ -187,7 +187,7 @@ impl Evaluator {
         ))
     }
 
-    /// Removes overrides by users who may not override a rule, and returns a warning about them.
+    /// If the user may not override rules, removes the overrides from the findings, and returns a warning.
     async fn remove_unauthorized_overrides(
         &self,
         request: &Request<'_>,

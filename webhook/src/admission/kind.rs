@@ -1,4 +1,4 @@
-//! The kinds that rules check: their names, how they decode, and their defaults.
+//! The kinds that rules check: their names, how the webhook decodes them, and their defaults.
 
 use kcp_rules::{
     Change, Judged,
@@ -11,9 +11,9 @@ use kcp_rules::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The API group of control planes and their templates.
+/// The API group of `KubeadmControlPlane`s and their templates.
 pub(super) const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
-/// The API group of pools, customizations and their clusters.
+/// The API group of `ClusterPool`s, `ClusterDeploymentCustomization`s and `ClusterDeployment`s.
 pub(super) const HIVE: &str = "hive.openshift.io";
 
 /// A kind that rules check.
@@ -56,7 +56,7 @@ kind!(ClusterDeployment, HIVE);
 /// A kind with defaults, which the mutating webhook sets.
 pub(super) trait Defaulting<'a>: Kind<'a> {
     /// The same kind, decoded from text whose lifetime differs from the review's.
-    type Of<'b>: Defaulting<'b>;
+    type WithLifetime<'b>: Defaulting<'b>;
 
     fn defaults(change: &Change<'_, Self>) -> Defaulted;
 }
@@ -64,7 +64,7 @@ pub(super) trait Defaulting<'a>: Kind<'a> {
 macro_rules! defaulting {
     ($type:ident, $defaults:path) => {
         impl<'a> Defaulting<'a> for $type<'a> {
-            type Of<'b> = $type<'b>;
+            type WithLifetime<'b> = $type<'b>;
 
             fn defaults(change: &Change<'_, Self>) -> Defaulted {
                 $defaults(change)

@@ -1,4 +1,4 @@
-//! Writes to an object.
+//! Decides on writes to an object itself, not to a subresource.
 
 use kcp_rules::{
     Change, Context, Judgement,
@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{
     decision::Decision,
-    limits::NAME_CHARS,
+    limits::MAX_NAME_CHARS,
     review::{Operation, Request},
     shorten::shorten,
 };
 
-/// Evaluates all rules on a write.
+/// Evaluates all rules on a write to an object.
 pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
     if request.operation == Operation::Delete {
         return validate_deletion::<T>(request, evaluator).await;
@@ -48,7 +48,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         Ok(old) => evaluate_change(request, Change::update(old, &new), evaluator).await,
         Err(error) => {
             // Do not deny the update because of the stored object, which could then never be corrected.
-            let mut decision = evaluate_change(request, update_of_unknown(&new), evaluator).await;
+            let mut decision = evaluate_change(request, update_without_old(&new), evaluator).await;
             decision.notes.push(format!(
                 "{}: cannot decode the stored object; checked the new object, but could not compare it with the \
                  stored one",
@@ -67,7 +67,7 @@ async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &E
     }
 }
 
-/// The result of the mutating webhook, before the exemptions of the configuration.
+/// The result of the mutating webhook, before the exemptions of the configuration apply.
 pub(super) enum Mutation {
     Decided(Decision),
     Judged {
@@ -114,7 +114,7 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
-            Ok(new) => defaulted(request, object, None, &Change::create(&new), evaluator),
+            Ok(new) => judge_with_defaults(request, object, None, &Change::create(&new), evaluator),
             Err(error) => Mutation::Decided(undecodable::<T>(request, error)),
         };
     }
@@ -132,12 +132,12 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
         |_| Mutation::Decided(Decision::allowed()),
         |new| {
             let change = Change::update(&old, &new);
-            defaulted(request, object, Some(old_object), &change, evaluator)
+            judge_with_defaults(request, object, Some(old_object), &change, evaluator)
         },
     )
 }
 
-fn defaulted<'a, T: Defaulting<'a>>(
+fn judge_with_defaults<'a, T: Defaulting<'a>>(
     request: &Request<'a>,
     object: &RawValue,
     old_object: Option<&RawValue>,
@@ -149,7 +149,7 @@ fn defaulted<'a, T: Defaulting<'a>>(
         judge_object(request, *change, evaluator)
     } else {
         let judged = apply(object.get(), &defaults.operations)
-            .and_then(|text| judge_text::<T::Of<'_>>(request, &text, old_object, evaluator));
+            .and_then(|text| judge_text::<T::WithLifetime<'_>>(request, &text, old_object, evaluator));
         let Some(judged) = judged else {
             return Mutation::Decided(Decision::allowed());
         };
@@ -164,7 +164,8 @@ fn defaulted<'a, T: Defaulting<'a>>(
     }
 }
 
-/// Evaluates the rules that need no other object, on the object with its defaults.
+/// Decodes an object with its defaults, and evaluates the rules that need no other object. Returns `None` if the new or
+/// the stored object cannot be decoded.
 fn judge_text<'b, T: Kind<'b>>(
     request: &Request<'_>,
     text: &'b str,
@@ -179,7 +180,7 @@ fn judge_text<'b, T: Kind<'b>>(
     Some(judge_object(request, change, evaluator))
 }
 
-/// The judgement, and the name of the object if the write is denied.
+/// Evaluates the rules that need no other object. Also returns the name of the object if the write is denied.
 fn judge_object<'a, T: Kind<'a>>(
     request: &Request<'_>,
     change: Change<'_, T>,
@@ -209,7 +210,7 @@ fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> De
     Decision::undecodable(T::GROUP, T::KIND, name, error)
 }
 
-const fn update_of_unknown<T>(new: &T) -> Change<'_, T> {
+const fn update_without_old<T>(new: &T) -> Change<'_, T> {
     Change {
         operation: kcp_rules::Operation::Update,
         subresource: None,
@@ -235,12 +236,12 @@ fn is_deleting<'a, T: Kind<'a>>(old: &Result<T, DecodeError>, text: &'a RawValue
     }
 }
 
-/// The object's name for a message, or its prefix if the API server generates the name.
+/// The name of the object for a message, or the `generateName` if the API server generates the name.
 fn name(request: &Request<'_>, metadata: &Metadata<'_>) -> String {
     let in_object = || metadata.name.as_deref().or(metadata.generate_name.as_deref());
     let name = match &*request.name {
         "" => in_object().unwrap_or_default(),
         name => name,
     };
-    shorten(name, NAME_CHARS, "").into_owned()
+    shorten(name, MAX_NAME_CHARS, "").into_owned()
 }

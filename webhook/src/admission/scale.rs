@@ -1,4 +1,4 @@
-//! Writes to the scale subresource of a control plane.
+//! Decides on writes to the scale subresource of a control plane.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{evaluator::Evaluator, kind::CLUSTER_API};
 use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
-    limits::NAME_CHARS,
+    limits::MAX_NAME_CHARS,
     review::Request,
     shorten::shorten,
 };
@@ -48,7 +48,7 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
     let Some(object) = request.object else {
         return Decision::missing("object");
     };
-    let name = shorten(&request.name, NAME_CHARS, "").into_owned();
+    let name = shorten(&request.name, MAX_NAME_CHARS, "").into_owned();
     let scale: Scale = match decode_part(object) {
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(CLUSTER_API, KIND, name, error),

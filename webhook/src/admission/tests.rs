@@ -8,7 +8,7 @@ use kcp_rules::case::Base;
 use serde_json::{Value, json};
 
 use crate::{
-    limits::VALUES,
+    limits::MAX_VALUES,
     testing::{control_plane, kubectl_output, review, router, send},
 };
 
@@ -277,7 +277,7 @@ async fn both_webhooks_explain_an_ignored_override() {
 #[tokio::test]
 async fn refuses_objects_with_too_many_values_but_allows_to_shrink_or_delete_them() {
     let mut large = control_plane();
-    large["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); VALUES]);
+    large["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); MAX_VALUES]);
     for path in ["/mutate", "/validate"] {
         for (operation, old) in [("CREATE", Value::Null), ("UPDATE", control_plane())] {
             let response = send(&router(), path, &review(operation, &large, &old)).await;

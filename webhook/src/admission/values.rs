@@ -3,12 +3,12 @@
 
 use memchr::memchr2;
 
-use crate::limits::VALUES;
+use crate::limits::MAX_VALUES;
 
-/// Whether a JSON text has more than [`VALUES`] values. The text must be well-formed.
+/// Whether a JSON text has more than [`MAX_VALUES`] values. The text must be well-formed.
 pub(super) fn too_many(text: &str) -> bool {
     // A value and its separator have at least two bytes.
-    text.len() > 2 * VALUES && count(text) > VALUES
+    text.len() > 2 * MAX_VALUES && count(text) > MAX_VALUES
 }
 
 /// Counts the openings of lists and objects, and the commas.
@@ -58,8 +58,8 @@ mod tests {
     #[test]
     fn accepts_exactly_the_limit() {
         let list = |values: usize| format!("[{}10]", "10,".repeat(values - 1));
-        assert!(!too_many(&list(VALUES)));
-        assert!(too_many(&list(VALUES + 1)));
-        assert!(!too_many(&format!("{:?}", ",".repeat(3 * VALUES))));
+        assert!(!too_many(&list(MAX_VALUES)));
+        assert!(too_many(&list(MAX_VALUES + 1)));
+        assert!(!too_many(&format!("{:?}", ",".repeat(3 * MAX_VALUES))));
     }
 }

@@ -22,13 +22,12 @@ fn sender(last: u8, proven: bool) -> Sender {
     Sender { peer, proven }
 }
 
-/// Whether the body has given way.
-async fn gave_way(buffer: &Buffer) -> bool {
+async fn is_evicted(buffer: &Buffer) -> bool {
     time::timeout(Duration::ZERO, buffer.evicted()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_slowest_body_gives_way_to_a_new_one() {
+async fn evicts_the_slowest_body_for_a_new_one() {
     let buffers = buffers();
     let [slow, slower] = [1, 2].map(|peer| buffers.open(Some(sender(peer, true))));
     slow.grow(40).unwrap();
@@ -36,30 +35,30 @@ async fn the_slowest_body_gives_way_to_a_new_one() {
     time::advance(SECOND).await;
     let quick = buffers.open(Some(sender(3, false)));
     quick.grow(20).unwrap();
-    assert!(gave_way(&slower).await);
-    assert!(!gave_way(&slow).await);
+    assert!(is_evicted(&slower).await);
+    assert!(!is_evicted(&slow).await);
     assert_eq!(slower.grow(1), Err(NoMemory));
     assert_eq!(buffers.held().bytes, 60);
     assert_eq!(buffers.evicted.get(), 1);
-    // The largest body is the slowest, so it does not give way to itself.
+    // The largest body is the slowest, so it is not evicted for itself.
     assert_eq!(slow.grow(60), Err(NoMemory));
     drop((slow, slower, quick));
     assert_eq!(buffers.held().bytes, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_complete_body_does_not_give_way() {
+async fn does_not_evict_a_complete_body() {
     let buffers = buffers();
     let complete = buffers.open(Some(sender(1, true)));
     complete.grow(80).unwrap();
     complete.complete();
     time::advance(SECOND).await;
     assert_eq!(buffers.open(Some(sender(2, false))).grow(30), Err(NoMemory));
-    assert!(!gave_way(&complete).await);
+    assert!(!is_evicted(&complete).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_has_less_until_a_review_of_its_is_answered() {
+async fn an_unproven_peer_may_use_less_memory() {
     let buffers = buffers();
     let unproven = buffers.open(Some(sender(1, false)));
     // Within the first second only the limit of all bodies applies.
@@ -68,17 +67,17 @@ async fn a_peer_has_less_until_a_review_of_its_is_answered() {
     assert_eq!(unproven.grow(1), Err(NoMemory));
     let proven = buffers.open(Some(sender(1, true)));
     proven.grow(30).unwrap();
-    assert!(!gave_way(&unproven).await);
+    assert!(!is_evicted(&unproven).await);
     proven.grow(20).unwrap();
-    assert!(gave_way(&unproven).await);
+    assert!(is_evicted(&unproven).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_of_the_api_server_do_not_give_way() {
+async fn does_not_evict_responses_of_the_api_server() {
     let buffers = Buffers::new(100);
     let first = buffers.open(None);
     first.grow(90).unwrap();
     time::advance(SECOND).await;
     assert_eq!(buffers.open(None).grow(11), Err(NoMemory));
-    assert!(!gave_way(&first).await);
+    assert!(!is_evicted(&first).await);
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::limits::CACHED_BYTES;
+use crate::limits::MAX_CACHED_BYTES;
 
 /// The part of an object that is cached.
 pub(crate) trait Cached: Clone + Send + Sync + Sized + 'static {
@@ -20,25 +20,25 @@ pub(crate) trait Cached: Clone + Send + Sync + Sized + 'static {
 
 /// Whether a cache is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum CacheState {
     /// The first list is not complete yet.
     Starting,
     /// The cache is up to date, except for events that have not arrived yet.
     Synced,
     /// The API server does not serve the kind, so there are no objects of it.
     Absent,
-    /// The list or the watch fails. Contains the reason.
+    /// The list or the watch fails, for this reason.
     Failing(&'static str),
 }
 
-impl State {
+impl CacheState {
     /// Whether the cache can be used.
     pub(crate) const fn is_known(self) -> bool {
         matches!(self, Self::Synced | Self::Absent)
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for CacheState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => f.write_str("not synced: starting"),
@@ -49,11 +49,11 @@ impl fmt::Display for State {
     }
 }
 
-/// The objects of one kind.
+/// The cached objects of one kind.
 pub(crate) struct Cache<T>(Mutex<Contents<T>>);
 
 struct Contents<T> {
-    state: State,
+    state: CacheState,
     /// The API version in which the objects were read.
     version: String,
     /// The objects by namespace and name. `None` means that only the name is cached, because the object cannot be decoded or
@@ -66,7 +66,7 @@ struct Contents<T> {
 impl<T> Default for Cache<T> {
     fn default() -> Self {
         Self(Mutex::new(Contents {
-            state: State::Starting,
+            state: CacheState::Starting,
             version: String::new(),
             objects: HashMap::new(),
             count: 0,
@@ -77,7 +77,7 @@ impl<T> Default for Cache<T> {
 
 /// Methods that read. `None` means that the cache cannot answer, and that the caller must read from the API server.
 impl<T: Cached> Cache<T> {
-    /// One object; `Some(None)` if it does not exist.
+    /// The object with this name; `Some(None)` if it does not exist.
     #[expect(
         clippy::option_option,
         reason = "an object that does not exist differs from an object that is unknown"
@@ -95,7 +95,7 @@ impl<T: Cached> Cache<T> {
         }
     }
 
-    /// The last known state of an object, if it was read in this API version. This works even if the cache is out of date.
+    /// The last known state of an object, if it was read in this API version. Works even if the cache is out of date.
     pub(crate) fn last_seen(&self, version: &str, namespace: &str, name: &str) -> Option<T> {
         let contents = Some(self.contents()).filter(|contents| contents.version == version)?;
         contents.objects.get(namespace)?.get(name)?.clone()
@@ -114,7 +114,7 @@ impl<T: Cached> Cache<T> {
         Some(names.map(ToString::to_string).collect())
     }
 
-    /// The matching objects of all namespaces, and the number of all objects.
+    /// The matching objects of all namespaces, and the number of all cached objects.
     pub(crate) fn matching(&self, matches: impl Fn(&T) -> bool) -> Option<(Vec<T>, usize)> {
         let contents = self.known()?;
         let mut found = Vec::new();
@@ -148,14 +148,14 @@ impl<T: Cached> Cache<T> {
 
 /// Methods that update the cache.
 impl<T: Cached> Cache<T> {
-    /// The state, and the number of objects.
-    pub(crate) fn state(&self) -> (State, usize) {
+    /// The state of the cache, and the number of objects in it.
+    pub(crate) fn state(&self) -> (CacheState, usize) {
         let contents = self.contents();
         (contents.state, contents.count)
     }
 
-    /// Sets the state and returns the previous one.
-    pub(super) fn set(&self, state: State) -> State {
+    /// Sets the state of the cache, and returns the previous state.
+    pub(super) fn set(&self, state: CacheState) -> CacheState {
         std::mem::replace(&mut self.contents().state, state)
     }
 
@@ -163,7 +163,7 @@ impl<T: Cached> Cache<T> {
     pub(super) fn clear(&self, version: &str) {
         let mut contents = self.contents();
         if contents.state.is_known() {
-            contents.state = State::Starting;
+            contents.state = CacheState::Starting;
         }
         version.clone_into(&mut contents.version);
         contents.objects = HashMap::new();
@@ -176,7 +176,7 @@ impl<T: Cached> Cache<T> {
         self.remove(namespace, name);
         let mut contents = self.contents();
         let bytes = cached.as_ref().map_or(0, T::bytes);
-        if contents.bytes + bytes > CACHED_BYTES {
+        if contents.bytes + bytes > MAX_CACHED_BYTES {
             cached = None;
         } else {
             contents.bytes += bytes;

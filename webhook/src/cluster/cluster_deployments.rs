@@ -1,10 +1,10 @@
 //! Finds the `ClusterDeployment`s that belong to a pool or use a customization.
 //!
 //! A selector cannot find them, because only their specs refer to the pool and the customization. The cache contains
-//! this part of each, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment`
-//! never change, so the cache can only lack new objects and contain deleted ones. So each object that is found in the
-//! cache is read again, and one small request counts all objects. If the count differs from the cache, all objects are
-//! listed.
+//! these references, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment`
+//! never change, so the cache can only lack new objects and contain deleted ones. The webhook therefore reads each
+//! object that it finds in the cache again, and counts all objects with one small request. If the count differs from
+//! the cache, it lists all objects.
 
 use kcp_rules::view::{
     self,
@@ -21,9 +21,9 @@ use super::{
     versions::HIVE,
 };
 
-/// The maximum number of `ClusterDeployment`s that are read again one by one. One cluster uses a customization, but a pool
-/// may have many clusters; rules only warn about these, and a warning may depend on the cache.
-const READ_AGAIN: usize = 8;
+/// The maximum number of `ClusterDeployment`s that the webhook reads again one by one. Only one cluster uses a
+/// customization. A pool may have many clusters, but rules only warn about them, and a warning may depend on the cache.
+const MAX_READ_AGAIN: usize = 8;
 
 impl LiveReads<'_> {
     /// The `ClusterDeployment`s that use the same customization as the object under review. If that object refers to no
@@ -42,7 +42,7 @@ impl LiveReads<'_> {
             return self.list_matching(&version, namespace, name).await;
         }
         let count = self.count(&version).await?;
-        let found = cache.matching(|deployment| deployment.concerns(namespace, name));
+        let found = cache.matching(|deployment| deployment.refers_to(namespace, name));
         match found {
             Some((found, cached)) if count == Some(cached) => {
                 let mut found: Vec<_> = found
@@ -53,7 +53,7 @@ impl LiveReads<'_> {
                 found.sort_unstable_by(|one, other| {
                     (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
                 });
-                if found.len() > READ_AGAIN {
+                if found.len() > MAX_READ_AGAIN {
                     return Ok(found);
                 }
                 let mut current = Vec::new();
@@ -86,7 +86,7 @@ impl LiveReads<'_> {
             cached.namespace, cached.name
         );
         match self.object::<DeploymentObject>(&path, Projection::Whole).await {
-            Ok(current) => Ok(current.concerns(namespace, name).then(|| current.into())),
+            Ok(current) => Ok(current.refers_to(namespace, name).then(|| current.into())),
             Err(ReadError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -102,7 +102,7 @@ impl LiveReads<'_> {
         let deployments: Vec<DeploymentObject> = self.list(&path, "").await?;
         let concerned = deployments
             .into_iter()
-            .filter(|deployment| deployment.concerns(namespace, name));
+            .filter(|deployment| deployment.refers_to(namespace, name));
         Ok(concerned.map(view::ClusterDeployment::from).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the versions of a group from the API server.
+//! Discovers the API version in which to read a group, and the versions that the webhook configurations do not list.
 
 use serde::Deserialize;
 use tokio::time;
@@ -9,10 +9,10 @@ use super::{
     versions::CONTROL_PLANES,
 };
 
-/// The versions that this program can decode, newest first.
+/// The API versions that this program can decode, newest first.
 const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// The versions of control planes in `manifests/base/*webhookconfiguration.yaml`.
+/// The API versions of control planes that `manifests/base/*webhookconfiguration.yaml` lists.
 pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 
 impl LiveReads<'_> {
@@ -56,9 +56,9 @@ impl LiveReads<'_> {
             .map_or(group.preferred_version.version, str::to_owned))
     }
 
-    /// Reports the versions of control planes that the API server serves and the webhook configurations do not list. The
-    /// API server converts writes in these versions for the webhook, so field paths in responses belong to another
-    /// version than the user's.
+    /// Reports the API versions of control planes that the API server serves and the webhook configurations do not
+    /// list. The API server converts a write in such a version for the webhook, so the field paths in the response
+    /// differ from the fields that the user wrote.
     async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
         #[derive(Deserialize)]
         struct Resources {
@@ -81,7 +81,8 @@ impl LiveReads<'_> {
         if self.server.versions.set_unregistered(&unregistered) && !unregistered.is_empty() {
             tracing::warn!(
                 versions = unregistered.join(", "),
-                "the API server serves KubeadmControlPlanes in versions that the webhook configurations do not list"
+                "the API server serves KubeadmControlPlanes in versions that the webhook configurations do not list; add the \
+                versions to them"
             );
         }
         self.server.metrics.unregistered_versions(&unregistered);

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::read_error::ReadError;
-use crate::limits::RESPONSE_BYTES;
+use crate::limits::MAX_RESPONSE_BYTES;
 
 /// The size in bytes to which the line buffer shrinks after a longer line. Most lines have a few thousand bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// One page of a list in any API version, with the objects as sent.
+/// One page of a list in any API version, with each object as JSON.
 #[derive(Deserialize)]
 pub(super) struct Page<'p> {
     #[serde(default)]
@@ -48,7 +48,7 @@ pub(super) struct NamedMetadata {
     pub(super) resource_version: String,
 }
 
-/// A line of a watch.
+/// One event of a watch, with the object as JSON.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'l> {
     /// An object was added or changed.
@@ -83,7 +83,7 @@ impl<'l> Event<'l> {
     }
 }
 
-/// The lines of a body.
+/// Splits the body of a watch into lines.
 pub(super) struct Lines<B> {
     body: B,
     buffer: Vec<u8>,
@@ -122,7 +122,7 @@ where
                 return Ok(self.buffer.get(..end));
             }
             self.searched = self.buffer.len();
-            if self.searched > RESPONSE_BYTES {
+            if self.searched > MAX_RESPONSE_BYTES {
                 return Err(ReadError::TooLarge);
             }
             let Some(frame) = self.body.frame().await else {

@@ -26,12 +26,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    cache::{Cache, Cached, State},
+    cache::{Cache, CacheState, Cached},
     live_reads::Projection,
     versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
-/// A watched kind.
+/// A kind whose objects the webhook watches and caches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) group: &'static str,
@@ -80,8 +80,8 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// The state of each cache and the number of objects in it, by the kind's plural.
-    pub(crate) fn states(&self) -> [(&'static str, State, usize); 5] {
+    /// The plural of each cached kind, the state of its cache, and the number of objects in it.
+    pub(crate) fn states(&self) -> [(&'static str, CacheState, usize); 5] {
         let of = |kind: Kind, (state, objects)| (kind.plural, state, objects);
         [
             of(CONTROL_PLANE, self.control_planes.state()),
@@ -117,7 +117,7 @@ fn fill<T: Cached>(cache: &Cache<T>, version: &str, kind: &str, objects: &[serde
         let text = |field: &str| object["metadata"][field].as_str().unwrap();
         cache.put(text("namespace"), text("name"), &object.to_string());
     }
-    cache.set(State::Synced);
+    cache.set(CacheState::Synced);
 }
 
 impl Cached for view::Cluster {
@@ -137,7 +137,7 @@ impl Cached for view::Pool {
     }
 }
 
-/// The lease on a customization.
+/// The cached part of a customization: its lease, and whether it is cordoned.
 #[derive(Clone, Debug)]
 pub(super) struct CachedCustomization {
     pub(super) lease: Option<Lease>,
@@ -170,7 +170,7 @@ impl Cached for CachedCustomization {
     }
 }
 
-/// The pool and the customization of a `ClusterDeployment`.
+/// The cached part of a `ClusterDeployment`: the pool and the customization that it refers to.
 #[derive(Clone, Debug)]
 pub(super) struct CachedClusterDeployment {
     /// The namespace of the pool and the customization. `None` if the cluster has no pool.
@@ -180,7 +180,7 @@ pub(super) struct CachedClusterDeployment {
 
 impl CachedClusterDeployment {
     /// Whether the cluster belongs to the pool, or uses the customization, with this namespace and name.
-    pub(super) fn concerns(&self, namespace: &str, name: &str) -> bool {
+    pub(super) fn refers_to(&self, namespace: &str, name: &str) -> bool {
         let deployment = &self.deployment;
         self.pool_namespace.as_deref() == Some(namespace)
             && (deployment.pool == name || deployment.customization.as_deref() == Some(name))
@@ -222,7 +222,7 @@ impl Cached for CachedClusterDeployment {
 #[derive(Clone, Debug)]
 pub(super) struct CachedControlPlane {
     pub(super) resource_version: Box<str>,
-    /// The pruned object as JSON.
+    /// The control plane as JSON, without the fields that no rule reads.
     pub(super) text: Arc<str>,
 }
 
@@ -231,7 +231,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pruned<'o> {
+struct PrunedControlPlane<'o> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     api_version: Option<&'o RawValue>,
     #[serde(borrow, default)]
@@ -242,8 +242,8 @@ struct Pruned<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// The fields of [`kcp_rules::api::Metadata`] except `managedFields`, which are long, and which rules read only for writes
-/// of the topology controller; it does not write Scales.
+/// The fields of [`kcp_rules::api::Metadata`] except `managedFields`. These are long, and rules read them only for
+/// writes of the topology controller, which does not write Scales.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {
@@ -313,7 +313,7 @@ struct PrunedCondition<'o> {
 
 impl Cached for CachedControlPlane {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        let mut pruned: Pruned<'_> = serde_json::from_str(object)?;
+        let mut pruned: PrunedControlPlane<'_> = serde_json::from_str(object)?;
         pruned.metadata.annotations.remove(LAST_APPLIED);
         Ok(Self {
             resource_version: pruned.metadata.resource_version.as_str().into(),

@@ -1,4 +1,4 @@
-//! Reads lists live.
+//! Reads lists of objects from the API server.
 
 use kcp_rules::view::object::Object;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -7,7 +7,7 @@ use super::{
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
 };
-use crate::limits::{LISTED_OBJECTS, PAGE_OBJECTS};
+use crate::limits::{LIST_PAGE_SIZE, MAX_LISTED_OBJECTS};
 
 #[derive(Deserialize)]
 pub(super) struct List<T> {
@@ -63,7 +63,7 @@ impl LiveReads<'_> {
         loop {
             let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("labelSelector", selector)
-                .append_pair("limit", &PAGE_OBJECTS.to_string())
+                .append_pair("limit", &LIST_PAGE_SIZE.to_string())
                 .append_pair("continue", &next)
                 .finish();
             let page: List<T> = self.object(&format!("{path}?{query}"), projection).await?;
@@ -71,8 +71,8 @@ impl LiveReads<'_> {
             if page.metadata.next.is_empty() {
                 return Ok(members);
             }
-            if members.len() >= LISTED_OBJECTS {
-                return Err(ReadError::TooMany(LISTED_OBJECTS));
+            if members.len() >= MAX_LISTED_OBJECTS {
+                return Err(ReadError::TooMany(MAX_LISTED_OBJECTS));
             }
             next = page.metadata.next;
         }

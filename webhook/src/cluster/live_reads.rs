@@ -16,18 +16,18 @@ use super::{
 use crate::{
     body::{self, BufferedBody, Pace},
     buffers::Buffers,
-    limits::{BUFFERED_RESPONSE_BYTES, CONCURRENT_READS, RESPONSE_BYTES},
+    limits::{MAX_BUFFERED_RESPONSE_BYTES, MAX_CONCURRENT_READS, MAX_RESPONSE_BYTES},
     metrics::Metrics,
 };
 
-/// The path to read, and how much of each object.
+/// What to read: a path of the API, and how much of each object there.
 type Target = (String, Projection);
 
 /// The result of a read, which reviews that read the same path share. An error that the API server returns is
 /// also shared.
 type SharedResponse = Result<Arc<BufferedBody>, ReadError>;
 
-/// The API server to read from, if there is one.
+/// The API server that the webhook reads from, or the reason why it reads from none.
 #[derive(Clone)]
 pub(super) struct ApiServer {
     /// The client, or the reason why there is none.
@@ -44,8 +44,8 @@ impl ApiServer {
         Self {
             client,
             versions: Arc::default(),
-            buffers: Buffers::new(BUFFERED_RESPONSE_BYTES),
-            reads: Arc::new(SharedReads::new(CONCURRENT_READS)),
+            buffers: Buffers::new(MAX_BUFFERED_RESPONSE_BYTES),
+            reads: Arc::new(SharedReads::new(MAX_CONCURRENT_READS)),
             metrics,
         }
     }
@@ -68,7 +68,7 @@ pub(crate) struct LiveReads<'s> {
     pub(super) deadline: Instant,
 }
 
-/// How much of an object the API server sends.
+/// How much of each object the API server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Projection {
     Whole,
@@ -157,7 +157,7 @@ impl LiveReads<'_> {
             .map_err(|error| ReadError::from_request_error(&error))?;
         let code = answer.status();
         let (pace, buffer) = (Pace::with_deadline(self.deadline), self.server.buffers.open(None));
-        let answer = body::read(answer.into_body(), RESPONSE_BYTES, pace, buffer)
+        let answer = body::read(answer.into_body(), MAX_RESPONSE_BYTES, pace, buffer)
             .await
             .map_err(ReadError::from_body_error)?;
         if code.is_success() {

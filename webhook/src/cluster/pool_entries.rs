@@ -11,7 +11,7 @@ use crate::metrics::{OTHER_POOLS, PoolEntries, PoolName};
 /// The maximum number of pools that are counted separately. Each has a time series for each state.
 const POOLS: usize = 500;
 
-fn count(entries: &mut PoolEntries, entry: &CachedCustomization, now: Timestamp) {
+fn count_entry(entries: &mut PoolEntries, entry: &CachedCustomization, now: Timestamp) {
     if let Some(lease) = &entry.lease {
         let count = match lease {
             lease if lease.has_ended(Some(now)) => &mut entries.expired,
@@ -42,7 +42,7 @@ impl Caches {
         self.customizations.for_each(|namespace, name, entry| {
             let mut count_in = |pool: &str| {
                 let pool = (namespace.to_owned(), pool.to_owned());
-                count(pools.entry(pool).or_default(), entry, now);
+                count_entry(pools.entry(pool).or_default(), entry, now);
             };
             if let Some(pool) = &entry.pool {
                 return count_in(pool);
@@ -54,7 +54,7 @@ impl Caches {
     }
 }
 
-/// Adds up the counts of pools beyond the limit.
+/// Replaces the pools beyond the limit with the sum of their entries.
 fn merge_beyond_limit(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<PoolName, PoolEntries> {
     let Some(first) = pools.keys().nth(POOLS).cloned() else {
         return pools;
@@ -127,9 +127,9 @@ mod tests {
             entry("3", false, Some(("a", "gone", future))),
             entry("4", false, Some(("a", "gone", past))),
             entry("5", false, Some(("a", "held", past))),
-            // Both pools list it.
+            // Both pools list this entry.
             entry("6", true, None),
-            // Its pool does not list it any more.
+            // The pool of this entry no longer lists it.
             entry("7", false, Some(("b", "held", "-"))),
             // No pool lists it.
             entry("8", true, None),

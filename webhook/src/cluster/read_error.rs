@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     body::BodyError,
-    limits::{LIVE_READ_TIMEOUT, QUOTED_CHARS, RESPONSE_BYTES},
+    limits::{LIVE_READ_TIMEOUT, MAX_QUOTED_CHARS, MAX_RESPONSE_BYTES},
     shorten::shorten,
 };
 
@@ -37,7 +37,7 @@ pub(crate) enum ReadError {
     ClusterUnknown,
     #[error("the list has more than {0} objects, too many to read")]
     TooMany(usize),
-    #[error("the API server's response is larger than {RESPONSE_BYTES} bytes, too large to read")]
+    #[error("the API server's response is larger than {MAX_RESPONSE_BYTES} bytes, too large to read")]
     TooLarge,
     #[error("the API server did not respond within {} s; try again", LIVE_READ_TIMEOUT.as_secs())]
     TooSlow,
@@ -50,7 +50,7 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    /// The error's class, for metrics and short warnings.
+    /// A short name of the error, for metrics and warnings.
     pub(crate) const fn label(&self) -> &'static str {
         match self {
             Self::NoAccess => "no-access",
@@ -91,7 +91,7 @@ impl ReadError {
 
     /// The error for a response that reports a failure.
     pub(super) fn from_status(status: &Status) -> Self {
-        let message = shorten(&status.message, QUOTED_CHARS, "");
+        let message = shorten(&status.message, MAX_QUOTED_CHARS, "");
         match status.code {
             404 => Self::NotFound,
             401 | 403 => Self::Forbidden(message.into_owned()),
@@ -128,5 +128,5 @@ fn unreachable(error: &dyn std::error::Error) -> ReadError {
         }
         source = error.source();
     }
-    ReadError::Failed(shorten(&text, QUOTED_CHARS, "").into_owned())
+    ReadError::Failed(shorten(&text, MAX_QUOTED_CHARS, "").into_owned())
 }

@@ -12,29 +12,29 @@ use std::{
 
 use tokio::sync::{Mutex as Turn, OnceCell, Semaphore};
 
-/// The reads in progress, and the callers that wait for them.
+/// The reads in progress, by path, and the number of callers that wait for them.
 pub(super) struct SharedReads<K, V> {
     /// Limits the number of reads of all paths together.
     free: Semaphore,
-    lines: Mutex<HashMap<K, Callers<V>>>,
+    paths: Mutex<HashMap<K, Callers<V>>>,
 }
 
-/// The callers of one path.
+/// The number of callers that read one path, and the reads of that path.
 struct Callers<V> {
     count: usize,
-    line: Arc<Line<V>>,
+    path_reads: Arc<PathReads<V>>,
 }
 
-/// The reads of one path.
-struct Line<V> {
+/// The read of one path that is in progress, and the next one.
+struct PathReads<V> {
     /// The lock that the read in progress holds.
     turn: Turn<()>,
     /// The next read, which has not been sent yet.
     next: Mutex<Arc<OnceCell<V>>>,
 }
 
-impl<V> Line<V> {
-    /// Makes later callers share the next read instead of this one.
+impl<V> PathReads<V> {
+    /// Makes later callers share the next read instead of `departing`, which is about to be sent.
     fn close_to_new_callers(&self, departing: &Arc<OnceCell<V>>) {
         let mut next = lock(&self.next);
         if Arc::ptr_eq(&next, departing) {
@@ -47,7 +47,7 @@ impl<V> Default for Callers<V> {
     fn default() -> Self {
         Self {
             count: 0,
-            line: Arc::new(Line {
+            path_reads: Arc::new(PathReads {
                 turn: Turn::default(),
                 next: Mutex::default(),
             }),
@@ -59,33 +59,33 @@ impl<K: Clone + Eq + Hash, V: Clone> SharedReads<K, V> {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             free: Semaphore::new(limit),
-            lines: Mutex::default(),
+            paths: Mutex::default(),
         }
     }
 
     /// Returns the result of `read`, or the result of another caller's read of the same path that was sent after this
     /// call. A failed read is not shared: the next caller sends its own read.
     pub(super) async fn get<E>(&self, key: &K, read: impl AsyncFnOnce() -> Result<V, E>) -> Result<V, E> {
-        let line = self.enter(key);
+        let path_reads = self.enter(key);
         let _guard = PathGuard { reads: self, key };
-        let shared = lock(&line.next).clone();
+        let shared = lock(&path_reads.next).clone();
         shared
             .get_or_try_init(|| async {
-                let _turn = line.turn.lock().await;
+                let _turn = path_reads.turn.lock().await;
                 // Ignore the error, because the semaphore is never closed.
                 let _permit = self.free.acquire().await;
-                line.close_to_new_callers(&shared);
+                path_reads.close_to_new_callers(&shared);
                 read().await
             })
             .await
             .cloned()
     }
 
-    fn enter(&self, key: &K) -> Arc<Line<V>> {
-        let mut lines = lock(&self.lines);
-        let callers = lines.entry(key.clone()).or_default();
+    fn enter(&self, key: &K) -> Arc<PathReads<V>> {
+        let mut paths = lock(&self.paths);
+        let callers = paths.entry(key.clone()).or_default();
         callers.count += 1;
-        callers.line.clone()
+        callers.path_reads.clone()
     }
 }
 
@@ -97,11 +97,11 @@ struct PathGuard<'r, K: Eq + Hash, V> {
 
 impl<K: Eq + Hash, V> Drop for PathGuard<'_, K, V> {
     fn drop(&mut self) {
-        let mut lines = lock(&self.reads.lines);
-        if let Some(callers) = lines.get_mut(self.key) {
+        let mut paths = lock(&self.reads.paths);
+        if let Some(callers) = paths.get_mut(self.key) {
             callers.count -= 1;
             if callers.count == 0 {
-                lines.remove(self.key);
+                paths.remove(self.key);
             }
         }
     }

@@ -1,14 +1,14 @@
 //! The names of the object under review, safe to use in paths and selectors.
 
 use super::read_error::ReadError;
-use crate::limits::NAME_CHARS;
+use crate::limits::MAX_NAME_CHARS;
 
 /// The names of the object under review. All are valid Kubernetes names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// The object's Cluster, for Cluster API's kinds.
+    /// The name of the Cluster that the object belongs to; `None` for Hive's kinds, or if the Cluster is unknown.
     pub(super) cluster: Option<String>,
     /// The namespace and name of the customization to which a `ClusterDeployment` refers.
     pub(super) customization: Option<(String, String)>,
@@ -49,7 +49,7 @@ impl Subject {
 
 /// Whether `text` is a DNS subdomain (RFC 1123). Such a name is never `..` and never contains a slash.
 pub(super) fn is_path_segment(text: &str) -> bool {
-    text.len() <= NAME_CHARS
+    text.len() <= MAX_NAME_CHARS
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text
             .bytes()

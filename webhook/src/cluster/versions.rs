@@ -14,18 +14,18 @@ pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
 pub(super) const HIVE: &str = "hive.openshift.io";
 
-/// How long a version is remembered. Within this time, the webhook notices an upgrade of Cluster API.
+/// How long the webhook remembers a version, and so the longest time until it notices an upgrade of Cluster API.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// The discovered versions.
+/// The API version in which to read each group.
 pub(super) struct Versions {
     by_group: HashMap<&'static str, Mutex<Remembered>>,
     /// Served versions of control planes that the webhook configurations do not list.
     unregistered: std::sync::Mutex<Vec<String>>,
 }
 
-/// The version of one group. It is locked while it is being read, so that concurrent reads share one request to
-/// the API server.
+/// The API version in which to read one group. It is locked while it is discovered, so that concurrent reads share one
+/// request to the API server.
 #[derive(Default)]
 pub(super) struct Remembered(Option<(String, Instant)>);
 
@@ -62,7 +62,8 @@ impl Versions {
         differs
     }
 
-    /// Forgets the version of the group in `path` if the API server does not serve the kind in that version.
+    /// If the response `status` says that the API server does not serve the kind at `path`, forgets the version of its
+    /// group.
     pub(super) fn forget_unserved(&self, path: &str, status: &Status) {
         // If the kind is served and the object does not exist, the response contains the object's name.
         let object_missing = status

@@ -27,7 +27,7 @@ use super::{
     versions::{BOOTSTRAP, CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
-/// The maximum number of workers that are read. One is enough to deny a deletion, and the message names a few.
+/// The maximum number of workers that the webhook reads. One is enough to deny a deletion, and the message names a few.
 const NAMED_WORKERS: usize = 3;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
@@ -50,7 +50,7 @@ pub(crate) struct FilledView {
     pub(crate) unread: Vec<String>,
 }
 
-/// Results that are collected while the parts of a view are read concurrently.
+/// Collects results while the parts of a view are read at the same time.
 #[derive(Default)]
 struct Progress {
     from_caches: AtomicBool,
@@ -183,8 +183,8 @@ impl LiveReads<'_> {
         }
     }
 
-    /// The objects that carry the labels of the control plane's Cluster and of control planes.
-    async fn of_control_plane<T: DeserializeOwned>(
+    /// Lists the objects of a kind that have the label of the control plane's Cluster and the label of control planes.
+    async fn list_of_control_plane<T: DeserializeOwned>(
         &self,
         subject: &Subject,
         group: &'static str,
@@ -198,7 +198,9 @@ impl LiveReads<'_> {
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
         let cluster = subject.cluster()?;
-        let machines: Vec<MachineObject> = self.of_control_plane(subject, CLUSTER_API, "machines").await?;
+        let machines: Vec<MachineObject> = self
+            .list_of_control_plane(subject, CLUSTER_API, "machines")
+            .await?;
         let own = machines
             .into_iter()
             .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
@@ -207,7 +209,7 @@ impl LiveReads<'_> {
 
     async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
         let configs: Vec<KubeadmConfigObject> = self
-            .of_control_plane(subject, BOOTSTRAP, "kubeadmconfigs")
+            .list_of_control_plane(subject, BOOTSTRAP, "kubeadmconfigs")
             .await?;
         let migrations = configs
             .iter()
@@ -301,7 +303,8 @@ impl LiveReads<'_> {
 }
 
 impl LiveReads<'_> {
-    /// One part of a view: `cached` if it is known, otherwise the result of `read`.
+    /// One part of a view: `cached` if it is known, otherwise the result of `read`. An empty part if the view does not
+    /// need it, or if `read` fails.
     async fn part<T>(
         &self,
         missing: bool,
@@ -335,7 +338,7 @@ impl LiveReads<'_> {
     }
 }
 
-/// Treats a kind that the API server does not serve as having no objects.
+/// Returns an empty result if the API server does not serve the kind.
 async fn or_none<T: Default>(read: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadError> {
     optional(read.await).map(Option::unwrap_or_default)
 }

@@ -3,7 +3,7 @@
 //! This does not use kube-runtime, which needs more memory. With 3,000 objects of each of the four kinds (4 KB each, debug
 //! build), the watches and caches add 13 MiB at their peak. kube's `watcher` that fills the same caches adds 19 MiB, its
 //! reflector with types that decode only the cached fields 32 MiB, and its reflector with `DynamicObject`s 405 MiB. The
-//! `watcher` also reads pages of any size, whereas this watch stops at [`RESPONSE_BYTES`].
+//! `watcher` also reads pages of any size, whereas this watch stops at [`MAX_RESPONSE_BYTES`].
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    cache::{Cache, Cached, State},
+    cache::{Cache, CacheState, Cached},
     events::{Event, Lines, Named, Page},
     kinds::{CLUSTER, CLUSTER_DEPLOYMENT, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
     live_reads::ApiServer,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     body::{self, BufferedBody, Pace},
-    limits::{CACHED_OBJECTS, PAGE_OBJECTS, RESPONSE_BYTES},
+    limits::{LIST_PAGE_SIZE, MAX_CACHED_OBJECTS, MAX_RESPONSE_BYTES},
     tasks::Tasks,
 };
 
@@ -41,7 +41,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(160);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// How often to check for a kind that is not served.
+/// How often the webhook checks whether the API server now serves a kind that it did not serve.
 const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
 /// Starts one watch for each cached kind.
@@ -75,7 +75,7 @@ fn spawn<T: Cached>(
         listing: listing.clone(),
         retry: FIRST_RETRY,
     };
-    watch.set(State::Starting);
+    watch.set(CacheState::Starting);
     tasks.spawn(kind.plural, watch.run());
 }
 
@@ -106,9 +106,9 @@ impl<T: Cached> Watch<T> {
             let plural = self.kind.plural;
             let retry = match stopped {
                 Stopped::NotServed => {
-                    if self.cache.state().0 != State::Absent {
+                    if self.cache.state().0 != CacheState::Absent {
                         self.cache.clear("");
-                        self.set(State::Absent);
+                        self.set(CacheState::Absent);
                         tracing::info!(
                             kind = plural,
                             "the API server does not serve this kind; treating it as having no objects"
@@ -117,7 +117,7 @@ impl<T: Cached> Watch<T> {
                     ABSENT_RETRY
                 }
                 Stopped::Failed(error) => {
-                    let state = State::Failing(error.label());
+                    let state = CacheState::Failing(error.label());
                     // Log once for each reason, not for each retry.
                     if self.set(state) != state {
                         tracing::warn!(
@@ -152,12 +152,12 @@ impl<T: Cached> Watch<T> {
         reads.version(self.kind.group).await.map_err(stop_reason)
     }
 
-    /// Refills the cache, and returns the resource version to watch from.
+    /// Fills the cache with a new list, and returns the resource version to watch from.
     async fn list(&self, version: &str) -> Result<String, Stopped> {
         let mut next = String::new();
         loop {
             let query = form_urlencoded::Serializer::new(String::new())
-                .append_pair("limit", &PAGE_OBJECTS.to_string())
+                .append_pair("limit", &LIST_PAGE_SIZE.to_string())
                 .append_pair("continue", &next)
                 .finish();
             let path = format!("{}?{query}", self.path(version));
@@ -176,8 +176,8 @@ impl<T: Cached> Watch<T> {
                 self.put(item.get())?;
             }
             let (_, objects) = self.cache.state();
-            if objects > CACHED_OBJECTS {
-                return Err(ReadError::TooMany(CACHED_OBJECTS).into());
+            if objects > MAX_CACHED_OBJECTS {
+                return Err(ReadError::TooMany(MAX_CACHED_OBJECTS).into());
             }
             if page.metadata.next.is_empty() {
                 return Ok(page.metadata.resource_version);
@@ -186,19 +186,19 @@ impl<T: Cached> Watch<T> {
         }
     }
 
-    /// Updates the cache with the events after a resource version until the API server ends the watch. Returns the resource
-    /// version of the last event.
+    /// Updates the cache with the events after `resource_version` until the API server ends the watch. Returns the
+    /// resource version of the last event.
     async fn watch(&mut self, version: &str, mut resource_version: String) -> Result<String, Stopped> {
         let mut lines = self.open(version, &resource_version).await?;
         let objects = self.cache.state().1;
-        if self.set(State::Synced) != State::Synced {
+        if self.set(CacheState::Synced) != CacheState::Synced {
             tracing::info!(kind = self.kind.plural, version, objects, "watching");
         }
         let since = Instant::now();
         loop {
-            let line = time::timeout(EVENT_TIMEOUT, lines.next())
-                .await
-                .map_err(|_| ReadError::Failed("the watch sent no event in time".to_owned()))??;
+            let line = time::timeout(EVENT_TIMEOUT, lines.next()).await.map_err(|_| {
+                ReadError::Failed("the API server sent no event of the watch in time".to_owned())
+            })??;
             let Some(line) = line else {
                 // If the watch ended immediately, return an error, so that it is restarted after a delay.
                 return if since.elapsed() > FIRST_RETRY {
@@ -247,7 +247,7 @@ impl<T: Cached> Watch<T> {
         let buffer = self.server.buffers.open(None);
         let body = body::read(
             answer.into_body(),
-            RESPONSE_BYTES,
+            MAX_RESPONSE_BYTES,
             Pace::with_deadline(deadline),
             buffer,
         )
@@ -267,7 +267,7 @@ impl<T: Cached> Watch<T> {
         format!("/apis/{}/{version}/{}", self.kind.group, self.kind.plural)
     }
 
-    fn set(&self, state: State) -> State {
+    fn set(&self, state: CacheState) -> CacheState {
         let before = self.cache.set(state);
         self.count();
         before
@@ -285,7 +285,8 @@ fn decode_name(object: &str) -> Result<Named, ReadError> {
     serde_json::from_str(object).map_err(|error| ReadError::from_json_error(&error))
 }
 
-/// If a kind is not served, its group or its list is not found.
+/// Returns why a list or a watch stopped. If the API server does not serve a kind, it does not find the group or the
+/// list.
 fn stop_reason(error: ReadError) -> Stopped {
     match error {
         ReadError::NotFound => Stopped::NotServed,

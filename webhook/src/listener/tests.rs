@@ -20,19 +20,19 @@ impl Handle for Panics {
 async fn a_panic_leaves_the_connection_gauge_right() {
     let socket = bind(Ipv4Addr::LOCALHOST.into(), 0).await.unwrap();
     let address = socket.local_addr().unwrap();
-    let counters = Connections::default();
+    let metrics = ConnectionMetrics::default();
     let listener = Listener {
         transport: Transport::Plain,
         handler: Panics,
         limits: Limits::default(),
-        counters: counters.clone(),
+        metrics: metrics.clone(),
         phase: phase(Phase::Serving),
     };
     tokio::spawn(listener.run(socket));
     let mut client = TcpStream::connect(address).await.unwrap();
     let until = async |open| {
         let reached = async {
-            while counters.open.get() != open {
+            while metrics.open.get() != open {
                 tokio::task::yield_now().await;
             }
         };

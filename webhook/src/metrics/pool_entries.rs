@@ -14,7 +14,7 @@ pub(crate) type PoolName = (String, String);
 /// The namespace and name under which all pools beyond a limit are counted. No Kubernetes object has this name.
 pub(crate) const OTHER_POOLS: &str = "_others";
 
-/// The numbers of a pool's entries in each state, according to their lease records.
+/// The number of a pool's entries in each state, according to their lease records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolEntries {
     /// Entries whose lease has not ended, including entries that a cluster uses.
@@ -28,7 +28,7 @@ pub(crate) struct PoolEntries {
 }
 
 impl PoolEntries {
-    /// Adds the counts of another pool.
+    /// Adds the numbers of entries of another pool.
     pub(crate) const fn merge(&mut self, other: Self) {
         self.held += other.held;
         self.gone += other.gone;
@@ -44,7 +44,7 @@ struct PoolLabels {
     state: &'static str,
 }
 
-/// One series for each pool and state.
+/// The metric of pool entries, with one series for each pool and state.
 #[derive(Default)]
 pub(super) struct PoolGauges(Family<PoolLabels, Gauge>);
 
@@ -58,7 +58,7 @@ impl PoolGauges {
         );
     }
 
-    /// Replaces the counts of all pools.
+    /// Replaces the numbers of entries of all pools.
     pub(super) fn set(&self, pools: BTreeMap<PoolName, PoolEntries>) {
         self.0.clear();
         for ((namespace, pool), entries) in pools {

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::hook::Hook;
 
-/// Upper bounds of latencies, in seconds. A review takes tens of microseconds, and up to a second with live reads.
+/// Upper bounds of the latency histogram's buckets, in seconds. A review takes tens of microseconds, and up to a second
+/// with live reads.
 const LATENCY_BOUNDS: [f64; 12] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 2.5,
 ];

@@ -54,20 +54,22 @@ fn keeps_the_rule_id_of_a_long_cause() {
     let message = response["status"]["details"]["causes"][0]["message"]
         .as_str()
         .unwrap();
-    assert_eq!(message.chars().count(), CAUSE_CHARS);
+    assert_eq!(message.chars().count(), MAX_CAUSE_CHARS);
     assert!(message.ends_with("\u{e4}… (field-fault)"), "{message}");
 }
 
 #[test]
 fn counts_the_causes_beyond_the_limit() {
-    let causes = (0..CAUSES + 7).map(|number| cause(&number.to_string())).collect();
+    let causes = (0..MAX_CAUSES + 7)
+        .map(|number| cause(&number.to_string()))
+        .collect();
     let response = response(&invalid(causes));
     let causes = response["status"]["details"]["causes"].as_array().unwrap();
-    assert_eq!(causes.len(), CAUSES + 1);
-    assert_eq!(causes[CAUSES - 1]["message"], "49 (field-fault)");
+    assert_eq!(causes.len(), MAX_CAUSES + 1);
+    assert_eq!(causes[MAX_CAUSES - 1]["message"], "49 (field-fault)");
     assert_eq!(
-        causes[CAUSES]["message"],
-        "7 more problems; correct the ones above first"
+        causes[MAX_CAUSES]["message"],
+        "7 more problems are not listed; correct the ones above first"
     );
 }
 
@@ -79,7 +81,7 @@ fn shortens_a_warning_to_one_line() {
     let warnings = response["warnings"].as_array().unwrap();
     assert_eq!(warnings[0], "spec.field: fits (field-fault)");
     let long = warnings[1].as_str().unwrap();
-    assert_eq!(long.chars().count(), WARNING_CHARS);
+    assert_eq!(long.chars().count(), MAX_WARNING_CHARS);
     assert!(long.starts_with("spec.field: long long "), "{long}");
     assert!(long.ends_with("… (field-fault)"), "{long}");
 }
@@ -95,12 +97,12 @@ fn limits_all_warnings_together() {
         .map(|warning| warning.as_str().unwrap())
         .collect();
     let bytes: usize = warnings.iter().map(|warning| warning.len()).sum();
-    assert!(bytes <= WARNINGS_BYTES, "{bytes}");
+    assert!(bytes <= MAX_WARNINGS_BYTES, "{bytes}");
     let shown = warnings.len() - 1;
     assert_eq!(shown, 6);
     assert_eq!(
         warnings[shown],
-        "94 more warnings; run kubectl kcp lint -f FILE to see them"
+        "94 more warnings are not listed; to see them, run: kubectl kcp lint -f FILE"
     );
 }
 
@@ -116,7 +118,7 @@ fn omits_the_least_severe_warnings() {
     assert_eq!(warnings[1], "spec.field: first (field-fault)");
     assert_eq!(
         warnings.last().unwrap(),
-        "67 more warnings; run kubectl kcp lint -f FILE to see them"
+        "67 more warnings are not listed; to see them, run: kubectl kcp lint -f FILE"
     );
     assert_eq!(warnings.len(), 1 + 33 + 1);
 }

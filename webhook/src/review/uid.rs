@@ -8,25 +8,25 @@ use serde::{
     de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 
-/// Returns the uid, if it comes before the first error in the body.
+/// Returns `request.uid`, if it comes before the first error in the body.
 pub(super) fn find(body: &[u8]) -> Option<String> {
     let mut found = None;
-    let at_top = Level {
+    let uid_of_request = StringAtPath {
         path: &["request", "uid"],
         found: &mut found,
     };
     // Ignore errors, which may come after the uid.
-    _ = at_top.deserialize(&mut serde_json::Deserializer::from_slice(body));
+    _ = uid_of_request.deserialize(&mut serde_json::Deserializer::from_slice(body));
     found
 }
 
-/// An object that contains the string at `path`.
-struct Level<'f> {
+/// Stores the string at `path` of an object in `found`.
+struct StringAtPath<'f> {
     path: &'static [&'static str],
     found: &'f mut Option<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Level<'_> {
+impl<'de> DeserializeSeed<'de> for StringAtPath<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -40,7 +40,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Level<'_> {
+impl<'de> Visitor<'de> for StringAtPath<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +50,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Text<'de>>()? {
             match self.path.split_first() {
-                Some((wanted, below)) if *key == **wanted => map.next_value_seed(Level {
+                Some((wanted, below)) if *key == **wanted => map.next_value_seed(StringAtPath {
                     path: below,
                     found: self.found,
                 })?,

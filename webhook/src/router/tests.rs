@@ -107,7 +107,7 @@ async fn rejects_a_body_without_a_uid_with_http_400() {
         ),
         (
             b"{}",
-            "expected admission.k8s.io/v1 AdmissionReview, got \"\" \"\"\n",
+            "expected apiVersion admission.k8s.io/v1 and kind AdmissionReview, found \"\" and \"\"\n",
         ),
         (NO_REQUEST, "the AdmissionReview has no request\n"),
         (
@@ -161,13 +161,13 @@ async fn answers_bad_reviews_with_their_uid() {
             "v1beta1",
             changed("/apiVersion", json!("admission.k8s.io/v1beta1")),
             "0f1e2d3c",
-            "expected admission.k8s.io/v1 AdmissionReview, got \"admission.k8s.io/v1beta1\" \"AdmissionReview\"",
+            "expected apiVersion admission.k8s.io/v1 and kind AdmissionReview, found \"admission.k8s.io/v1beta1\" and \"AdmissionReview\"",
         ),
         (
             "another kind",
             changed("/kind", json!("ConversionReview")),
             "0f1e2d3c",
-            "expected admission.k8s.io/v1 AdmissionReview, got \"admission.k8s.io/v1\" \"ConversionReview\"",
+            "expected apiVersion admission.k8s.io/v1 and kind AdmissionReview, found \"admission.k8s.io/v1\" and \"ConversionReview\"",
         ),
         (
             "no object",
@@ -270,7 +270,7 @@ async fn rejects_a_body_above_the_limit() {
     };
     let too_large = (
         StatusCode::PAYLOAD_TOO_LARGE,
-        "the body is larger than 1000 bytes\n".to_owned(),
+        "the body of the request is larger than 1000 bytes\n".to_owned(),
     );
     let router = router_with(None, limits());
     assert_eq!(post(&router, "/validate", vec![b' '; 1001]).await, too_large);
@@ -335,7 +335,7 @@ async fn times_out_on_a_body_that_does_not_arrive() {
         read(router().answer(request, &caller()).await).await,
         (
             StatusCode::REQUEST_TIMEOUT,
-            "the body arrived at less than 65536 bytes per second\n".to_owned()
+            "the body of the request arrived at less than 65536 bytes per second\n".to_owned()
         )
     );
 }

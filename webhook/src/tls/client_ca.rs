@@ -28,39 +28,20 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
-/// Why the authorities of clients cannot be used.
+/// Why the file with the certificate authorities of clients cannot be used.
 #[derive(Debug, Error)]
 pub enum ClientCaError {
-    /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
-    /// The file has no valid PEM certificate.
+    Unreadable { path: PathBuf, error: io::Error },
     #[error("{} does not contain PEM certificates: {error}", path.display())]
-    NotPem {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: pem::Error,
-    },
-    /// A certificate is not a certificate authority.
+    NotPem { path: PathBuf, error: pem::Error },
+    /// The file contains a certificate that is not a certificate authority.
     #[error("cannot use a certificate in {} as a certificate authority: {error}", path.display())]
-    BadCertificate {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: rustls::Error,
-    },
-    /// The file has no certificate.
+    BadCertificate { path: PathBuf, error: rustls::Error },
+    /// The file contains no certificate that can verify clients.
     #[error("cannot use the certificates in {}: {error}", path.display())]
     Unusable {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         error: VerifierBuilderError,
     },
 }
@@ -74,7 +55,7 @@ pub(crate) struct ClientCa {
     metrics: Arc<Metrics>,
 }
 
-/// A sized type, because [`ArcSwap`] cannot contain trait objects.
+/// A verifier of client certificates in a sized type, because [`ArcSwap`] cannot contain trait objects.
 struct Verifier(Arc<dyn ClientCertVerifier>);
 
 impl ClientCa {
@@ -89,7 +70,7 @@ impl ClientCa {
         })
     }
 
-    /// Replaces the authorities if the file has changed and is valid. Open connections are not affected.
+    /// Replaces the certificate authorities if the file has changed and is valid. Open connections are not affected.
     pub(crate) fn reload(&self) {
         let reloaded = read(&self.file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +150,8 @@ impl ClientCertVerifier for ClientCa {
         false
     }
 
-    /// Returns no hints, which would have to outlive a reload. Go's client sends its certificate without hints.
+    /// Names no accepted authorities to the client: Go's client sends its certificate without them, and the borrowed
+    /// names would have to outlive a reload.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -22,48 +22,30 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::metrics::Metrics;
 
-/// Why a key pair cannot be used.
+/// Why the TLS key pair cannot be used.
 #[derive(Debug, Error)]
 pub enum KeyPairError {
-    /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
-    /// A file has no valid PEM section of the expected kind.
+    Unreadable { path: PathBuf, error: io::Error },
+    /// A file has no valid PEM section of the expected kind, a certificate or a private key.
     #[error("{} does not contain a PEM {section}: {error}", path.display())]
     NotPem {
-        /// The file.
         path: PathBuf,
-        /// The kind of PEM section.
         section: &'static str,
-        /// The cause.
         error: pem::Error,
     },
-    /// The certificate cannot be parsed.
     #[error("cannot parse the certificate in {}: {error}", path.display())]
-    BadCertificate {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: String,
-    },
+    BadCertificate { path: PathBuf, error: String },
     /// The key has an unsupported type, or does not belong to the certificate.
     #[error("cannot use the private key in {} with the certificate in {}: {error}", key.display(), certificate.display())]
     Mismatch {
-        /// The certificate's file.
         certificate: PathBuf,
-        /// The key's file.
         key: PathBuf,
-        /// The cause.
         error: rustls::Error,
     },
 }
 
-/// A key pair from two files.
+/// The TLS key pair of the server, reloaded when its two files change.
 pub(crate) struct KeyPair {
     certificate_file: PathBuf,
     key_file: PathBuf,
@@ -73,7 +55,7 @@ pub(crate) struct KeyPair {
     metrics: Arc<Metrics>,
 }
 
-/// The content of both files. No `Debug`, because it contains the private key.
+/// The content of the certificate file and the key file. No `Debug`, because it contains the private key.
 #[derive(PartialEq, Eq)]
 struct Content {
     certificate: Vec<u8>,

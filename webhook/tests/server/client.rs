@@ -20,12 +20,12 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// A test fails if any step takes longer.
+/// The time limit for each step of a test.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A review that the server allows.
 pub(crate) const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","resource":{"group":"controlplane.cluster.x-k8s.io","version":"v1beta2","resource":"kubeadmcontrolplanes"},"operation":"DELETE"}}"#;
-/// The answer to it.
+/// The response to [`REVIEW`].
 pub(crate) const ANSWER: &str =
     r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"7","allowed":true}}"#;
 

@@ -15,7 +15,7 @@ use crate::{
 /// A scale needs the control plane, which the server would have to read.
 const SCALE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","resource":{"group":"controlplane.cluster.x-k8s.io","version":"v1beta2","resource":"kubeadmcontrolplanes"},"subResource":"scale","name":"example","namespace":"default","operation":"UPDATE","object":{"spec":{"replicas":3}}}}"#;
 
-/// The server has no API access, so this is what a client with reads gets.
+/// The response to a client for which the server reads other objects. The server has no API access, so the reads fail.
 const READS: &str = "kcp-webhook has no API access";
 const NO_READS: &str =
     "kcp-webhook reads other objects only for clients whose certificate a CA in --client-ca-file has signed";
@@ -43,7 +43,7 @@ async fn server(issuer: &Issuer) -> Running {
         arguments.client_ca_file = Some(file);
     })
     .await;
-    // The server keeps what it has loaded.
+    // The server keeps the files that it has loaded.
     drop(folder);
     running
 }
@@ -72,7 +72,7 @@ async fn only_a_client_with_a_certificate_gets_reads() {
     assert!(verified.contains(READS), "{verified}");
     let unverified = scale(&server, None).await.unwrap();
     assert!(unverified.contains(NO_READS), "{unverified}");
-    // What needs no other object is answered as for all.
+    // A review that needs no other object gets the same response as for every client.
     assert_eq!(server.connect().await.review().await, Answer::allowed(false));
 }
 

@@ -180,7 +180,7 @@ async fn answers_408_to_an_incomplete_body_and_closes() {
         Answer {
             code: 408,
             closes: true,
-            body: "the body did not arrive within 0 s\n".to_owned()
+            body: "the body of the request did not arrive within 0 s\n".to_owned()
         }
     );
     connection.ends().await;
@@ -212,7 +212,7 @@ async fn single_bytes_do_not_extend_the_timeout_of_a_body() {
         Answer {
             code: 408,
             closes: true,
-            body: "the body did not arrive within 0 s\n".to_owned()
+            body: "the body of the request did not arrive within 0 s\n".to_owned()
         }
     );
 }
@@ -227,7 +227,7 @@ async fn rejects_a_body_by_its_content_length() {
         Answer {
             code: 413,
             closes: true,
-            body: "the body is larger than 7340032 bytes\n".to_owned()
+            body: "the body of the request is larger than 7340032 bytes\n".to_owned()
         }
     );
 }
@@ -310,13 +310,13 @@ async fn answers_408_to_a_body_below_the_rate() {
         Answer {
             code: 408,
             closes: true,
-            body: "the body arrived at less than 1000000 bytes per second\n".to_owned()
+            body: "the body of the request arrived at less than 1000000 bytes per second\n".to_owned()
         }
     );
 }
 
 #[tokio::test]
-async fn a_connection_without_an_answer_gives_way_to_a_new_one() {
+async fn evicts_a_connection_without_a_response_for_a_new_one() {
     let server = Running::start(Limits {
         connections: 2,
         ..Limits::default()

@@ -17,7 +17,7 @@ fn broken() -> Answer {
     Answer {
         code: 400,
         closes: false,
-        body: "cannot read the body: error reading a body from connection\n".to_owned(),
+        body: "cannot read the body of the request: error reading a body from connection\n".to_owned(),
     }
 }
 

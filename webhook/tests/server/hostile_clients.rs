@@ -31,14 +31,14 @@ const SLOW_SENDERS: usize = 256;
 const SLOW_BODIES: usize = 10;
 const LARGEST: usize = 7 * 1024 * 1024;
 
-/// Good reviews per second, and for how long: longer than the time limit of a body.
+/// The number of good reviews per second, and how long they are sent: longer than the time limit of a body.
 const RATE: u32 = 200;
 const UNDISTURBED: Duration = Duration::from_secs(2);
 const DISTURBED: Duration = Duration::from_secs(11);
 
 /// The interval at which a slow client sends something.
 const PACE: Duration = Duration::from_millis(250);
-/// Slow, but not below the slowest rate that the server accepts.
+/// A body that arrives slowly, but not below the minimum rate that the server accepts.
 const SLOW_BODY: Slowness = Slowness {
     length: LARGEST,
     step: LARGEST / 60,
@@ -173,7 +173,7 @@ async fn no_review_is_refused_beside_slow_clients_at_the_same_address() {
     let (refused, disturbed) = good_reviews(&target, DISTURBED).await;
     let counted = async |what: &str| server.metric(&format!("kcp_webhook_{what}_total")).await;
     let report = format!(
-        "{} good reviews beside {} slow requests: {} refused; p99 {:.1} ms, undisturbed {:.1} ms; gave way: {} connections, \
+        "{} good reviews beside {} slow requests: {} refused; p99 {:.1} ms, undisturbed {:.1} ms; evicted: {} connections, \
          {} bodies\n",
         disturbed.len(),
         opened.load(Relaxed),

@@ -69,7 +69,7 @@ async fn clients_at_their_limits_stay_below_the_memory_limit() {
         // One address gets fewer connections than all together.
         let from = Ipv4Addr::new(127, 0, 0, if number < CONNECTIONS / 2 { 1 } else { 2 });
         let mut connection = connect_from(from, address, &ca).await.unwrap();
-        // A connection without an answered review would give way to others.
+        // A connection without a complete review would be evicted for others.
         assert_eq!(connection.review().await, Answer::allowed(false));
         if number < BODIES {
             connection.send_head("/validate", 7 * MIB).await;

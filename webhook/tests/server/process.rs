@@ -103,7 +103,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // In a passing test it has exited already.
+        // In a passing test, the process has exited already.
         _ = self.child.kill();
         _ = self.child.wait();
     }

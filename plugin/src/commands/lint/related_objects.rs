@@ -152,7 +152,7 @@ impl RelatedObjects {
             cluster_deployments: self.part(missing.cluster_deployments, RelatedKind::Deployment, || {
                 let reference = customization.or(name.map(|name| (namespace, name)));
                 let concerned = self.deployments.iter().filter(move |other| {
-                    reference.is_some_and(|(namespace, name)| other.concerns(namespace, name))
+                    reference.is_some_and(|(namespace, name)| other.refers_to(namespace, name))
                 });
                 concerned.cloned().map(view::ClusterDeployment::from)
             }),

@@ -24,10 +24,10 @@ use crate::{
 };
 use target::{Condition, PolicyTarget, TARGETS};
 
-/// The suffix of the names of our policies.
+/// The suffix of the names of all policies of kcp-webhook.
 pub const DOMAIN: &str = "kubectl-kcp.dev";
 
-/// The API version of the objects.
+/// The API version of policies and their bindings.
 pub const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 /// The namespaces to which no rule applies.
@@ -112,7 +112,7 @@ impl PolicyTarget {
         variables.extend(rules.iter().filter_map(|rule| {
             let faults = rule.cel.faults(self.shape)?;
             let faults = new_faults(rule, &faults);
-            Some(json!({"name": variable(rule), "expression": faults}))
+            Some(json!({"name": cel_identifier(rule), "expression": faults}))
         }));
         let validations: Vec<_> = rules
             .iter()
@@ -170,8 +170,9 @@ impl PolicyTarget {
     }
 }
 
-/// CEL for the problems that a write introduces. For an object rule, each problem of the old object cancels one problem
-/// of the new object with the same message and the same `hidden` value. Paths are not compared, as in [`crate::judge`].
+/// A CEL expression for the problems that a write introduces. For an object rule, each problem of the old object
+/// cancels one problem of the new object with the same message and the same `hidden` value. As in [`crate::judge`],
+/// their paths are not compared.
 fn new_faults(rule: &Rule, faults: &str) -> String {
     let faults = indent(faults);
     if rule.scope != Scope::Object {
@@ -194,13 +195,13 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
     format!(
         "{unless}[variables.{inputs}.map({input},\n{faults}\n)]\n\
          .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
-         found[0].transformList(other, same, other <= index && {SAME}, same).size()\n  \
-         > found[1].filter(same, {SAME}).size(), it))[0]"
+         found[0].transformList(other, same, other <= index && {SAME_PROBLEM}, same).size()\n  \
+         > found[1].filter(same, {SAME_PROBLEM}).size(), it))[0]"
     )
 }
 
-/// CEL for whether two problems are the same.
-const SAME: &str = "same.fault == it.fault && same.?hidden == it.?hidden";
+/// A CEL condition that two problems are the same.
+const SAME_PROBLEM: &str = "same.fault == it.fault && same.?hidden == it.?hidden";
 
 fn indent(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
@@ -212,11 +213,11 @@ fn condition_json((name, expression): &Condition) -> Value {
 }
 
 /// The rule id as a CEL identifier.
-fn variable(rule: &Rule) -> String {
+fn cel_identifier(rule: &Rule) -> String {
     rule.id.replace('-', "_")
 }
 
-/// CEL for whether the object is a copy of an existing object, as in [`crate::judge`].
+/// A CEL condition that the object is a copy of an existing object, as in [`crate::judge`].
 fn copy_expression(users: &TrustedUsers) -> String {
     format!(
         "request.operation == 'CREATE' && (request.userInfo.username in {} \
@@ -234,7 +235,7 @@ fn cel_list(texts: &[String]) -> Value {
 }
 
 fn validation(rule: &Rule, action: Action) -> Value {
-    let (id, variable) = (rule.id, variable(rule));
+    let (id, variable) = (rule.id, cel_identifier(rule));
     let mut passes = vec![format!("variables.{variable}.size() == 0")];
     if rule.scope == Scope::Object && action == Action::Deny {
         passes.push("variables.copied".to_owned());

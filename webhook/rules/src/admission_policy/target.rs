@@ -5,7 +5,7 @@ use crate::{api::control_plane::Shape, change::Operation};
 /// The name and the expression of a match condition.
 pub(super) type Condition = (&'static str, &'static str);
 
-/// Objects that are being deleted are exempt, so that controllers can always finish the deletion.
+/// A match condition that exempts objects that are being deleted, so that controllers can always finish the deletion.
 const NOT_BEING_DELETED: Condition = (
     "not-being-deleted",
     "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)",
@@ -21,7 +21,7 @@ const POOL_REFERENCE_CHANGES: Condition = (
      : has(object.spec.clusterPoolRef) != has(oldObject.spec.clusterPoolRef) \
      || has(object.spec.clusterPoolRef) && object.spec.clusterPoolRef != oldObject.spec.clusterPoolRef)",
 );
-/// v1beta1 is excluded, because it has its own policies.
+/// A match condition that excludes v1beta1, which has its own policies.
 const NOT_V1BETA1: Condition = ("not-v1beta1", "request.requestResource.version != 'v1beta1'");
 
 /// A resource in one API version, and how policies match it.
@@ -30,17 +30,17 @@ pub(super) struct PolicyTarget {
     pub(super) kind: &'static str,
     pub(super) group: &'static str,
     pub(super) version: &'static str,
-    /// The plural name, with the subresource if there is one.
+    /// The plural name of the resource, with the subresource if there is one.
     pub(super) resource: &'static str,
     pub(super) operations: &'static [Operation],
     pub(super) shape: Shape,
-    /// Whether the policy also covers writes in other versions, which the API server converts first.
+    /// Whether the policy also covers writes in other API versions, which the API server converts first.
     pub(super) equivalent: bool,
     pub(super) failure_policy: &'static str,
     pub(super) conditions: &'static [Condition],
-    /// CEL for the inputs of object rules: the new object, followed on an update by the old object.
+    /// A CEL expression for the inputs of object rules: the new object and, for an update, the old object.
     pub(super) objects: &'static str,
-    /// The path of `spec`, and CEL for the inputs of the rules that control planes and templates share.
+    /// The path of `spec`, and a CEL expression for the inputs of the rules that control planes and templates share.
     pub(super) specs: Option<(&'static str, &'static str)>,
 }
 

@@ -4,22 +4,18 @@ use serde::Deserialize;
 
 use super::{Metadata, Text};
 
-/// A `Cluster`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Cluster<'a> {
-    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// Its desired state.
     #[serde(default)]
     pub spec: Option<ClusterSpec<'a>>,
 }
 
-/// `spec` of a [`Cluster`].
+/// The `spec` of a [`Cluster`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterSpec<'a> {
-    /// The control plane object of the cluster.
     #[serde(borrow)]
     pub control_plane_ref: Option<ControlPlaneRef<'a>>,
 }
@@ -28,15 +24,15 @@ pub struct ClusterSpec<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControlPlaneRef<'a> {
-    /// The kind, such as `KubeadmControlPlane`.
+    /// The kind of the control plane object, such as `KubeadmControlPlane`.
     #[serde(borrow)]
     pub kind: Option<Text<'a>>,
-    /// The name in the namespace of the Cluster.
+    /// The name of the control plane object, in the namespace of the Cluster.
     pub name: Option<Text<'a>>,
 }
 
 impl<'a> Cluster<'a> {
-    /// The name of the control plane, if it is a `KubeadmControlPlane`.
+    /// The name of the Cluster's control plane; `None` unless it is a `KubeadmControlPlane`.
     pub fn control_plane_name(&self) -> Option<&Text<'a>> {
         let reference = self.spec.as_ref()?.control_plane_ref.as_ref()?;
         reference

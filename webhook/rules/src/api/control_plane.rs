@@ -16,17 +16,17 @@ use super::{
 /// Go's zero `time.Time`, 0001-01-01T00:00:00Z, in seconds since 1970.
 const ZERO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
-/// The shapes of `KubeadmControlPlane`. API versions with the same field paths share a shape.
+/// The shapes of a `KubeadmControlPlane`. API versions with the same field paths share a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Shape {
-    /// v1alpha3 to v1beta1.
+    /// The field paths of v1alpha3 to v1beta1.
     V1Beta1,
-    /// v1beta2, and any unknown later version.
+    /// The field paths of v1beta2, and of any unknown later version.
     V1Beta2,
 }
 
 impl Shape {
-    /// The shape of a version, given as `v1beta1` or `group/v1beta1`.
+    /// The shape of an API version, written as `v1beta1` or `group/v1beta1`.
     pub fn from_api_version(api_version: &str) -> Self {
         match api_version.rsplit('/').next() {
             Some("v1alpha3" | "v1alpha4" | "v1beta1") => Self::V1Beta1,
@@ -39,20 +39,18 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlane<'a, C = KubeadmConfig<'a>> {
-    /// `group/version`.
+    /// The API group and version, as in `controlplane.cluster.x-k8s.io/v1beta2`.
     #[serde(borrow)]
     pub api_version: Text<'a>,
-    /// Its metadata.
     #[serde(default)]
     pub metadata: Metadata<'a>,
-    /// Its desired state.
     pub spec: KubeadmControlPlaneSpec<'a, C>,
-    /// Its observed state.
     #[serde(default)]
     pub status: Option<KubeadmControlPlaneStatus<'a>>,
 }
 
-/// `spec`. The type of `kubeadmConfigSpec` is `C`, because it is by far the largest part of most objects.
+/// The `spec` of a [`KubeadmControlPlane`]. The type of `kubeadmConfigSpec` is the parameter `C`, because it is by far
+/// the largest part of most objects and is not always decoded.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
@@ -61,41 +59,39 @@ pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
     /// The Kubernetes version with a leading `v`.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
-    /// The template for Machines.
     pub machine_template: Option<MachineTemplate<'a>>,
-    /// v1alpha3; later versions have the reference in `machineTemplate`.
+    /// Only v1alpha3 has this field; later versions have the reference in `machineTemplate`.
     pub infrastructure_template: Option<InfrastructureRef<'a>>,
-    /// The configuration of kubeadm for init and join.
     pub kubeadm_config_spec: Option<C>,
-    /// v1beta2: strategy and times of rollouts.
+    /// The strategy and the times of rollouts. Only v1beta2 has this field.
     pub rollout: Option<Rollout<'a>>,
-    /// v1beta1 only; v1beta2 has `rollout.strategy` instead.
+    /// Only v1beta1 has this field; v1beta2 has `rollout.strategy` instead.
     pub rollout_strategy: Option<RolloutStrategy<'a>>,
-    /// v1beta1 only; v1beta2 has `rollout.after` instead.
+    /// Only v1beta1 has this field; v1beta2 has `rollout.after` instead.
     pub rollout_after: Option<Text<'a>>,
-    /// v1alpha3 only; v1beta1 has `rolloutAfter` instead.
+    /// Only v1alpha3 has this field; v1beta1 has `rolloutAfter` instead.
     pub upgrade_after: Option<Text<'a>>,
-    /// v1beta1 only; v1beta2 has `rollout.before` instead.
+    /// Only v1beta1 has this field; v1beta2 has `rollout.before` instead.
     pub rollout_before: Option<RolloutBefore>,
-    /// v1beta2: names of Machines.
+    /// How Cluster API names Machines. Only v1beta2 has this field.
     pub machine_naming: Option<MachineNaming<'a>>,
-    /// v1beta1 only; v1beta2 has `machineNaming` instead.
+    /// Only v1beta1 has this field; v1beta2 has `machineNaming` instead.
     pub machine_naming_strategy: Option<MachineNaming<'a>>,
-    /// v1beta2: the replacement of unhealthy Machines.
+    /// How Cluster API replaces unhealthy Machines. Only v1beta2 has this field.
     pub remediation: Option<Remediation>,
-    /// v1beta1 only; v1beta2 has `remediation` instead.
+    /// Only v1beta1 has this field; v1beta2 has `remediation` instead.
     pub remediation_strategy: Option<Remediation>,
 }
 
-/// The replacement of unhealthy Machines.
+/// How Cluster API replaces unhealthy Machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Remediation {
-    /// How often a failed replacement is repeated; unlimited if unset.
+    /// How often Cluster API repeats a failed replacement; unlimited if unset.
     pub max_retry: Option<i64>,
 }
 
-/// The naming of Machines.
+/// How Cluster API names Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineNaming<'a> {
@@ -108,35 +104,32 @@ pub struct MachineNaming<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Rollout<'a> {
-    /// The strategy for replacing Machines.
     #[serde(borrow)]
     pub strategy: Option<RolloutStrategy<'a>>,
-    /// RFC 3339. After this time, Machines created before it are replaced.
+    /// A time in RFC 3339. Once it has passed, Cluster API replaces the Machines that were created before it.
     pub after: Option<Text<'a>>,
-    /// Conditions for automatic rollouts.
     pub before: Option<RolloutBefore>,
 }
 
-/// Conditions for automatic rollouts.
+/// The conditions on which Cluster API starts a rollout by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RolloutBefore {
-    /// Replace a Machine if its certificates expire within this number of days.
+    /// Cluster API replaces a Machine whose certificates expire within this number of days.
     pub certificates_expiry_days: Option<i64>,
 }
 
-/// The strategy for replacing Machines.
+/// The strategy by which Cluster API replaces Machines.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RolloutStrategy<'a> {
-    /// Cluster API supports only `RollingUpdate`.
+    /// The type of the strategy. Cluster API supports only `RollingUpdate`.
     #[serde(rename = "type", borrow)]
     pub kind: Option<Text<'a>>,
-    /// Parameters of a rolling update.
     pub rolling_update: Option<RollingUpdate<'a>>,
 }
 
-/// Parameters of a rolling update.
+/// The parameters of a rolling update of Machines.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate<'a> {
@@ -146,7 +139,7 @@ pub struct RollingUpdate<'a> {
     pub max_surge: Option<IntOrString<'a>>,
 }
 
-/// `status` of a [`KubeadmControlPlane`].
+/// The `status` of a [`KubeadmControlPlane`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KubeadmControlPlaneStatus<'a> {
@@ -154,19 +147,19 @@ pub struct KubeadmControlPlaneStatus<'a> {
     pub observed_generation: Option<i64>,
     /// The number of existing Machines.
     pub replicas: Option<i64>,
-    /// v1beta2: the number of Machines whose condition `UpToDate` is True. This condition also depends on the
-    /// kubelet's version.
+    /// The number of Machines whose condition `UpToDate` is True. This condition also depends on the version of the
+    /// kubelet. Only v1beta2 has this field.
     pub up_to_date_replicas: Option<i64>,
-    /// v1beta1: the number of Machines that match the spec.
+    /// The number of Machines that match the spec. Only v1beta1 has this field.
     pub updated_replicas: Option<i64>,
-    /// v1beta2: the status fields of v1beta1.
+    /// In v1beta2, the status fields of v1beta1.
     pub deprecated: Option<DeprecatedStatus>,
     /// The lowest Kubernetes version among the Machines.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
-    /// v1beta2. In v1beta1, the same conditions are in [`Self::v1beta2`].
+    /// The conditions in v1beta2. In v1beta1, the same conditions are in [`Self::v1beta2`].
     pub conditions: Option<Vec<Condition<'a>>>,
-    /// v1beta1: the status fields of v1beta2.
+    /// In v1beta1, the status fields of v1beta2.
     pub v1beta2: Option<Box<KubeadmControlPlaneStatus<'a>>>,
 }
 
@@ -186,11 +179,11 @@ pub struct DeprecatedV1Beta1Status {
     pub updated_replicas: Option<i64>,
 }
 
-/// A status condition.
+/// A condition in the status of a [`KubeadmControlPlane`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Condition<'a> {
-    /// The type, such as `RollingOut`.
+    /// The type of the condition, such as `RollingOut`.
     #[serde(rename = "type", borrow)]
     pub kind: Option<Text<'a>>,
     /// `True`, `False` or `Unknown`.
@@ -262,7 +255,8 @@ impl<'a> KubeadmControlPlane<'a> {
         })
     }
 
-    /// `rollout.after`, `rolloutAfter` or `upgradeAfter`. The zero time means unset (2019 proposal, Cluster upgrade).
+    /// The time in `rollout.after`, `rolloutAfter` or `upgradeAfter`; `None` if it is unset, invalid or zero. The zero
+    /// time means unset (2019 proposal, Cluster upgrade).
     pub fn rollout_after(&self) -> Option<Timestamp> {
         let after = match self.shape() {
             Shape::V1Beta1 => self
@@ -294,7 +288,7 @@ impl<'a> KubeadmControlPlane<'a> {
         Shape::from_api_version(&self.api_version)
     }
 
-    /// The reference to the template from which infrastructure Machines are cloned.
+    /// The reference to the template from which Cluster API clones infrastructure Machines, in any API version.
     pub fn infrastructure_ref(&self) -> Option<&InfrastructureRef<'a>> {
         if self.spec.infrastructure_template.is_some() && self.shape() == Shape::V1Beta1 {
             return self.spec.infrastructure_template.as_ref();
@@ -320,7 +314,7 @@ impl<'a> KubeadmControlPlane<'a> {
         ControlPlaneSpec::new(self.shape(), "spec", Some(&self.spec))
     }
 
-    /// `kubeadmConfigSpec`, the configuration of kubeadm.
+    /// The configuration of kubeadm, `spec.kubeadmConfigSpec`.
     pub fn kubeadm_config(&self) -> Option<&KubeadmConfigSpec<'a>> {
         self.spec.kubeadm_config_spec.as_deref()
     }
@@ -335,7 +329,7 @@ impl<'a> KubeadmControlPlane<'a> {
         self.common_spec().rollout_strategy_path(below)
     }
 
-    /// `maxSurge` of the rollout strategy.
+    /// The `maxSurge` of the rollout strategy, in either API version.
     pub fn max_surge(&self) -> Option<&IntOrString<'_>> {
         self.common_spec().max_surge()
     }
@@ -346,7 +340,7 @@ impl<'a> KubeadmControlPlane<'a> {
             .is_some_and(KubeadmConfigSpec::has_external_etcd)
     }
 
-    /// A copy with the given replicas, which is the result of a write to the scale subresource.
+    /// A copy of the control plane with this number of replicas: the result of a write to the scale subresource.
     pub fn scaled_to(&self, replicas: i64) -> Self {
         let mut scaled = self.clone();
         scaled.spec.replicas = Some(replicas);

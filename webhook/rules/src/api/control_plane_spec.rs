@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{action::Action, syntax::parse_version};
 
-/// The spec of either kind. Rules that read it apply to both.
+/// The spec of a `KubeadmControlPlane` or of a `KubeadmControlPlaneTemplate`. Rules that read it apply to both kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlPlaneSpec<'c> {
     shape: Shape,
@@ -20,7 +20,7 @@ pub struct ControlPlaneSpec<'c> {
 }
 
 impl<'c> ControlPlaneSpec<'c> {
-    /// A spec whose path is `root`.
+    /// Creates a spec whose path in the object is `root`.
     pub fn new(shape: Shape, root: &'static str, spec: Option<&'c KubeadmControlPlaneSpec<'c>>) -> Self {
         Self {
             shape,
@@ -52,12 +52,12 @@ impl<'c> ControlPlaneSpec<'c> {
         self.path(format_args!("kubeadmConfigSpec.{below}"))
     }
 
-    /// `kubeadmConfigSpec`, the configuration of kubeadm.
+    /// The configuration of kubeadm, `kubeadmConfigSpec`.
     pub fn kubeadm_config(&self) -> Option<&'c KubeadmConfigSpec<'c>> {
         self.spec?.kubeadm_config_spec.as_deref()
     }
 
-    /// The minor version of Kubernetes. `None` in a template, which has no version, and if the version is invalid.
+    /// The minor version of Kubernetes; `None` if the version is invalid, and for a template, which has no version.
     pub fn minor(&self) -> Option<u64> {
         let version = parse_version(self.spec?.version.as_ref()?).ok()?;
         (version.major == 1).then_some(version.minor)
@@ -73,7 +73,6 @@ impl<'c> ControlPlaneSpec<'c> {
         }
     }
 
-    /// `kubeadmConfigSpec.clusterConfiguration`.
     pub fn cluster_configuration(&self) -> Option<&'c ClusterConfiguration<'c>> {
         self.kubeadm_config()?.cluster_configuration.as_ref()
     }
@@ -96,7 +95,7 @@ impl<'c> ControlPlaneSpec<'c> {
         self.path(format_args!("{strategy}.{below}"))
     }
 
-    /// `maxSurge` of the rollout strategy.
+    /// The `maxSurge` of the rollout strategy, in either API version.
     pub fn max_surge(&self) -> Option<&'c IntOrString<'c>> {
         self.rollout_strategy()?
             .rolling_update
@@ -105,7 +104,8 @@ impl<'c> ControlPlaneSpec<'c> {
             .as_ref()
     }
 
-    /// `certificatesExpiryDays`: Machines are replaced if their certificates expire within this number of days.
+    /// The `certificatesExpiryDays`: Cluster API replaces Machines whose certificates expire within this number of
+    /// days.
     pub fn certificates_expiry_days(&self) -> Option<i64> {
         let spec = self.spec?;
         let before = match self.shape {
@@ -123,7 +123,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// The template for the names of Machines.
+    /// The Go template for the names of Machines.
     pub fn naming_template(&self) -> Option<&'c Text<'c>> {
         let spec = self.spec?;
         let naming = match self.shape {
@@ -141,7 +141,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// `maxRetry` of the remediation.
+    /// The `maxRetry` of the remediation: how often Cluster API repeats a failed replacement.
     pub fn max_retry(&self) -> Option<i64> {
         let spec = self.spec?;
         let remediation = match self.shape {

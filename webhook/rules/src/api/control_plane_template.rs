@@ -9,31 +9,27 @@ use super::{
     machine_template::ObjectMeta,
 };
 
-/// A `KubeadmControlPlaneTemplate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlaneTemplate<'a> {
-    /// `group/version`.
+    /// The API group and version, as in `controlplane.cluster.x-k8s.io/v1beta2`.
     #[serde(borrow)]
     pub api_version: Text<'a>,
-    /// Its metadata.
     #[serde(default)]
     pub metadata: Metadata<'a>,
-    /// Its desired state.
     #[serde(default)]
     pub spec: Option<TemplateSpec<'a>>,
 }
 
-/// `spec` of a [`KubeadmControlPlaneTemplate`].
+/// The `spec` of a [`KubeadmControlPlaneTemplate`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateSpec<'a> {
-    /// The template for control planes.
     #[serde(borrow)]
     pub template: Option<Template<'a>>,
 }
 
-/// `spec.template`.
+/// The template for control planes, `spec.template` of a [`KubeadmControlPlaneTemplate`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Template<'a> {
@@ -45,7 +41,7 @@ pub struct Template<'a> {
 }
 
 impl<'a> KubeadmControlPlaneTemplate<'a> {
-    /// `spec.template`.
+    /// The template for control planes, `spec.template`.
     pub fn template(&self) -> Option<&Template<'a>> {
         self.spec.as_ref()?.template.as_ref()
     }

@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use super::json;
 
-/// A field of an object does not have the type that its kind requires.
+/// The error for a field that does not have the type that the object's kind requires.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{field}: {fault}")]
 pub struct DecodeError {
     /// The path of the field; `.` if the whole document is wrong.
     pub field: String,
-    /// The type found and the type expected.
+    /// What is wrong with the field, such as the type found and the type expected.
     pub fault: String,
 }
 
@@ -22,7 +22,7 @@ impl DecodeError {
     const MISSING: &str = "the field is missing";
 
     fn new(field: String, error: &serde_json::Error) -> Self {
-        let fault = fault(error);
+        let fault = fault_of(error);
         if let Some((within, fault)) = Nested::parts(&fault) {
             let within = Self {
                 field: within.to_owned(),
@@ -47,7 +47,7 @@ impl DecodeError {
         }
     }
 
-    /// The same error with the type of the value found instead of the value, if the value may be secret.
+    /// Returns the same error. If the value may be secret, the error shows the type of the value instead of the value.
     fn without_secret(self) -> Self {
         if !MAY_BE_SECRET.iter().any(|field| self.field.contains(field)) || self.is_missing() {
             return self;
@@ -58,7 +58,7 @@ impl DecodeError {
         }
     }
 
-    /// The same error for a document that is nested in another one at `field`.
+    /// Returns the same error for a document that is nested in another one at `field`.
     pub(super) fn below(self, field: &str) -> Self {
         Self {
             field: join(field, &self.field),
@@ -86,7 +86,7 @@ const MAY_BE_SECRET: &[&str] = &[
     "installerManifestPatches",
 ];
 
-/// An error of the inner deserializer, as text for the outer deserializer, which accepts only text. The text begins
+/// A [`DecodeError`] as text. An inner deserializer can pass an error to the outer one only as text. The text begins
 /// with a character with which no other error begins, and the same character separates the field from the problem.
 struct Nested<'e>(&'e DecodeError);
 
@@ -122,7 +122,7 @@ fn join(parent: &str, field: &str) -> String {
 /// # Errors
 /// [`DecodeError`] with the path of the first field that has a wrong type.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
-    json::read(json).map_or_else(|| decode_by_serde_json(json), |document| Ok(document.root))
+    json::read(json).map_or_else(|| decode_with_serde_json(json), |document| Ok(document.root))
 }
 
 /// Decodes a part of a JSON document that has already been parsed.
@@ -138,10 +138,10 @@ pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Result<T, DecodeError> {
-    json::read_again(part, known).map_or_else(|| decode_by_serde_json(part.get()), Ok)
+    json::read_again(part, known).map_or_else(|| decode_with_serde_json(part.get()), Ok)
 }
 
-fn decode_by_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
+fn decode_with_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
     serde_json::from_str(json).map_err(|error| {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
@@ -151,8 +151,9 @@ fn decode_by_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Deco
     })
 }
 
-/// The message of the error. Line and column are omitted for a wrong type, because the user did not write this JSON.
-fn fault(error: &serde_json::Error) -> String {
+/// The message of a decoder's error. For a wrong type, it has no line and column, because the user did not write this
+/// JSON.
+fn fault_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
         Some((fault, _)) if error.is_data() => fault.to_owned(),
@@ -160,7 +161,7 @@ fn fault(error: &serde_json::Error) -> String {
     }
 }
 
-/// Replaces the type names of serde and Rust with those of JSON and YAML.
+/// Replaces the type names of serde and Rust in a decoder's message with those of JSON and YAML.
 fn with_json_type_names(fault: &str) -> String {
     let parts = fault
         .strip_prefix("invalid type: ")
@@ -187,7 +188,7 @@ fn with_json_type_names(fault: &str) -> String {
     format!("found {found}, expected {expected}")
 }
 
-/// The message with the value's type instead of the value.
+/// Returns the message of a decoder's error with the type of the value instead of the value.
 fn without_value(fault: &str) -> String {
     let Some((found, expected)) = fault
         .strip_prefix("found ")

@@ -16,7 +16,7 @@ use super::{
 /// A [`KubeadmConfigSpec`] with its JSON text, so that comparisons include the fields that are not decoded.
 pub type KubeadmConfig<'a> = Verbatim<'a, KubeadmConfigSpec<'a>>;
 
-/// `spec.kubeadmConfigSpec`.
+/// The configuration of kubeadm, `spec.kubeadmConfigSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KubeadmConfigSpec<'a> {
@@ -33,7 +33,7 @@ pub struct KubeadmConfigSpec<'a> {
     pub users: Option<Vec<User<'a>>>,
     /// Disks to partition and format before kubeadm runs.
     pub disk_setup: Option<DiskSetup<'a>>,
-    /// Commands to run early in the boot. Rules check only whether there are any.
+    /// Commands that cloud-init runs early in the boot. Rules check only whether there are any.
     pub boot_commands: Option<Vec<Present>>,
     /// `cloud-config` or `ignition`.
     pub format: Option<Text<'a>>,
@@ -57,15 +57,14 @@ pub struct ClusterConfiguration<'a> {
     pub ca_certificate_validity_period_days: Option<i64>,
     /// The validity of the certificates that the CAs sign, in days.
     pub certificate_validity_period_days: Option<i64>,
-    /// v1beta1 only: subnets and DNS domain.
+    /// Subnets and DNS domain. Only v1beta1 has this field.
     pub networking: Option<Networking<'a>>,
-    /// v1beta1 only. Cluster API sets it from `spec.version`.
+    /// Only v1beta1 has this field. Cluster API sets it from `spec.version`.
     pub kubernetes_version: Option<Text<'a>>,
-    /// v1beta1 only. Cluster API sets it from the Cluster.
+    /// Only v1beta1 has this field. Cluster API sets it to the name of the Cluster.
     pub cluster_name: Option<Text<'a>>,
     /// The settings of stacked etcd, or the address of an external etcd.
     pub etcd: Option<Etcd<'a>>,
-    /// The image of `CoreDNS`.
     pub dns: Option<Dns<'a>>,
     /// The settings of the API server.
     pub api_server: Option<Component<'a>>,
@@ -75,7 +74,7 @@ pub struct ClusterConfiguration<'a> {
     pub scheduler: Option<Component<'a>>,
 }
 
-/// The image of `CoreDNS`.
+/// The image of `CoreDNS`, `clusterConfiguration.dns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Dns<'a> {
@@ -88,10 +87,9 @@ pub struct Dns<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Component<'a> {
-    /// Additional flags.
     #[serde(borrow)]
     pub extra_args: Option<ExtraArgs<'a>>,
-    /// Additional volumes of the Pod.
+    /// Additional volumes of the component's Pod.
     pub extra_volumes: Option<Vec<HostPathMount<'a>>>,
 }
 
@@ -99,10 +97,9 @@ pub struct Component<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HostPathMount<'a> {
-    /// The path on the host.
     #[serde(borrow)]
     pub host_path: Option<Text<'a>>,
-    /// The path in the Pod.
+    /// The path where the component's Pod mounts the host path.
     pub mount_path: Option<Text<'a>>,
 }
 
@@ -126,7 +123,6 @@ pub struct Etcd<'a> {
     /// Stacked etcd: a member on each control plane Machine.
     #[serde(borrow)]
     pub local: Option<LocalEtcd<'a>>,
-    /// External etcd.
     pub external: Option<ExternalEtcd<'a>>,
 }
 
@@ -137,7 +133,6 @@ pub struct LocalEtcd<'a> {
     /// The image tag of etcd.
     #[serde(borrow)]
     pub image_tag: Option<Text<'a>>,
-    /// Additional flags.
     pub extra_args: Option<ExtraArgs<'a>>,
 }
 
@@ -145,7 +140,7 @@ pub struct LocalEtcd<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExternalEtcd<'a> {
-    /// The client URLs of its members.
+    /// The client URLs of the members of the external etcd.
     #[serde(borrow)]
     pub endpoints: Option<Vec<Text<'a>>>,
 }
@@ -154,10 +149,9 @@ pub struct ExternalEtcd<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InitConfiguration<'a> {
-    /// The registration of the Node.
     #[serde(borrow)]
     pub node_registration: Option<NodeRegistration<'a>>,
-    /// v1beta2 only: timeouts of kubeadm.
+    /// The timeouts of kubeadm. Only v1beta2 has this field.
     pub timeouts: Option<Timeouts>,
 }
 
@@ -165,10 +159,9 @@ pub struct InitConfiguration<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JoinConfiguration<'a> {
-    /// The registration of the Node.
     #[serde(borrow)]
     pub node_registration: Option<NodeRegistration<'a>>,
-    /// v1beta2 only: timeouts of kubeadm.
+    /// The timeouts of kubeadm. Only v1beta2 has this field.
     pub timeouts: Option<Timeouts>,
     /// How kubeadm finds and authenticates to the cluster.
     pub discovery: Option<Discovery>,
@@ -187,7 +180,7 @@ pub struct NodeRegistration<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Timeouts {
-    /// How long kubeadm waits for a control plane component to become healthy.
+    /// How long kubeadm waits for a control plane component to become healthy, in seconds.
     pub control_plane_component_health_check_seconds: Option<i64>,
 }
 
@@ -195,23 +188,20 @@ pub struct Timeouts {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Discovery {
-    /// Discovery by a kubeconfig file.
     pub file: Option<FileDiscovery>,
 }
 
-/// Discovery by a kubeconfig file.
+/// Discovery of the cluster by a kubeconfig file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FileDiscovery {
-    /// The kubeconfig file to generate.
     pub kube_config: Option<DiscoveryKubeConfig>,
 }
 
-/// The kubeconfig file to generate.
+/// The kubeconfig file that Cluster API generates for joining Machines.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DiscoveryKubeConfig {
-    /// The credentials of the joining Machine.
     pub user: Option<DiscoveryUser>,
 }
 
@@ -225,23 +215,23 @@ pub struct DiscoveryUser {
     pub exec: Option<Present>,
 }
 
-/// The flags of a component.
+/// The flags of a component, `extraArgs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraArgs<'a> {
-    /// The flags in order.
+    /// The flags in the order of the manifest.
     pub flags: Vec<Flag<'a>>,
-    /// Whether the flags were a map, as in v1beta1, in which a flag cannot repeat. v1beta2 has a list.
+    /// Whether the manifest has the flags as a map, as in v1beta1, so that no flag repeats. v1beta2 has a list.
     pub is_map: bool,
 }
 
-/// A flag of a component.
+/// A command-line flag of a component.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Flag<'a> {
-    /// The name without dashes.
+    /// The name of the flag without the leading dashes.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The value, which may be secret.
+    /// The value of the flag, which may be secret.
     pub value: Option<Text<'a>>,
 }
 
@@ -289,12 +279,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
 }
 
 impl<'a> KubeadmConfigSpec<'a> {
-    /// Whether etcd is external.
+    /// Whether the control plane uses an external etcd.
     pub fn has_external_etcd(&self) -> bool {
         self.etcd().is_some_and(|etcd| etcd.external.is_some())
     }
 
-    /// `clusterConfiguration.etcd`.
+    /// The settings of etcd, `clusterConfiguration.etcd`.
     pub fn etcd(&self) -> Option<&Etcd<'a>> {
         self.cluster_configuration.as_ref()?.etcd.as_ref()
     }

@@ -8,18 +8,16 @@ use super::{Redacted, RedactedText, Text};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct File<'a> {
-    /// The path on the Machine.
     #[serde(borrow)]
     pub path: Option<Text<'a>>,
-    /// The encoding of `content`.
     pub encoding: Option<Text<'a>>,
-    /// The inline content, which may be secret.
+    /// The content of the file, which may be secret.
     pub content: Option<RedactedText<'a>>,
-    /// The Secret with the content.
+    /// The Secret that contains the content of the file.
     pub content_from: Option<SecretSource<'a>>,
 }
 
-/// The type of `contentFrom` and `passwdFrom`.
+/// The source of a file's content (`contentFrom`) or of a password hash (`passwdFrom`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecretSource<'a> {
@@ -32,10 +30,8 @@ pub struct SecretSource<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecretKey<'a> {
-    /// The name of the Secret.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The key in the Secret.
     pub key: Option<Text<'a>>,
 }
 
@@ -43,12 +39,11 @@ pub struct SecretKey<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct User<'a> {
-    /// The login name.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The password hash, which is secret.
+    /// The hash of the user's password, which is secret.
     pub passwd: Option<Redacted>,
-    /// The Secret with the password hash.
+    /// The Secret that contains the hash of the user's password.
     pub passwd_from: Option<SecretSource<'a>>,
     /// Whether the account is disabled.
     pub inactive: Option<bool>,
@@ -58,10 +53,8 @@ pub struct User<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DiskSetup<'a> {
-    /// Partition tables to write.
     #[serde(borrow)]
     pub partitions: Option<Vec<Partition<'a>>>,
-    /// File systems to create.
     pub filesystems: Option<Vec<Filesystem<'a>>>,
 }
 
@@ -69,12 +62,10 @@ pub struct DiskSetup<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Partition<'a> {
-    /// The device of the disk.
     #[serde(borrow)]
     pub device: Option<Text<'a>>,
-    /// `mbr` or `gpt`.
+    /// The type of the partition table, `mbr` or `gpt`.
     pub table_type: Option<Text<'a>>,
-    /// The sizes of the partitions.
     pub disk_layout: Option<Vec<PartitionSize>>,
 }
 
@@ -82,7 +73,7 @@ pub struct Partition<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PartitionSize {
-    /// The size in percent of the disk.
+    /// The size of the partition, in percent of the disk.
     pub percentage: Option<i64>,
 }
 
@@ -90,10 +81,10 @@ pub struct PartitionSize {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystem<'a> {
-    /// `auto`, `any`, `none` or a number.
+    /// The partition to format: `auto`, `any`, `none` or a number.
     #[serde(borrow)]
     pub partition: Option<Text<'a>>,
-    /// The file system to replace.
+    /// The type of an existing file system that cloud-init replaces, such as `ntfs`.
     #[serde(rename = "replaceFS")]
     pub replace_fs: Option<Text<'a>>,
 }
@@ -102,7 +93,6 @@ pub struct Filesystem<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ignition {
-    /// The additions for Container Linux.
     pub container_linux_config: Option<ContainerLinuxConfig>,
 }
 
@@ -110,14 +100,14 @@ pub struct Ignition {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerLinuxConfig {
-    /// Configuration to merge into the generated one; it may contain secrets.
+    /// The configuration that Cluster API merges into the generated one. It may contain secrets.
     pub additional_config: Option<Redacted>,
-    /// Whether unknown settings are errors.
+    /// Whether unknown settings in the additional configuration are errors.
     pub strict: Option<bool>,
 }
 
 impl Ignition {
-    /// Whether any field is set. Cluster API treats an empty section as unset.
+    /// Whether any field of the section is set. Cluster API treats an empty section as unset.
     pub fn is_defined(&self) -> bool {
         self.container_linux_config.as_ref().is_some_and(|config| {
             config.strict.is_some() || config.additional_config.is_some_and(|config| !config.is_empty())

@@ -6,18 +6,18 @@ use serde::Deserialize;
 
 use super::Text;
 
-/// `spec.machineTemplate` with the fields of both shapes.
+/// The template for Machines, `spec.machineTemplate`, with the fields of both shapes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineTemplate<'a> {
     /// Labels and annotations of Machines and their related objects.
     #[serde(borrow)]
     pub metadata: Option<ObjectMeta<'a>>,
-    /// v1beta1 only; v1beta2 has `spec.infrastructureRef` instead.
+    /// Only v1beta1 has this field; v1beta2 has `spec.infrastructureRef` instead.
     pub infrastructure_ref: Option<InfrastructureRef<'a>>,
-    /// v1beta1 only; v1beta2 has `spec.taints` instead.
+    /// Only v1beta1 has this field; v1beta2 has `spec.taints` instead.
     pub taints: Option<Vec<Taint<'a>>>,
-    /// v1beta2: the spec of Machines.
+    /// The spec of Machines. Only v1beta2 has this field.
     pub spec: Option<MachineTemplateSpec<'a>>,
 }
 
@@ -25,44 +25,42 @@ pub struct MachineTemplate<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineTemplateSpec<'a> {
-    /// The template from which infrastructure Machines are cloned.
     #[serde(borrow)]
     pub infrastructure_ref: Option<InfrastructureRef<'a>>,
     /// Taints that Cluster API maintains on the Nodes of the Machines.
     pub taints: Option<Vec<Taint<'a>>>,
 }
 
-/// A reference to the template from which infrastructure Machines are cloned.
+/// A reference to the template from which Cluster API clones infrastructure Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfrastructureRef<'a> {
-    /// v1beta1: `group/version`.
+    /// The API group and version of the template. Only v1beta1 has this field.
     #[serde(borrow)]
     pub api_version: Option<Text<'a>>,
-    /// v1beta2: only the group.
+    /// The API group of the template. Only v1beta2 has this field.
     pub api_group: Option<Text<'a>>,
-    /// The kind of the template.
     pub kind: Option<Text<'a>>,
-    /// The name of the template.
     pub name: Option<Text<'a>>,
-    /// v1beta1: the namespace of the template.
+    /// The namespace of the template. Only v1beta1 has this field.
     pub namespace: Option<Text<'a>>,
 }
 
 impl InfrastructureRef<'_> {
-    /// The API group, in either API version.
+    /// The API group of the template, in either API version.
     pub fn group(&self) -> Option<&str> {
         let version = self.api_version.as_deref();
         self.api_group.as_deref().or_else(|| version?.split('/').next())
     }
 
-    /// Whether both refer to the same template. The API version is ignored, because the API server converts objects.
+    /// Whether both references name the same template. Their API versions may differ, because the API server converts
+    /// objects.
     pub fn is_same(&self, other: &Self) -> bool {
         self.group() == other.group() && self.kind == other.kind && self.name == other.name
     }
 }
 
-/// The labels and annotations of objects to create.
+/// The labels and annotations of objects that Cluster API creates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMeta<'a> {
@@ -77,9 +75,9 @@ pub struct ObjectMeta<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Taint<'a> {
-    /// The key, such as `example.com/name`.
+    /// The key of the taint, such as `example.com/name`.
     #[serde(borrow)]
     pub key: Option<Text<'a>>,
-    /// The effect, such as `NoSchedule`.
+    /// The effect of the taint, such as `NoSchedule`.
     pub effect: Option<Text<'a>>,
 }

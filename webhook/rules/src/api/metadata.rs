@@ -1,4 +1,4 @@
-//! Object metadata, reduced to the fields that rules read.
+//! The metadata of an object, reduced to the fields that rules read.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::syntax::is_dns1123_subdomain;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata<'a> {
-    /// The name; `None` before the API server generates it.
+    /// The name of the object; `None` before the API server generates it.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The prefix from which the API server generates the name.
+    /// The prefix from which the API server generates the name of the object.
     pub generate_name: Option<Text<'a>>,
-    /// The namespace; `None` in a manifest without a namespace.
+    /// The namespace of the object; `None` in a manifest without a namespace.
     pub namespace: Option<Text<'a>>,
-    /// The number of changes to `spec`.
+    /// The generation of the object, which the API server increments with each change to `spec`; `None` in a manifest.
     pub generation: Option<i64>,
-    /// When deletion was requested, in RFC 3339; `None` if the object is not being deleted.
+    /// When the deletion of the object was requested, in RFC 3339; `None` if the object is not being deleted.
     pub deletion_timestamp: Option<Text<'a>>,
-    /// The labels. A label of Cluster API contains the name of the Cluster.
+    /// The labels of the object. A label of Cluster API contains the name of the Cluster.
     pub labels: Option<BTreeMap<Text<'a>, Text<'a>>>,
     /// The owners of the object. Cluster API's controllers set the Cluster as an owner.
     pub owner_references: Option<Vec<OwnerReference<'a>>>,
-    /// The annotations. One of them contains the overrides of rules.
+    /// The annotations of the object. One of them contains the overrides of rules.
     pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
-    /// Which client has written which field. The value is long, and only few rules read it.
+    /// Which client has written which field of the object. The value is long, and only few rules read it.
     pub managed_fields: Option<ManagedFields<'a>>,
 }
 
@@ -77,12 +77,10 @@ impl ManagedFields<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OwnerReference<'a> {
-    /// `group/version` of the owner.
+    /// The API group and version of the owner.
     #[serde(borrow, rename = "apiVersion")]
     pub api_version: Option<Text<'a>>,
-    /// The kind of the owner.
     pub kind: Option<Text<'a>>,
-    /// The name of the owner.
     pub name: Option<Text<'a>>,
 }
 
@@ -105,7 +103,7 @@ const CLUSTER_API: &str = "cluster.x-k8s.io";
 const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 
 impl Metadata<'_> {
-    /// The name of the object's Cluster, from the owner reference or else from the label.
+    /// The name of the object's Cluster, from the owner reference or else from the label; `None` if it has neither.
     pub fn cluster_name(&self) -> Option<&str> {
         let owners = self.owner_references.iter().flatten();
         let mut clusters = owners.filter(|owner| owner.is_of_cluster_api("Cluster"));
@@ -113,7 +111,7 @@ impl Metadata<'_> {
         clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
     }
 
-    /// Whether an object of this kind of Cluster API owns the object.
+    /// Whether an owner of the object has this kind in Cluster API's core group.
     pub fn is_owned_by_cluster_api(&self, kind: &str) -> bool {
         let mut owners = self.owner_references.iter().flatten();
         owners.any(|owner| owner.is_of_cluster_api(kind))
@@ -133,7 +131,7 @@ impl Metadata<'_> {
         }
     }
 
-    /// Whether the annotation is present, with any value. Cluster API checks only the presence.
+    /// Whether the object has the annotation, with any value. Cluster API checks only the presence.
     pub fn has_annotation(&self, name: &str) -> bool {
         self.annotations
             .as_ref()

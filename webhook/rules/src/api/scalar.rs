@@ -21,7 +21,6 @@ use serde_json::value::RawValue;
 pub struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    /// Converts to an owned string.
     pub fn into_owned(self) -> String {
         self.0.into_owned()
     }
@@ -119,12 +118,12 @@ impl RedactedText<'_> {
         self.redacted().is_empty()
     }
 
-    /// The string. `None` if its JSON has an invalid escape.
+    /// Decodes the string. Returns `None` if its JSON has an invalid escape.
     pub fn decode(self) -> Option<String> {
         serde_json::from_str(self.json).ok()
     }
 
-    /// The string reduced to its length.
+    /// Returns only the length of the string.
     pub fn redacted(self) -> Redacted {
         Redacted {
             // The length without the quotes. Escapes are not decoded.
@@ -162,7 +161,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RedactedText<'a> {
     }
 }
 
-/// The error that a string decoder would return.
+/// Returns the error that a decoder of strings returns for this JSON text.
 fn not_a_string<E: Error>(text: &str) -> E {
     struct Expected;
 
@@ -184,7 +183,7 @@ fn not_a_string<E: Error>(text: &str) -> E {
     }
 }
 
-/// Kubernetes' `IntOrString`.
+/// An integer or a string, as Kubernetes' `IntOrString`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrString<'a> {
     /// A JSON number without a fraction.

@@ -27,7 +27,7 @@ impl<T> Clone for Verbatim<'_, T> {
     }
 }
 
-/// The paths at which two values differ.
+/// The paths of the fields in which two values differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences(Vec<String>);
 
@@ -57,7 +57,7 @@ impl<'a, T> Verbatim<'a, T> {
 }
 
 impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
-    /// Decodes a value, or shares `other` if it has the same text.
+    /// Decodes a value from its text. If `other` has the same text, shares its value instead.
     pub(super) fn decode_reusing(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
         match other {
             Some(other) if other.text.get() == text.get() => Ok(other.clone()),
@@ -68,20 +68,19 @@ impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
         }
     }
 
-    /// The text from which the value was decoded.
+    /// The JSON text from which the value was decoded.
     pub(super) fn text(&self) -> &'a RawValue {
         self.text
     }
 }
 
 impl Differences {
-    /// Whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Displays the first two paths.
+/// Displays the paths of the first two differences.
 impl fmt::Display for Differences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
@@ -186,7 +185,8 @@ const NOT_PRESERVED: &[(&str, &str)] = &[
     ("clusterConfiguration", "clusterName"),
 ];
 
-/// Durations of v1beta1, which v1beta2 stores in seconds: `90s` is returned as `1m30s`.
+/// Names of fields with durations in v1beta1. v1beta2 stores them in seconds, so the API server returns `90s` as
+/// `1m30s`.
 const DURATIONS: &[&str] = &[
     "timeoutForControlPlane",
     "nodeDrainTimeout",
@@ -226,7 +226,7 @@ fn remove(value: &mut Value, path: &str) {
     }
 }
 
-/// Recursion is bounded, because `serde_json` rejects nesting deeper than 128.
+/// Removes unset fields at every depth. The recursion is bounded, because `serde_json` rejects nesting deeper than 128.
 fn remove_unset(name: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -258,7 +258,8 @@ fn is_unset(parent: &str, field: &str, value: &Value) -> bool {
     }
 }
 
-/// Fields that are maps. Users choose the keys, which may be secret, so a path ends before the key.
+/// Names of fields that are maps. Users choose the keys, which may be secret, so a path in a message ends before the
+/// key.
 const MAPS: &[&str] = &[
     "annotations",
     "config",
@@ -267,10 +268,10 @@ const MAPS: &[&str] = &[
     "kubeletExtraArgs",
     "labels",
 ];
-/// The number of differences after which the search ends: enough to distinguish one, two and more.
+/// The number of differences after which the search ends, so that messages can distinguish one, two and more.
 const MAX_DIFFERENCES: usize = 3;
-/// The maximum length of a path, in bytes. The longest path of fields in the schema has 90 bytes, so a longer path
-/// contains a key that a user chose.
+/// The maximum length of a path in a message, in bytes. The longest path of fields in the schema has 90 bytes, so a
+/// longer path contains a key that a user chose.
 const MAX_PATH_BYTES: usize = 100;
 
 fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {

@@ -1,25 +1,27 @@
 //! The response of an API server to a write.
 
-/// How an API server that has this webhook, Cluster API's webhooks and the CRDs responds to a write.
+/// How an API server with kcp-webhook, Cluster API's webhooks and the CRDs responds to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The write is admitted without a warning.
     Admitted,
-    /// The mutating webhook corrects the field before the rules run. The write is admitted with this value, as JSON.
+    /// kcp-webhook's mutating webhook corrects the field before the rules run. The write is admitted with this value,
+    /// as JSON.
     Mutation(&'static str),
     /// The CRD schema rejects the object, or the old object, before validating webhooks run. Contains the rejected
     /// fields, in any order.
     Schema(&'static [&'static str]),
-    /// Cluster API's webhook denies the write, and ours only warns, because a newer Cluster API may accept it.
+    /// Cluster API's webhook denies the write. kcp-webhook only warns, because a newer Cluster API may accept the
+    /// write.
     ClusterApi,
-    /// Our webhook warns.
+    /// kcp-webhook warns.
     Warn,
-    /// Our webhook denies.
+    /// kcp-webhook denies the write.
     Deny,
 }
 
 impl Answer {
-    /// The name in tables.
+    /// The name of the response in tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",

@@ -5,17 +5,14 @@ use serde_json::{Value, json};
 /// The valid object that a case modifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A `KubeadmControlPlane` of an API version.
+    /// A `KubeadmControlPlane` in this API version.
     ControlPlane(&'static str),
-    /// A `KubeadmControlPlaneTemplate` of an API version.
+    /// A `KubeadmControlPlaneTemplate` in this API version.
     Template(&'static str),
     /// A `Cluster` of Cluster API.
     Cluster,
-    /// A `ClusterPool`.
     ClusterPool,
-    /// A `ClusterDeploymentCustomization`.
     Customization,
-    /// A `ClusterDeployment`.
     ClusterDeployment,
 }
 
@@ -39,7 +36,7 @@ impl Base {
         }
     }
 
-    /// A valid object with all defaults set.
+    /// The valid object as JSON, with all defaults set.
     pub fn object(self) -> Value {
         match self {
             Self::ControlPlane(V1BETA1) => json!({

@@ -29,24 +29,23 @@ pub enum Write {
     Delete(&'static str),
 }
 
-/// An accepted or rejected example.
+/// An accepted or rejected example of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// `accepts_…`, `rejects_…` or `warns_…`.
+    /// The name of the case, which begins with `accepts_`, `rejects_` or `warns_`.
     pub name: &'static str,
     /// The base objects: one for each API version that has the fields of the patches.
     pub bases: &'static [Base],
-    /// The write.
     pub write: Write,
     /// The other objects of the cluster. By default, all of them are unknown.
     pub view: fn() -> View,
-    /// The authenticated user.
+    /// The name of the user that the API server authenticated; `None` if it is unknown.
     pub writer: Option<&'static str>,
     /// The field manager of the write.
     pub field_manager: Option<&'static str>,
-    /// The feature gates of Cluster API.
+    /// The feature gates with which Cluster API runs.
     pub feature_gates: FeatureGates,
-    /// A rule that is off by default and denies in this case.
+    /// The id of a rule that is off by default and denies in this case.
     pub enabled: Option<&'static str>,
     /// The response of an API server; `None` if it follows from the findings.
     pub answer: Option<Answer>,
@@ -75,12 +74,12 @@ impl Case {
         }
     }
 
-    /// Creates a control plane.
+    /// Returns a case that creates a control plane.
     pub const fn create(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, CONTROL_PLANES, Write::Create(patch), findings)
     }
 
-    /// Updates a control plane.
+    /// Returns a case that updates a control plane.
     pub const fn update(
         name: &'static str,
         old: &'static str,
@@ -90,22 +89,22 @@ impl Case {
         Self::new(name, CONTROL_PLANES, Write::Update(old, new), findings)
     }
 
-    /// Scales a control plane.
+    /// Returns a case that scales a control plane.
     pub const fn scale(name: &'static str, old: &'static str, replicas: i64, findings: Findings) -> Self {
         Self::new(name, CONTROL_PLANES, Write::Scale(old, replicas), findings)
     }
 
-    /// Deletes a control plane.
+    /// Returns a case that deletes a control plane.
     pub const fn delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
         Self::new(name, CONTROL_PLANES, Write::Delete(object), findings)
     }
 
-    /// Creates a control plane template.
+    /// Returns a case that creates a control plane template.
     pub const fn template(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, TEMPLATES, Write::Create(patch), findings)
     }
 
-    /// Updates a control plane template.
+    /// Returns a case that updates a control plane template.
     pub const fn template_update(
         name: &'static str,
         old: &'static str,
@@ -115,17 +114,17 @@ impl Case {
         Self::new(name, TEMPLATES, Write::Update(old, new), findings)
     }
 
-    /// Creates a Cluster. Our webhook does not review Clusters.
+    /// Returns a case that creates a Cluster. Our webhook does not review Clusters.
     pub const fn cluster(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::Cluster], Write::Create(patch), findings).answered_by(Answer::Admitted)
     }
 
-    /// Creates a pool.
+    /// Returns a case that creates a pool.
     pub const fn pool(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::ClusterPool], Write::Create(patch), findings)
     }
 
-    /// Updates a pool.
+    /// Returns a case that updates a pool.
     pub const fn pool_update(
         name: &'static str,
         old: &'static str,
@@ -135,12 +134,12 @@ impl Case {
         Self::new(name, &[Base::ClusterPool], Write::Update(old, new), findings)
     }
 
-    /// Creates a customization.
+    /// Returns a case that creates a customization.
     pub const fn customization(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::Customization], Write::Create(patch), findings)
     }
 
-    /// Updates a customization.
+    /// Returns a case that updates a customization.
     pub const fn customization_update(
         name: &'static str,
         old: &'static str,
@@ -150,17 +149,17 @@ impl Case {
         Self::new(name, &[Base::Customization], Write::Update(old, new), findings)
     }
 
-    /// Deletes a customization.
+    /// Returns a case that deletes a customization.
     pub const fn customization_delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::Customization], Write::Delete(object), findings)
     }
 
-    /// Creates a `ClusterDeployment`.
+    /// Returns a case that creates a `ClusterDeployment`.
     pub const fn deployment(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::ClusterDeployment], Write::Create(patch), findings)
     }
 
-    /// Updates a `ClusterDeployment`.
+    /// Returns a case that updates a `ClusterDeployment`.
     pub const fn deployment_update(
         name: &'static str,
         old: &'static str,
@@ -230,7 +229,7 @@ impl Case {
         self
     }
 
-    /// The configuration for the case.
+    /// The configuration of kcp-webhook in this case.
     pub fn configuration(&self) -> Configuration {
         Configuration {
             rules: self

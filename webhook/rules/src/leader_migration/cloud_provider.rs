@@ -20,8 +20,8 @@ pub fn is_in_tree(provider: &str) -> bool {
     !provider.is_empty() && provider != "external"
 }
 
-/// Why a component of a minor version exits at startup with a value of `--cloud-provider`, if it does. A template has no
-/// version.
+/// Why a component of a minor version exits at startup with a value of `--cloud-provider`; `None` if it starts. A
+/// template has no minor version.
 pub fn refusal(provider: &str, gates: &str, minor: Option<u64>) -> Option<String> {
     if !is_in_tree(provider) {
         return None;

@@ -5,9 +5,7 @@ use std::fmt;
 /// A component that can take part in leader migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
-    /// kube-controller-manager.
     Kube,
-    /// cloud-controller-manager.
     Cloud,
 }
 

@@ -22,7 +22,7 @@ pub struct LeaderMigrationConfiguration {
 pub struct ControllerLeader {
     /// The name of the controller, compared without aliases.
     pub name: String,
-    /// The controller manager that runs it, or `*` for any.
+    /// The controller manager that runs the controller, or `*` for any.
     pub component: String,
 }
 
@@ -30,24 +30,22 @@ pub struct ControllerLeader {
 /// contain no text of the configuration, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The text cannot be parsed.
     #[error("it is not valid YAML{}", hint(*.unquoted_star))]
     NotYaml {
-        /// Whether it has an unquoted `*`, which starts an alias in YAML. The samples of the KEP have it.
+        /// Whether the text has an unquoted `*`, which starts an alias in YAML. The samples of the KEP have one.
         unquoted_star: bool,
     },
-    /// A field has another type.
+    /// A field does not have the type that the configuration requires.
     #[error("{path} must be {expected}")]
     Type {
-        /// The path of the field.
         path: String,
-        /// The type, with its article.
+        /// The required type with its article, such as `a list`.
         expected: &'static str,
     },
-    /// Another API version, or none.
+    /// The `apiVersion` is missing, or controller managers do not know it.
     #[error("apiVersion must be {GROUP}/v1, {GROUP}/v1beta1 or {GROUP}/v1alpha1")]
     ApiVersion,
-    /// Another kind, or none.
+    /// The `kind` is missing, or is another one.
     #[error("kind must be {KIND}")]
     Kind,
     /// A required field is not set.
@@ -56,15 +54,15 @@ pub enum Problem {
     /// From 1.32 on, an unknown field is an error.
     #[error("{parent} has an unknown field; {known} are known")]
     UnknownField {
-        /// The path of the object with the field.
+        /// The path of the object that contains the unknown field.
         parent: String,
-        /// The known fields.
+        /// The names of the fields that the object may have.
         known: String,
     },
-    /// A lock type with which controller managers do not start.
+    /// The `resourceLock` is not one with which controller managers start.
     #[error("resourceLock must be leases")]
     ResourceLock,
-    /// No Lease can have this name, so the lock is never acquired.
+    /// No Lease can have the name in `leaderName`, so no controller manager ever acquires the migration lock.
     #[error("leaderName must be a valid Lease name: lower-case letters, digits, - and .")]
     LeaderName,
     /// The migration lock would be the main lock of a component.
@@ -75,7 +73,7 @@ pub enum Problem {
 const GROUP: &str = "controllermanager.config.k8s.io";
 const KIND: &str = "LeaderMigrationConfiguration";
 
-/// The first minor version that decodes strictly.
+/// The first minor version whose controller managers reject unknown fields.
 const STRICT_SINCE: u64 = 32;
 
 /// Leases of control plane components in `kube-system`.
@@ -97,7 +95,8 @@ fn hint(unquoted_star: bool) -> &'static str {
 }
 
 impl Problem {
-    /// Whether a controller manager exits at startup. With the others it runs, but never holds a lock of its own.
+    /// Whether a controller manager with this problem exits at startup. With any other problem it runs, but never holds
+    /// a migration lock of its own.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Self::LeaderName | Self::LeaderNameInUse(_))
     }
@@ -106,20 +105,20 @@ impl Problem {
 /// What a controller manager does with a controller (`k8s.io/controller-manager`, `pkg/leadermigration/filter.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Starts it while it holds the migration lock.
+    /// The controller manager starts the controller while it holds the migration lock.
     Migrated,
-    /// Does not start it: another component runs it.
+    /// The controller manager does not start the controller, because another component runs it.
     Unowned,
-    /// Starts it while it holds its main lock.
+    /// The controller manager starts the controller while it holds its main lock.
     NonMigrated,
 }
 
-/// A configuration with problems that do not prevent the start.
+/// A configuration with which a controller manager starts, and its problems.
 pub type Parsed = (LeaderMigrationConfiguration, Vec<Problem>);
 
 impl LeaderMigrationConfiguration {
-    /// The configuration without `--leader-migration-config`, at a minor version. From 1.28 on, two of its names are no
-    /// longer those of the controllers (`pkg/leadermigration/config/default.go`).
+    /// The default configuration at a minor version, which applies without `--leader-migration-config`. From 1.28 on,
+    /// two of its names are no longer names of controllers (`pkg/leadermigration/config/default.go`).
     pub fn default_at(minor: u64) -> Self {
         let names = if minor >= 28 {
             [
@@ -296,7 +295,7 @@ impl Reader {
         }
     }
 
-    /// A required string.
+    /// Reads a required text field. Records a problem if the field is missing, empty or not a string.
     fn text(&mut self, fields: &Map<String, Value>, parent: &str, name: &str) -> String {
         let path = || match parent {
             "" => name.to_owned(),

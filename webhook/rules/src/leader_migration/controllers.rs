@@ -7,11 +7,11 @@ use super::cloud_provider::LAST_IN_TREE;
 /// A controller that can migrate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// The name from 1.28 on (`k8s.io/cloud-provider/names`, `cmd/kube-controller-manager/names`).
+    /// The name of the controller from 1.28 on (`k8s.io/cloud-provider/names`, `cmd/kube-controller-manager/names`).
     pub canonical: &'static str,
-    /// The name up to 1.27. Later versions accept it in `--controllers` only.
+    /// The name of the controller up to 1.27. Later versions accept it in `--controllers` only.
     pub short: &'static str,
-    /// The last minor version whose kube-controller-manager runs it; `None` if all do.
+    /// The last minor version whose kube-controller-manager runs the controller; `None` if all versions do.
     pub last_in_kube_controller_manager: Option<u64>,
 }
 
@@ -44,20 +44,20 @@ pub const CONTROLLERS: [Controller; 4] = [
 ];
 
 impl Controller {
-    /// The controller with this name, in either spelling.
+    /// The controller with this name, in either spelling; `None` if no controller that can migrate has it.
     pub fn named(name: &str) -> Option<&'static Self> {
         CONTROLLERS
             .iter()
             .find(|controller| [controller.canonical, controller.short].contains(&name))
     }
 
-    /// The name by which leader migration selects it at a minor version. Leader migration resolves no aliases
-    /// (`k8s.io/controller-manager`, `pkg/leadermigration/migrator.go`).
+    /// The name by which leader migration selects the controller at a minor version. Leader migration resolves no
+    /// aliases (`k8s.io/controller-manager`, `pkg/leadermigration/migrator.go`).
     pub fn name_at(&self, minor: u64) -> &'static str {
         if minor >= 28 { self.canonical } else { self.short }
     }
 
-    /// Whether kube-controller-manager can run it at a minor version.
+    /// Whether kube-controller-manager of a minor version can run the controller.
     pub fn is_in_kube_controller_manager(&self, minor: u64) -> bool {
         self.last_in_kube_controller_manager
             .is_none_or(|last| minor <= last)

@@ -19,14 +19,14 @@ pub enum Finding {
     Alias {
         /// The component with the configuration.
         component: Component,
-        /// Its minor version.
+        /// The minor version of the component.
         minor: u64,
         /// The name in the configuration.
         entry: String,
-        /// The name at this version.
+        /// The name of the controller at this version.
         name: &'static str,
     },
-    /// More than one entry has this name. The last one counts.
+    /// More than one entry of the configuration has this name. The last one counts.
     Repeated(Component, String),
     /// `--leader-migration-config` is set, and `--enable-leader-migration` is not.
     ConfigurationIgnored(Component),
@@ -36,19 +36,19 @@ pub enum Finding {
     SelectsNothing(Component, u64),
     /// Two controller managers have different migration locks.
     DifferentLocks(Lock, Lock),
-    /// No Lease can have this name.
+    /// No Lease can have the name of the migration lock.
     LeaderNameInvalid(Component),
     /// The migration lock is the main lock of a component, or the Lease of another one.
     LeaderNameInUse(Component, String),
 }
 
 impl Finding {
-    /// Whether it harms the cluster, rather than has no effect.
+    /// Whether the setting harms the cluster, rather than having no effect.
     pub fn is_problem(&self) -> bool {
         !matches!(self, Self::UnknownName(..) | Self::Repeated(..))
     }
 
-    /// What to change.
+    /// What the user must change.
     pub fn fix(&self) -> String {
         match self {
             Self::UnknownName(..) => "correct or remove the entry".to_owned(),
@@ -194,7 +194,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
     if !CONTROLLERS.iter().any(selects) {
         findings.push(Finding::SelectsNothing(component, manager.minor));
     }
-    // The default configuration is not of the user's making.
+    // The user did not write the default configuration.
     if manager.flags.configuration_path().is_none() {
         return;
     }

@@ -12,7 +12,7 @@ pub(super) const BOOLEAN: [&str; 4] = [
     "configure-cloud-routes",
 ];
 
-/// The flag with the path of the configuration.
+/// The name of the flag with the path of the leader migration configuration.
 pub const CONFIGURATION_FLAG: &str = "leader-migration-config";
 
 /// The flags of a component, in order. Underscores in names are dashes.
@@ -59,7 +59,7 @@ impl Flags {
         self
     }
 
-    /// The value of the flag. If it repeats, the last one counts.
+    /// The value of a flag; `None` if it is not set. If the flag repeats, the last value counts.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -68,7 +68,7 @@ impl Flags {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The value of a text flag that is set and not empty.
+    /// The value of a text flag; `None` if it is unset or empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).filter(|value| !value.is_empty())
     }
@@ -92,7 +92,7 @@ impl Flags {
             && self.boolean("leader-elect", true) == Ok(true)
     }
 
-    /// The path of the configuration that a controller manager reads. It reads none unless leader migration is enabled.
+    /// The path of the configuration that a controller manager reads; `None` unless leader migration is enabled.
     pub fn configuration_path(&self) -> Option<&str> {
         if self.boolean("enable-leader-migration", false) == Ok(true) {
             self.text(CONFIGURATION_FLAG)
@@ -128,14 +128,14 @@ impl Flags {
         self
     }
 
-    /// The value of a flag with a duration in Go's format. `None` if it is not set or not a duration.
+    /// The value of a flag with a duration in Go's format; `None` if it is not set or not a duration.
     pub fn duration(&self, name: &str) -> Option<Duration> {
         const DAY: Duration = Duration::from_secs(86_400);
         go_duration(self.text(name)?).filter(|duration| *duration <= DAY)
     }
 }
 
-/// The value of a boolean flag is not a boolean.
+/// The error for a boolean flag whose value is not a boolean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotABoolean;
 

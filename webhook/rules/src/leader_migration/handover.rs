@@ -7,33 +7,33 @@ use std::time::Duration;
 
 use super::Flags;
 
-/// The times of leader election, from the flags of a controller manager.
+/// The durations of leader election, from the flags of a controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// How long a Lease lasts without a renewal.
     pub lease: Duration,
-    /// How often the holder renews and a candidate tries.
+    /// How often the holder renews its Lease, and a candidate tries to take it.
     pub retry: Duration,
 }
 
-/// The shortest and the longest expected gap.
+/// The shortest and the longest expected time in which no controller manager runs a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The holder stops just before it would renew.
+    /// The shortest time: the holder stops just before it would renew its Lease.
     pub min: Duration,
-    /// The holder stops just after it renewed, and the candidate waits as long as it can.
+    /// The longest time: the holder stops just after it renewed its Lease, and the candidate waits as long as it can.
     pub max: Duration,
 }
 
 /// The longest wait of a candidate between two tries, in retry periods: one and a jitter of 1.2.
 const LONGEST_RETRY: f64 = 2.2;
 
-/// From the lock to the first work of a controller: discovery and informers. Measured on kube-controller-manager 1.36 and a
-/// cloud-controller-manager.
+/// The time from taking the lock to the first work of a controller, for discovery and informers. Measured on
+/// kube-controller-manager 1.36 and a cloud-controller-manager.
 const START: Duration = Duration::from_secs(2);
 
 impl Timing {
-    /// The times of a controller manager, or the defaults.
+    /// The durations of leader election that the flags of a controller manager set, or the defaults.
     pub fn of(flags: &Flags) -> Self {
         let duration = |flag, default| flags.duration(flag).unwrap_or(Duration::from_secs(default));
         Self {

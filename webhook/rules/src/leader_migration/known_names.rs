@@ -2,15 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-/// The minor versions whose sources the table is from. Later versions may know other names.
+/// The minor versions of Kubernetes that the table covers. Later versions may know other names.
 pub const KNOWN_MINORS: RangeInclusive<u64> = 27..=37;
 
 /// A controller of kube-controller-manager.
 #[derive(Clone, Copy)]
 struct KnownName {
-    /// The name from 1.28 on.
+    /// The name of the controller from 1.28 on.
     canonical: &'static str,
-    /// The name up to 1.27, which later versions accept in `--controllers`. Empty if there is none.
+    /// The name of the controller up to 1.27, which later versions accept in `--controllers`; empty if there is none.
     alias: &'static str,
     /// The first minor version with the controller, at least 27.
     since: u64,
@@ -146,7 +146,8 @@ pub fn is_known(name: &str, minor: u64) -> Option<bool> {
     })
 }
 
-/// The name, if a controller has it. Other text in a flag or a file may be secret, so messages do not show it.
+/// The name, if a controller has it; otherwise `None`. Other text in a flag or a file may be secret, so messages do not
+/// show it.
 pub fn shown(name: &str) -> Option<&str> {
     is_a_controller(name).then_some(name)
 }

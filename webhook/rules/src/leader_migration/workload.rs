@@ -9,9 +9,9 @@ pub const NAME: &str = "cloud-controller-manager";
 
 /// An image whose tags follow the versions of Kubernetes.
 struct Numbering {
-    /// The end of the image's path, as mirrors keep it.
+    /// The end of the image's path, which is the same in mirrors.
     image: &'static str,
-    /// What precedes the minor version of Kubernetes in a tag.
+    /// The part of a tag before the minor version of Kubernetes.
     before_minor: &'static str,
 }
 
@@ -62,16 +62,15 @@ pub struct Workload<'v> {
 /// Where a file of a container comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountedFile {
-    /// A path of the host.
+    /// The path of the file on the host.
     Host(String),
     /// A key of a `ConfigMap` in the namespace of the Pod.
     ConfigMap {
-        /// The name of the `ConfigMap`.
         name: String,
         /// The key.
         key: String,
     },
-    /// No volume, or one of another type, such as a Secret.
+    /// The file is in no volume, or in a volume of another type, such as a Secret.
     Unknown,
 }
 
@@ -91,7 +90,7 @@ impl<'v> Workload<'v> {
             _ => return None,
         };
         let containers = pod.get("containers")?.as_array()?;
-        // What a shell starts is in an argument.
+        // The program that a shell starts is in an argument.
         let program = |container: &'v Value| match program(container) {
             Some(shell) if is_shell(shell) => words(container)
                 .find(|word| word.contains(component.name()))
@@ -179,7 +178,7 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The program that the container starts, if the manifest names it.
+/// The program that the container starts; `None` if the manifest does not name it.
 fn program(container: &Value) -> Option<&str> {
     words(container).next().filter(|word| !word.starts_with('-'))
 }
@@ -191,7 +190,7 @@ fn is_shell(program: &str) -> bool {
         .is_some_and(|name| SHELLS.contains(&name))
 }
 
-/// The command and its arguments.
+/// The words of the container's command and arguments.
 fn words(container: &Value) -> impl Iterator<Item = &str> {
     ["command", "args"]
         .into_iter()

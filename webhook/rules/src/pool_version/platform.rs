@@ -87,7 +87,7 @@ const VSPHERE: GoType = Struct(&[
     ("network", String),
 ]);
 
-/// The installer's type for vSphere.
+/// The `Platform` type of the installer for vSphere.
 const VSPHERE_INFRASTRUCTURE: GoType = Struct(&[
     ("vCenter", String),
     ("username", String),

@@ -51,7 +51,7 @@ const DEFAULT_VALIDITY_DAYS: i64 = 365;
 /// The default validity of CAs in Cluster API, in days.
 const DEFAULT_CA_VALIDITY_DAYS: i64 = 3650;
 
-/// The days; `None` for 0, which Cluster API treats as unset.
+/// A number of days; `None` for 0, which Cluster API treats as unset.
 fn nonzero(days: Option<i64>) -> Option<i64> {
     days.filter(|days| *days != 0)
 }
@@ -79,7 +79,7 @@ fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
                 "certificates are valid for {valid} days{set}, so each new Machine would be replaced immediately"
             )
             .into(),
-            remedy: format!("set fewer than {valid}, or increase certificateValidityPeriodDays").into(),
+            remedy: format!("set fewer than {valid} days, or increase certificateValidityPeriodDays").into(),
         });
     }
 }
@@ -106,7 +106,7 @@ fn validity_above_ca(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
             reason: CauseReason::Invalid,
             value: Some(days.to_string()),
             detail: format!("the CA that signs the certificate is valid for {valid} days{set}").into(),
-            remedy: format!("set {valid} or fewer").into(),
+            remedy: format!("set {valid} days or fewer").into(),
         });
     }
 }

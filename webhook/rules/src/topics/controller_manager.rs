@@ -65,14 +65,15 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Versions of which a template is checked, because it has none: problems of the last known version are warnings.
-const TEMPLATES_AT: u64 = *known_names::KNOWN_MINORS.end();
+/// The minor version at which rules check a template, which has no version: the last one whose controllers are known.
+/// At this version, problems are only warnings.
+const TEMPLATE_MINOR: u64 = *known_names::KNOWN_MINORS.end();
 
-/// The flags with which the controller manager exits at startup, apart from those that other rules check.
+/// Finds the flags with which the controller manager exits at startup, apart from those that other rules check.
 fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let list = controller_manager(spec);
-    let minor = spec.minor().unwrap_or(TEMPLATES_AT);
+    let minor = spec.minor().unwrap_or(TEMPLATE_MINOR);
     let flags = Flags::from_pairs(list.pairs());
     let errors = startup_error::by_flags(Component::Kube, minor, &flags);
     let mut names: Vec<&str> = Vec::new();
@@ -98,7 +99,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                     "kube-controller-manager 1.{} and later does not know this flag and exits at startup",
                     startup_error::SERVICE_SYNCS_UNKNOWN_SINCE
                 ),
-                "remove it; cloud-controller-manager has the flag",
+                "remove the flag; cloud-controller-manager has it",
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.

@@ -71,7 +71,7 @@ const VERSIONS: &[(u64, u64, u64)] = &[
     (1, 14, 0), (1, 14, 1), (1, 14, 2), (1, 14, 3), (1, 14, 4), (1, 14, 6), (1, 14, 7),
 ];
 
-/// If this annotation is present, Cluster API does not change `CoreDNS`.
+/// The annotation that keeps Cluster API from changing `CoreDNS`, with any value.
 const SKIP_ANNOTATION: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
@@ -80,7 +80,7 @@ fn is_known(version: (u64, u64, u64)) -> bool {
     VERSIONS.binary_search(&version).is_ok()
 }
 
-struct Step<'c> {
+struct CoreDnsUpgrade<'c> {
     old: &'c str,
     new: &'c str,
     from: (u64, u64, u64),
@@ -88,20 +88,21 @@ struct Step<'c> {
 }
 
 /// The versions between which Cluster API would migrate `CoreDNS`; `None` if it would not migrate.
-fn step<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
+fn coredns_upgrade<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<CoreDnsUpgrade<'c>> {
     let release = |version: Version| (version.major, version.minor, version.patch);
     let old = dns_tag(&change.old?.common_spec())?;
     let new = dns_tag(&change.new.common_spec())?;
-    let step = Step {
+    let coredns_upgrade = CoreDnsUpgrade {
         old,
         new,
         from: release(version(old).ok()?),
         to: release(version(new).ok()?),
     };
-    (step.from != step.to && !change.new.metadata.has_annotation(SKIP_ANNOTATION)).then_some(step)
+    (coredns_upgrade.from != coredns_upgrade.to && !change.new.metadata.has_annotation(SKIP_ANNOTATION))
+        .then_some(coredns_upgrade)
 }
 
-impl Step<'_> {
+impl CoreDnsUpgrade<'_> {
     fn fault(&self, reason: CauseReason, detail: String, remedy: String) -> Fault {
         Fault {
             field: FIELD.into(),
@@ -124,35 +125,38 @@ impl Step<'_> {
 }
 
 fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(|step| !step.upgrades_to_unknown_version()) else {
+    let Some(coredns_upgrade) =
+        coredns_upgrade(change).filter(|coredns_upgrade| !coredns_upgrade.upgrades_to_unknown_version())
+    else {
         return;
     };
-    let detail = if step.to < step.from {
+    let detail = if coredns_upgrade.to < coredns_upgrade.from {
         format!(
             "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
-            quoted(step.old)
+            quoted(coredns_upgrade.old)
         )
-    } else if !is_known(step.from) {
+    } else if !is_known(coredns_upgrade.from) {
         format!(
             "Cluster API cannot migrate the CoreDNS configuration from {}",
-            quoted(step.old)
+            quoted(coredns_upgrade.old)
         )
     } else {
         return;
     };
     let remedy = format!("keep the version, or set annotation {SKIP_ANNOTATION} and change CoreDNS yourself");
-    faults.push(step.fault(CauseReason::Forbidden, detail, remedy));
+    faults.push(coredns_upgrade.fault(CauseReason::Forbidden, detail, remedy));
 }
 
 fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::upgrades_to_unknown_version) else {
+    let Some(coredns_upgrade) = coredns_upgrade(change).filter(CoreDnsUpgrade::upgrades_to_unknown_version)
+    else {
         return;
     };
-    faults.push(step.fault(
+    faults.push(coredns_upgrade.fault(
         CauseReason::Invalid,
         format!(
             "kcp-webhook does not know whether Cluster API can migrate from {} to this version",
-            quoted(step.old)
+            quoted(coredns_upgrade.old)
         ),
         format!(
             "check that your Cluster API has this migration, or skip it with annotation {SKIP_ANNOTATION}"

@@ -177,7 +177,7 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
                     reason: CauseReason::Invalid,
                     // The value may be a secret of the install-config.
                     value: None,
-                    detail: format!("not exactly one JSON value: {error}").into(),
+                    detail: format!("valueJSON must be exactly one JSON value: {error}").into(),
                     remedy:
                         "write one JSON value, with strings in double quotes, or use value for a plain string"
                             .into(),
@@ -198,19 +198,19 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
                 field: format!("{path}.value").into(),
                 reason: CauseReason::Forbidden,
                 value: None,
-                detail: "valueJSON is also set, so value is ignored".into(),
-                remedy: "remove one of them".into(),
+                detail: "valueJSON is also set, so Hive ignores value".into(),
+                remedy: "remove value or valueJSON".into(),
             },
         );
     }
 }
 
-/// `valueJSON`; `None` if it is empty, which Hive treats as unset.
+/// The `valueJSON` of a patch; `None` if it is empty, which Hive treats as unset.
 fn value_json(patch: &PatchEntity) -> Option<&str> {
     patch.value_json.as_deref().filter(|text| !text.is_empty())
 }
 
-/// All patches, each with its field path.
+/// All patches of a customization, each with its field path.
 fn patches<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = (String, &'c PatchEntity)> {
@@ -239,21 +239,20 @@ fn patches<'c>(
 
 /// A JSON pointer in a patch, and its location.
 pub(crate) struct Pointer<'c> {
-    /// The field path of the patch.
+    /// The path of the patch in the customization.
     patch: String,
-    /// The field of the patch: `path` or `from`.
+    /// The field of the patch that contains the pointer: `path` or `from`.
     pub(crate) member: &'static str,
-    /// The JSON pointer itself.
     pub(crate) text: &'c str,
 }
 
 impl Pointer<'_> {
-    /// The field path of the pointer.
+    /// The path of the field that contains the pointer.
     pub(crate) fn field(&self) -> String {
         format!("{}.{}", self.patch, self.member)
     }
 
-    /// The rule that checks the pointer.
+    /// The id of the rule that checks the pointer.
     pub(crate) fn rule(&self) -> &'static str {
         if self.member == "from" {
             "patch-from-invalid"
@@ -262,7 +261,7 @@ impl Pointer<'_> {
         }
     }
 
-    /// The location of the pointer as a JSON pointer.
+    /// The path of the field that contains the pointer, as a JSON pointer.
     pub(crate) fn json_pointer(&self) -> String {
         format!(
             "/{}",
@@ -271,7 +270,7 @@ impl Pointer<'_> {
     }
 }
 
-/// All JSON pointers that Hive reads.
+/// All JSON pointers in the patches of a customization that Hive reads.
 pub(crate) fn pointers<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = Pointer<'c>> {

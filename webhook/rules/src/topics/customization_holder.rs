@@ -1,4 +1,4 @@
-//! The cluster that a customization serves.
+//! Clusters that refer to a customization that another cluster uses or has leased.
 
 use crate::{
     action::Action,
@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[Rule {
 
 const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 
-/// The annotation with the id of the lease for which a cluster is created.
+/// The annotation of a `ClusterDeployment` with the id of the lease for which it was created.
 const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
 
 fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {

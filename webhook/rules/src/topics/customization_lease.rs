@@ -126,7 +126,7 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
                 "the customization is leased{}{until}, so its names and addresses are in use",
                 by_holder(status)
             ),
-            release(customization),
+            release_remedy(customization),
         ));
     } else if let (Some(status), Some(_)) = (&customization.status, clusters)
         && status.is_leased()
@@ -137,9 +137,9 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     }
 }
 
-/// The remedy for a lease. It contains a command only if the names from the status are valid, because other clients wrote them,
-/// and a shell would interpret other text.
-fn release(customization: &ClusterDeploymentCustomization<'_>) -> String {
+/// How to release the lease. The text contains a command only if the names in the status are valid, because other
+/// clients wrote them, and a shell would interpret other text.
+fn release_remedy(customization: &ClusterDeploymentCustomization<'_>) -> String {
     let status = customization.status.as_ref();
     let pool = status.and_then(|status| status.cluster_pool_ref.as_ref());
     let holder = status.and_then(ClusterDeploymentCustomizationStatus::holder);

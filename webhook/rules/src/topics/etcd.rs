@@ -1,4 +1,4 @@
-//! Stacked or external etcd.
+//! The choice between stacked and external etcd.
 
 use crate::{
     action::Action,

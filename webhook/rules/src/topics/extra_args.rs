@@ -1,4 +1,4 @@
-//! Flags of the components. Their values are not shown, because they may be secret.
+//! Command-line flags of the components. No message shows their values, because they may be secret.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -36,28 +36,29 @@ const RULES: &[Rule] = &[Rule {
     cel: Cel::None(NoCel::SchemaFirst),
 }];
 
-/// The flags of a component.
+/// The `extraArgs` of a component, and where they are.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagList<'c> {
-    /// The path below `kubeadmConfigSpec`.
+    /// The path of the list below `kubeadmConfigSpec`.
     pub path: &'static str,
     args: Option<&'c ExtraArgs<'c>>,
 }
 
-/// A flag of a component.
+/// A flag in a [`FlagList`], and where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagValue<'c> {
-    /// The value, which may be secret.
+    /// The value of the flag, which may be secret.
     pub value: &'c str,
     list: &'static str,
-    /// The name in the object, which may have underscores.
+    /// The name of the flag as the manifest has it, which may have underscores.
     name: &'c str,
-    /// `None` in v1beta1, where flags are a map.
+    /// The index of the flag in the list; `None` in v1beta1, where flags are a map.
     index: Option<usize>,
 }
 
 impl<'c> FlagList<'c> {
-    /// The flag with this name. Underscores are dashes, as for the components. If it repeats, the last one takes effect.
+    /// The flag with this name; `None` if it is not set. As in the components, underscores count as dashes, and of
+    /// repeated flags the last one takes effect.
     pub fn get(&self, name: &'static str) -> Option<FlagValue<'c>> {
         let args = self.args?;
         let is_named = |flag: &Flag<'_>| {
@@ -97,7 +98,7 @@ fn is_same_flag(one: &str, other: &str) -> bool {
 }
 
 impl FlagValue<'_> {
-    /// The value as a boolean flag is parsed (Go, `strconv.ParseBool`).
+    /// The value of a boolean flag (Go, `strconv.ParseBool`); `None` if it is not a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self.value {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -106,7 +107,7 @@ impl FlagValue<'_> {
         }
     }
 
-    /// The path of the value.
+    /// The path of the flag's value in the object.
     pub fn path(&self, spec: &ControlPlaneSpec<'_>) -> Cow<'static, str> {
         let Self { list, name, .. } = self;
         match self.index {
@@ -140,7 +141,7 @@ pub fn kubelets<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 2] {
     })
 }
 
-fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 6] {
+fn flag_lists<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 6] {
     let cluster = spec.cluster_configuration();
     let etcd = spec
         .kubeadm_config()
@@ -166,7 +167,7 @@ fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 6] {
 }
 
 fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    for FlagList { path: list, args } in lists(change.new) {
+    for FlagList { path: list, args } in flag_lists(change.new) {
         let mut seen = HashSet::new();
         let repeatable = args.filter(|args| !args.is_map);
         for (index, flag) in repeatable.iter().flat_map(|args| &args.flags).enumerate() {
@@ -182,7 +183,7 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                         value: Some(HIDDEN.to_owned()),
                         detail: "an earlier entry sets this flag, and Cluster API passes each flag once"
                             .into(),
-                        remedy: "keep one entry".into(),
+                        remedy: "keep only one entry for the flag".into(),
                     },
                 );
             }

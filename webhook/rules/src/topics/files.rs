@@ -1,4 +1,4 @@
-//! Files to write on a Machine before kubeadm runs. Their content is never shown.
+//! Files that cloud-init writes on a Machine before kubeadm runs. No message shows their content.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
         summary: "the content of a file must be either inline or from a Secret",
-        why: "cloud-init writes a file from one source. Which source is used does not follow from the manifest.",
+        why: "cloud-init writes a file from one source. Which source it uses does not follow from the manifest.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -127,7 +127,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
         let Some(source) = &file.content_from else {
             continue;
         };
-        for missing in missing_in(source) {
+        for missing in missing_secret_fields(source) {
             faults.push_redacted(
                 &file.path,
                 Fault {
@@ -151,22 +151,22 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
 
 /// An unset or empty field of a reference to a Secret.
 #[derive(Clone, Copy, Debug)]
-pub struct Missing {
-    /// `name` or `key`.
+pub struct MissingSecretField {
+    /// The field that is unset: `name` or `key`.
     pub field: &'static str,
-    /// The remedy for the message.
+    /// What to do, as the message says it.
     pub remedy: &'static str,
 }
 
 /// The fields that a reference to a Secret lacks.
-pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
+pub fn missing_secret_fields(source: &SecretSource<'_>) -> impl Iterator<Item = MissingSecretField> {
     let secret = source.secret.as_ref();
     let is_empty = |text: Option<&Text<'_>>| text.is_none_or(|text| text.is_empty());
-    let name = Missing {
+    let name = MissingSecretField {
         field: "name",
         remedy: "set the name of a Secret in this namespace",
     };
-    let key = Missing {
+    let key = MissingSecretField {
         field: "key",
         remedy: "set the key of the value in the Secret",
     };

@@ -1,4 +1,4 @@
-//! Names from which Hive derives other names and labels.
+//! Names of pools and customizations, from which Hive derives labels and other names.
 
 use crate::{
     action::Action,
@@ -45,8 +45,8 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The longest label value, in characters.
-const LONGEST: usize = 63;
+/// The maximum length of a label value, in characters.
+const MAX_LABEL_CHARS: usize = 63;
 
 fn pool_name_too_long(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let detail = "Hive labels the clusters of a pool with the pool's name, and a label value must have at most 63 \
@@ -63,7 +63,11 @@ fn customization_name_too_long(change: &Change<'_, ClusterDeploymentCustomizatio
 }
 
 fn check_name_length(metadata: &Metadata<'_>, detail: &'static str, faults: &mut Faults) {
-    let Some(name) = metadata.name.as_deref().filter(|name| name.len() > LONGEST) else {
+    let Some(name) = metadata
+        .name
+        .as_deref()
+        .filter(|name| name.len() > MAX_LABEL_CHARS)
+    else {
         return;
     };
     faults.push(Fault {

@@ -112,7 +112,7 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                 value: config
                     .format
                     .as_deref()
-                    .map(|format| shown(format, &["cloud-config"])),
+                    .map(|format| shown_or_hidden(format, &["cloud-config"])),
                 detail: "the ignition section is set, but only format ignition uses it".into(),
                 remedy: "set format to \"ignition\", or remove the section".into(),
             },
@@ -128,7 +128,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
     if !change.context.feature_gates.ignition || !has_format(spec) {
         return;
     }
-    let mut push = |field: String, found: Found<'_>, detail: String, remedy: &'static str| {
+    let mut push = |field: String, found: UnsupportedValue<'_>, detail: String, remedy: &'static str| {
         faults.push_redacted(
             found.redacted,
             Fault {
@@ -143,7 +143,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
     for (index, user) in users::users(spec).filter(|(_, user)| user.inactive == Some(true)) {
         push(
             format!("users[{index}].inactive"),
-            Found {
+            UnsupportedValue {
                 value: Some("true".to_owned()),
                 redacted: user.name.as_deref(),
             },
@@ -155,7 +155,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
         if let Some(encoding @ ("gzip" | "gzip+base64")) = file.encoding.as_deref() {
             push(
                 format!("files[{index}].encoding"),
-                Found::shown(encoding),
+                UnsupportedValue::shown(encoding),
                 "Ignition does not decompress files".to_owned(),
                 "write the content as plain text or base64",
             );
@@ -168,7 +168,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
     {
         push(
             "bootCommands".to_owned(),
-            Found::default(),
+            UnsupportedValue::default(),
             "Ignition does not run boot commands".to_owned(),
             "use preKubeadmCommands, or a systemd unit in ignition.containerLinuxConfig",
         );
@@ -180,15 +180,15 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
 
 /// A value that Ignition does not support.
 #[derive(Default)]
-struct Found<'c> {
+struct UnsupportedValue<'c> {
     /// The value as the message shows it.
     value: Option<String>,
-    /// Text that the message does not show, but that distinguishes this problem from others.
+    /// Text that the message does not show, because it may be secret, but that distinguishes this problem from others.
     redacted: Option<&'c str>,
 }
 
-impl<'c> Found<'c> {
-    /// A value of an enumeration.
+impl<'c> UnsupportedValue<'c> {
+    /// A value that the message shows, because it is from an enumeration.
     fn shown(value: &str) -> Self {
         Self {
             value: Some(quoted(value)),
@@ -196,17 +196,17 @@ impl<'c> Found<'c> {
         }
     }
 
-    /// A value that the message shows only if it is one of these.
+    /// A value that the message shows only if it is one of `values`.
     fn one_of(values: &[&str], value: &'c str) -> Self {
         Self {
-            value: Some(shown(value, values)),
+            value: Some(shown_or_hidden(value, values)),
             redacted: Some(value),
         }
     }
 }
 
-/// The text if it is one of these values. Other text may be secret and is replaced.
-fn shown(text: &str, values: &[&str]) -> String {
+/// Returns the text if it is one of `values`. Other text may be secret, so this returns a replacement.
+fn shown_or_hidden(text: &str, values: &[&str]) -> String {
     if values.contains(&text) {
         quoted(text)
     } else {
@@ -214,13 +214,16 @@ fn shown(text: &str, values: &[&str]) -> String {
     }
 }
 
-fn unsupported_disks(disks: &DiskSetup<'_>, mut push: impl FnMut(String, Found<'_>, String, &'static str)) {
+fn unsupported_disks(
+    disks: &DiskSetup<'_>,
+    mut push: impl FnMut(String, UnsupportedValue<'_>, String, &'static str),
+) {
     for (index, partition) in disks.partitions.iter().flatten().enumerate() {
         let table = partition.table_type.as_deref();
         if let Some(table) = table.filter(|table| !table.is_empty() && *table != "gpt") {
             push(
                 format!("diskSetup.partitions[{index}].tableType"),
-                Found::one_of(&["mbr"], table),
+                UnsupportedValue::one_of(&["mbr"], table),
                 "Ignition supports only GPT partition tables".to_owned(),
                 "set \"gpt\", or omit tableType",
             );
@@ -243,7 +246,7 @@ fn unsupported_disks(disks: &DiskSetup<'_>, mut push: impl FnMut(String, Found<'
             if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
                 push(
                     format!("diskSetup.filesystems[{index}].{field}"),
-                    Found::one_of(&["auto", "any", "none"], value),
+                    UnsupportedValue::one_of(&["auto", "any", "none"], value),
                     format!("Ignition does not support {field}"),
                     remedy,
                 );

@@ -54,7 +54,7 @@ const RULES: &[Rule] = &[
 pub const DNS_TAG: &str = "clusterConfiguration.dns.imageTag";
 const ETCD_TAG: &str = "clusterConfiguration.etcd.local.imageTag";
 
-/// The image tag of `CoreDNS`, if it is set.
+/// The image tag of `CoreDNS`; `None` if it is unset.
 pub fn dns_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
     let dns: &Dns<'_> = spec.cluster_configuration()?.dns.as_ref()?;
     dns.image_tag.as_ref().filter(|tag| !tag.is_empty())
@@ -65,8 +65,8 @@ fn etcd_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
     local.image_tag.as_ref().filter(|tag| !tag.is_empty())
 }
 
-/// Parses the version in a tag as Cluster API does. `_` means `+`, which a tag cannot contain. A leading `v` and
-/// leading zeros are ignored. Missing numbers are 0.
+/// Parses the version in an image tag as Cluster API does. `_` means `+`, which a tag cannot contain. A leading `v` and
+/// leading zeros do not matter. Missing numbers are 0.
 pub fn version(tag: &str) -> Result<Version, semver::Error> {
     let tag = tag.trim().replace('_', "+");
     let tag = tag.strip_prefix('v').unwrap_or(&tag);
@@ -89,7 +89,7 @@ fn without_leading_zeros(number: &str) -> &str {
     number.get(redundant..).unwrap_or(number)
 }
 
-/// The problem of an invalid tag, and the remedy.
+/// What is wrong with an image tag, and what to do; `None` if the tag is valid.
 fn tag_fault(tag: &str) -> Option<(&'static str, &'static str)> {
     const CHARACTERS: &str = "use letters, digits, _, . and -";
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);

@@ -72,10 +72,10 @@ const KUBEADM_CONFIG_SPEC: &str = "spec.kubeadmConfigSpec";
 /// A field of `clusterConfiguration` that kubeadm init sets once.
 struct ImmutableField {
     field: &'static str,
-    /// Whether every API version has the field. An API server that stores v1beta2 drops the other fields, so their old
-    /// value is unknown if the old object does not have them.
+    /// Whether every API version has the field. An API server that stores v1beta2 drops a field that only v1beta1 has.
+    /// If the old object does not have such a field, its old value is therefore unknown.
     in_all_versions: bool,
-    value: for<'c> fn(&'c ClusterConfiguration<'_>) -> Option<Scalar<'c>>,
+    value: for<'c> fn(&'c ClusterConfiguration<'_>) -> Option<FieldValue<'c>>,
     reason: &'static str,
     remedy: &'static str,
 }
@@ -102,7 +102,7 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
             configuration
                 .ca_certificate_validity_period_days
                 .filter(|days| *days != 0)
-                .map(Scalar::Number)
+                .map(FieldValue::Number)
         },
         reason: "the cluster's CAs were created with this validity",
         remedy: "keep the current validity, and rotate the CAs if they must last longer",
@@ -145,12 +145,12 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
 ];
 
 #[derive(PartialEq)]
-enum Scalar<'c> {
+enum FieldValue<'c> {
     Text(&'c str),
     Number(i64),
 }
 
-impl fmt::Display for Scalar<'_> {
+impl fmt::Display for FieldValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(_) => f.write_str(HIDDEN),
@@ -159,11 +159,11 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// The text; `None` if it is empty, which Cluster API treats as unset.
-fn text<'c>(value: Option<&'c Text<'_>>) -> Option<Scalar<'c>> {
+/// The text of a field; `None` if it is empty, which Cluster API treats as unset.
+fn text<'c>(value: Option<&'c Text<'_>>) -> Option<FieldValue<'c>> {
     value
         .filter(|text| !text.is_empty())
-        .map(|text| Scalar::Text(text))
+        .map(|text| FieldValue::Text(text))
 }
 
 fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -184,8 +184,8 @@ fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>,
                     "the value was {} when the cluster was created, and {}",
                     match was {
                         None => "unset".to_owned(),
-                        Some(Scalar::Text(_)) if is.is_none() => "set".to_owned(),
-                        Some(Scalar::Text(_)) => "another string".to_owned(),
+                        Some(FieldValue::Text(_)) if is.is_none() => "set".to_owned(),
+                        Some(FieldValue::Text(_)) => "another string".to_owned(),
                         Some(number) => number.to_string(),
                     },
                     immutable.reason

@@ -1,4 +1,4 @@
-//! The reference to the template from which infrastructure Machines are cloned.
+//! The reference to the template from which Cluster API clones infrastructure Machines.
 
 use crate::{
     action::Action,
@@ -90,7 +90,7 @@ fn reference_incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
         } else {
             (
                 CauseReason::Required,
-                "without it, Cluster API cannot find the template to clone Machines from",
+                "without this field, Cluster API cannot find the template to clone Machines from",
             )
         };
         faults.push(Fault {
@@ -103,10 +103,10 @@ fn reference_incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
     }
 }
 
-/// The field, its value if it is invalid, and the remedy.
-type Missing = (&'static str, Option<String>, &'static str);
+/// A field that the reference lacks, its value if it is invalid, and what to do.
+type MissingField = (&'static str, Option<String>, &'static str);
 
-fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {
+fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = MissingField> {
     const GROUP: &str = "set the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
     const VERSION: &str = "set the template's group and version, as in its own apiVersion";
     let is_set = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());

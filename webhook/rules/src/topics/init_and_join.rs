@@ -62,10 +62,11 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Whether a section is set.
+/// Returns whether a section of the kubeadm configuration is set.
 type IsSet = fn(&KubeadmConfigSpec<'_>) -> bool;
 
-/// A section, whether it is set, what kubeadm does without it, and the remedy.
+/// The sections of the kubeadm configuration: the name, whether it is set, what kubeadm does without it, and what to
+/// do.
 const SECTIONS: &[(&str, IsSet, &str, &str)] = &[
     (
         "clusterConfiguration",
@@ -99,7 +100,7 @@ fn section_missing(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
                 field: format!("spec.kubeadmConfigSpec.{section}").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("without it, {without}").into(),
+                detail: format!("without this section, {without}").into(),
                 remedy: (*remedy).into(),
             });
         }
@@ -134,10 +135,10 @@ fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults
         },
         value: found.map(|seconds| seconds.to_string()),
         detail: format!(
-            "the value in {other} is {expected}, and Cluster API requires the same value in both"
+            "the value in {other} is {expected}, and Cluster API requires the same value in both sections"
         )
         .into(),
-        remedy: format!("set {expected} here, or another value in both").into(),
+        remedy: format!("set {expected} in this section, or another value in both sections").into(),
     });
 }
 

@@ -123,7 +123,7 @@ fn inventory_not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fault
     });
 }
 
-/// The first few entries as YAML.
+/// The first few inventory entries as YAML.
 fn as_yaml(inventory: &Inventory) -> String {
     const SHOWN: usize = 3;
     let mut entries: Vec<_> = inventory
@@ -183,21 +183,23 @@ fn entry_duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     }
 }
 
-/// The entries that this write adds, each with its index. Empty if the old object is unknown.
-fn added<'c>(change: &Change<'c, ClusterPool<'_>>) -> impl Iterator<Item = (usize, &'c InventoryEntry)> {
-    let known: HashSet<_> = change.old.iter().flat_map(|old| names(old)).collect();
+/// The inventory entries that this write adds, each with its index. Empty if the old object is unknown.
+fn added_entries<'c>(
+    change: &Change<'c, ClusterPool<'_>>,
+) -> impl Iterator<Item = (usize, &'c InventoryEntry)> {
+    let known: HashSet<_> = change.old.iter().flat_map(|old| entry_names(old)).collect();
     let unknown = change.operation == Operation::Update && change.old.is_none();
     let inventory = change.new.spec.inventory.as_ref().filter(|_| !unknown);
     let entries = inventory.into_iter().flatten().enumerate();
     entries.filter(move |(_, entry)| !entry.name.is_empty() && !known.contains(entry.name.as_str()))
 }
 
-fn names<'c>(pool: &'c ClusterPool<'_>) -> impl Iterator<Item = &'c str> {
+fn entry_names<'c>(pool: &'c ClusterPool<'_>) -> impl Iterator<Item = &'c str> {
     pool.spec.inventory.iter().flat_map(Inventory::names)
 }
 
 fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
-    let mut added = added(change).peekable();
+    let mut added = added_entries(change).peekable();
     if added.peek().is_none() {
         return;
     }
@@ -217,7 +219,7 @@ fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults)
 }
 
 fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
-    let mut added = added(change).peekable();
+    let mut added = added_entries(change).peekable();
     if added.peek().is_none() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Leader migration of the controller manager (KEP-2436): `enable-leader-migration` and its configuration file. No text of
-//! a flag or a file is shown, because it may be secret.
+//! Leader migration of the controller manager (KEP-2436): `enable-leader-migration` and its configuration file. No
+//! message shows text of a flag or a file, because it may be secret.
 
 use std::borrow::Cow;
 
@@ -129,7 +129,7 @@ fn is_enabled(flag: &FlagValue<'_>) -> bool {
     flag.as_bool() == Some(true)
 }
 
-/// The flag that turns leader migration on, if it has an effect.
+/// The flag `enable-leader-migration`; `None` unless it turns leader migration on.
 pub(super) fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flags = controller_manager(spec);
     let elects = flags.get(LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
@@ -156,7 +156,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             Action::Warn,
             fault(
                 format!("{exits}, and a template does not limit the version").into(),
-                "remove it, unless all control planes of this template are at 1.35 or earlier",
+                "remove the flag, unless all control planes of this template are at 1.35 or earlier",
             ),
         ),
     }
@@ -194,23 +194,24 @@ fn ignored(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
 }
 
-/// Where the controller manager's configuration file comes from.
+/// Where the leader migration configuration of the controller manager comes from.
 pub(super) enum Source<'c> {
-    /// Nothing mounts the path into the Pod.
+    /// No volume contains the path of the file in the controller manager's Pod.
     Unmounted,
-    /// No entry of `files` has the path on the host.
+    /// No entry of `files` writes the file on the host.
     NoFile,
-    /// The entry of `files` with this index.
+    /// The entry of `files` with this index writes the file.
     File(usize, &'c File<'c>),
 }
 
-/// The flag with the path of the file, if it is set.
+/// The flag with the path of the leader migration configuration; `None` if it is not set.
 pub(super) fn configuration_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flag = controller_manager(spec).get(CONFIGURATION);
     flag.filter(|flag| !flag.value.is_empty())
 }
 
-/// The flag with the path of the file, and the source of the file, if leader migration is enabled.
+/// The flag with the path of the leader migration configuration, and where the file comes from; `None` if leader
+/// migration is off.
 pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, Source<'c>)> {
     enabled(spec)?;
     let flag = configuration_flag(spec)?;
@@ -232,7 +233,8 @@ pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, 
     Some((flag, source))
 }
 
-/// The path on the host of a file in the controller manager's Pod. The innermost mount counts.
+/// The path on the host of a file in the controller manager's Pod; `None` if no volume contains it. The innermost mount
+/// counts.
 fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&str>) -> Option<String> {
     let below = |mount: &str| -> Option<usize> {
         let mount = mount.trim_end_matches('/');
@@ -280,7 +282,7 @@ fn file_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     );
 }
 
-/// The inline text of the configuration file, with the index of the file.
+/// The inline text of the leader migration configuration, with the index of its file in `files`.
 fn inline(spec: &ControlPlaneSpec<'_>) -> Option<(usize, String)> {
     let Source::File(index, file) = source(spec)?.1 else {
         return None;
@@ -288,7 +290,7 @@ fn inline(spec: &ControlPlaneSpec<'_>) -> Option<(usize, String)> {
     Some((index, inline_content(file)?))
 }
 
-/// The content of a file, if it is inline and not encoded.
+/// The content of a file; `None` if it is not inline plain text.
 pub(super) fn inline_content(file: &File<'_>) -> Option<String> {
     let is_plain = file.encoding.as_deref().is_none_or(str::is_empty);
     let content = file.content.filter(|content| is_plain && !content.is_empty())?;
@@ -345,14 +347,14 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
             reason: CauseReason::Forbidden,
             value: None,
             detail: detail.into(),
-            remedy: "write it to content as plain text, or check it yourself: an invalid one stops the controller manager"
+            remedy: "write the configuration to content as plain text, or check it yourself: an invalid configuration stops the controller manager"
                 .into(),
         },
     );
 }
 
-/// The effective configuration: of the file, with its index, or the default without one. `None` if it is unknown or
-/// invalid.
+/// The effective leader migration configuration, with the index of its file in `files`; the default one if there is no
+/// file. `None` if the configuration is unknown or invalid.
 pub(super) fn effective(
     spec: &ControlPlaneSpec<'_>,
     minor: u64,

@@ -1,5 +1,5 @@
-//! Changes of the migration lock while controller managers use it (KEP-2436). No text of a flag or a file is shown, because
-//! it may be secret.
+//! Changes of the migration lock while controller managers use it (KEP-2436). No message shows text of a flag or a
+//! file, because it may be secret.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The lock, and the names of its controllers, each once and sorted.
+/// The migration of a configuration: its lock, and the names of its controllers, each once and sorted.
 fn migration(configuration: &LeaderMigrationConfiguration) -> Migration {
     let leaders = configuration.controller_leaders.iter();
     let mut names: Vec<String> = leaders.map(|leader| leader.name.clone()).collect();
@@ -89,7 +89,7 @@ pub fn of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
     Some(migration)
 }
 
-/// What two migrations disagree on.
+/// What differs between two migrations.
 #[derive(Clone, Copy)]
 enum Difference {
     LeaderName,
@@ -111,7 +111,7 @@ fn difference(before: &Migration, after: &Migration) -> Option<Difference> {
     }
 }
 
-/// The new migration, with the index of its file.
+/// The migration of the new object, with the index of its configuration file in `files`.
 fn new_migration(spec: &ControlPlaneSpec<'_>) -> Option<(Migration, Option<usize>)> {
     let (configuration, file) = effective(spec, spec.minor()?)?;
     Some((migration(&configuration), file))
@@ -146,11 +146,11 @@ fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     });
 }
 
-/// A migration starts while Machines of an earlier one still run.
+/// Finds a migration that starts while Machines of an earlier migration still run.
 fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(old) = change.old else { return };
     let (old, new) = (old.common_spec(), change.new.common_spec());
-    // The other rule compares with a migration that the old object enables.
+    // If the old object also enables a migration, the other rule compares the two.
     if enabled(&old).is_some() {
         return;
     }

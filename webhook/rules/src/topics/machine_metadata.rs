@@ -1,4 +1,4 @@
-//! Labels and annotations for Machines, and in templates also for control planes.
+//! Labels and annotations for Machines and, in templates, for control planes.
 
 use crate::{
     action::Action,
@@ -66,7 +66,7 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
         for (key, value) in metadata.labels.iter().flatten() {
             let value = value.as_deref().unwrap_or_default();
             let key_fault = key_fault(key).map(|fault| {
-                let remedy = "rename it, for example to \"example.com/name\"";
+                let remedy = "rename the key, for example to \"example.com/name\"";
                 (quoted(key), fault.to_owned(), remedy)
             });
             let value_fault = label_value_fault(value).map(|fault| {
@@ -89,7 +89,8 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
 fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (path, metadata) in change.new.metadata() {
         for key in metadata.annotations.iter().flatten().map(|(key, _)| key) {
-            // The syntax is that of labels, except that the part before the slash may contain uppercase letters.
+            // The key of an annotation has the syntax of a label key, but the part before the slash may contain
+            // uppercase letters.
             let Some(detail) = key_fault(&key.to_lowercase()) else {
                 continue;
             };
@@ -98,7 +99,7 @@ fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
                 reason: CauseReason::Invalid,
                 value: Some(quoted(key)),
                 detail: detail.into(),
-                remedy: "rename it, for example to \"example.com/name\"".into(),
+                remedy: "rename the key, for example to \"example.com/name\"".into(),
             });
         }
     }

@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// All globs, each with its field path.
+/// All globs of a customization, each with its field path.
 fn globs<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = (String, &'c str)> {
@@ -66,7 +66,7 @@ fn glob_malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, fault
                 detail: "an empty glob matches no manifest".into(),
                 remedy: "write a glob below the installer's directory, such as manifests/*.yaml".into(),
             });
-        } else if let Err((detail, remedy)) = check(glob) {
+        } else if let Err((detail, remedy)) = check_glob(glob) {
             faults.push_redacted(
                 glob,
                 Fault {
@@ -128,30 +128,30 @@ fn leaves_directory(path: &str) -> bool {
 
 type Malformed = (&'static str, &'static str);
 
-const OPEN: Malformed = (
+const UNCLOSED_SET: Malformed = (
     "[ opens a set of characters, but no ] closes it",
     "add a ], or write \\[ to match the character [",
 );
-const EMPTY: Malformed = (
+const EMPTY_SET: Malformed = (
     "the pattern has an empty character class, []",
     "put a character between [ and ], such as \\] for a bracket",
 );
-const RANGE: Malformed = (
+const INCOMPLETE_RANGE: Malformed = (
     "a range in [ ] has only one end",
     "write both ends, such as [a-z], or \\- to match a hyphen",
 );
-const ESCAPE: Malformed = (
+const TRAILING_BACKSLASH: Malformed = (
     "the \\ at the end escapes nothing",
-    "write \\\\ to match a backslash, or remove it",
+    "write \\\\ to match a backslash, or remove the backslash",
 );
 
-/// Rejects what Go's `filepath.Match` rejects. `*` and `?` are always valid.
-fn check(glob: &str) -> Result<(), Malformed> {
+/// Rejects the globs that Go's `filepath.Match` rejects. `*` and `?` are always valid.
+fn check_glob(glob: &str) -> Result<(), Malformed> {
     let mut rest = glob.chars();
     while let Some(c) = rest.next() {
         match c {
             '\\' => {
-                rest.next().ok_or(ESCAPE)?;
+                rest.next().ok_or(TRAILING_BACKSLASH)?;
             }
             '[' => check_set(&mut rest)?,
             _ => {}
@@ -167,22 +167,22 @@ fn check_set(rest: &mut std::str::Chars<'_>) -> Result<(), Malformed> {
     }
     let mut is_empty = true;
     loop {
-        match rest.next().ok_or(OPEN)? {
-            ']' if is_empty => return Err(EMPTY),
+        match rest.next().ok_or(UNCLOSED_SET)? {
+            ']' if is_empty => return Err(EMPTY_SET),
             ']' => return Ok(()),
-            '-' => return Err(RANGE),
+            '-' => return Err(INCOMPLETE_RANGE),
             '\\' => {
-                rest.next().ok_or(OPEN)?;
+                rest.next().ok_or(UNCLOSED_SET)?;
             }
             _ => {}
         }
         is_empty = false;
         if rest.as_str().starts_with('-') {
             rest.next();
-            match rest.next().ok_or(OPEN)? {
-                '-' | ']' => return Err(RANGE),
+            match rest.next().ok_or(UNCLOSED_SET)? {
+                '-' | ']' => return Err(INCOMPLETE_RANGE),
                 '\\' => {
-                    rest.next().ok_or(OPEN)?;
+                    rest.next().ok_or(UNCLOSED_SET)?;
                 }
                 _ => {}
             }
@@ -241,7 +241,7 @@ const CASES: &[Case] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::check_glob;
 
     /// Expected results of `path.Match(glob, "")` in Go 1.26, which reads a glob to its end. The results were also
     /// compared for every glob of up to six of the characters `a[]^-\*/`.
@@ -251,13 +251,13 @@ mod tests {
             "*", "?", "**", "]", "a]", "-", "^", "[a]", "[^a]", "[a-b]", "[b-a]", "[[]", "[*]", "[?]",
             "[^^]", "[\\]]", "[a\\-z]", "\\[", "\\*", "\\\\", "[ä-ü]", "[,-.]", "[/]",
         ] {
-            assert!(check(glob).is_ok(), "{glob}");
+            assert!(check_glob(glob).is_ok(), "{glob}");
         }
         for glob in [
             "[", "[]", "[^]", "[]a]", "[^]a]", "[a", "[^", "[-]", "[-a]", "[a-]", "[a--]", "[\\", "[a\\",
             "[a-\\", "\\", "a\\", "[a]b[", "[a-b-]", "[a-b-c]", "[]-a]",
         ] {
-            assert!(check(glob).is_err(), "{glob}");
+            assert!(check_glob(glob).is_err(), "{glob}");
         }
     }
 }

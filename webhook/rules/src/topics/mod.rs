@@ -44,15 +44,15 @@ use crate::{case::Case, rule::Rule};
 /// A group of related rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Topic {
-    /// The name in kebab-case.
+    /// The name of the topic in kebab-case.
     pub name: &'static str,
-    /// The rules, in the order in which findings are reported.
+    /// The rules of the topic, in the order in which findings are reported.
     pub rules: &'static [Rule],
-    /// Accepted and rejected examples.
+    /// Accepted and rejected examples of the rules.
     pub cases: &'static [Case],
 }
 
-/// The table of contents. Findings are reported in this order.
+/// All topics, in the order in which findings are reported.
 pub static TOPICS: &[Topic] = &[
     replicas::TOPIC,
     version::TOPIC,
@@ -92,7 +92,7 @@ pub static TOPICS: &[Topic] = &[
     pool_reference::TOPIC,
 ];
 
-/// All rules, in table order.
+/// All rules, in the order in which findings are reported.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     TOPICS.iter().flat_map(|topic| topic.rules)
 }
@@ -102,10 +102,10 @@ pub fn is_rule(id: &str) -> bool {
     rules().any(|rule| rule.id == id)
 }
 
-/// Suggestions for a mistyped rule id, most similar first.
+/// Rule ids that are similar to a mistyped one, most similar first.
 pub fn similar(id: &str) -> Vec<&'static str> {
     const MAX_SUGGESTIONS: usize = 3;
-    /// The minimum similarity, the same that clap uses for flags.
+    /// The minimum similarity of a suggestion, the same that clap uses for flags.
     const MIN_SIMILARITY: f64 = 0.7;
     let mut similar: Vec<_> = rules()
         .map(|rule| {

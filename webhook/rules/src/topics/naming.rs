@@ -72,8 +72,8 @@ const SAMPLE_RANDOM: &str = "x7k2p";
 const RANDOM_ACTION: &str = "{{ .random }}";
 const FIELDS: &str = "use only {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
 
-/// The maximum length of a name. Cluster API truncates longer names and appends new random characters.
-const LONGEST: usize = 63;
+/// The maximum length of a Machine's name. Cluster API truncates longer names and appends new random characters.
+const MAX_NAME_CHARS: usize = 63;
 
 fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
     change
@@ -83,7 +83,7 @@ fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
         .filter(|template| !template.is_empty())
 }
 
-/// The name that Cluster API produces from the sample values.
+/// The name that Cluster API produces from the sample values, or what is wrong with the template.
 fn render_sample(pieces: &[TemplatePart<'_>]) -> Result<Vec<u8>, String> {
     let mut name = Vec::new();
     for piece in pieces {
@@ -96,8 +96,8 @@ fn render_sample(pieces: &[TemplatePart<'_>]) -> Result<Vec<u8>, String> {
         };
         name.extend_from_slice(text.as_bytes());
     }
-    if name.len() > LONGEST {
-        name.truncate(LONGEST - SAMPLE_RANDOM.len());
+    if name.len() > MAX_NAME_CHARS {
+        name.truncate(MAX_NAME_CHARS - SAMPLE_RANDOM.len());
         name.extend_from_slice(SAMPLE_RANDOM.as_bytes());
     }
     Ok(name)
@@ -155,7 +155,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             change,
             template,
             "every Machine would get the same name".to_owned(),
-            "add {{ .random }}",
+            "add {{ .random }} to the template",
         )),
         // Another version of Cluster API may accept this action.
         Some(action) => faults.push_at_most(

@@ -51,9 +51,9 @@ const RULES: &[Rule] = &[
 
 fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let Some(old) = change.old else { return };
-    let changed = version_fields(&old.spec, &change.new.spec);
+    let changed = changed_version_fields(&old.spec, &change.new.spec);
     let Some(first) = changed.first() else { return };
-    let stale = match unclaimed(change).map(Iterator::count) {
+    let stale = match unclaimed_clusters(change).map(Iterator::count) {
         Some(0) => return,
         Some(1) => "1 unclaimed cluster becomes stale and is replaced".to_owned(),
         Some(count) => format!("{count} unclaimed clusters become stale and are replaced"),
@@ -72,8 +72,8 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     });
 }
 
-/// The changed fields that are part of the pool version. For the inventory, only its presence matters.
-fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static str> {
+/// The paths of the changed fields that are part of the pool version. For the inventory, only its presence matters.
+fn changed_version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static str> {
     if let (Some(old), Some(new)) = (pool_version(old), pool_version(new))
         && old == new
     {
@@ -96,7 +96,7 @@ fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static 
 }
 
 /// The unclaimed clusters of the pool that are not being deleted.
-fn unclaimed<'c>(
+fn unclaimed_clusters<'c>(
     change: &Change<'c, ClusterPool<'_>>,
 ) -> Option<impl Iterator<Item = &'c ClusterDeployment>> {
     let clusters = change.context.view?.cluster_deployments.get()?;
@@ -120,7 +120,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     if removed.is_empty() {
         return;
     }
-    let detail = match unclaimed(change) {
+    let detail = match unclaimed_clusters(change) {
         None => "removing these entries deletes the unclaimed clusters that use them".to_owned(),
         Some(unclaimed) => {
             let uses_removed_entry = |cluster: &&ClusterDeployment| {
@@ -142,7 +142,10 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             match clusters.len() {
                 0 => return,
                 count @ 1..=SHOWN => {
-                    format!("removing these entries deletes unclaimed {} {shown}", noun(count))
+                    format!(
+                        "removing these entries deletes unclaimed {} {shown}",
+                        cluster_or_clusters(count)
+                    )
                 }
                 count => {
                     format!("removing these entries deletes {count} unclaimed clusters, including {shown}")
@@ -159,7 +162,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     });
 }
 
-const fn noun(count: usize) -> &'static str {
+const fn cluster_or_clusters(count: usize) -> &'static str {
     if count == 1 { "cluster" } else { "clusters" }
 }
 

@@ -65,7 +65,7 @@ const POOL: &str = "spec.clusterPoolRef.poolName";
 const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 const CLAIM: &str = "spec.clusterPoolRef.claimName";
 
-/// Hive accepts a new cluster with a claim if it has this label, so that clusters can be restored from a backup.
+/// The label with which Hive accepts a new cluster that has a claim, so that clusters can be restored from a backup.
 const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
 
 fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
@@ -128,7 +128,7 @@ fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fa
                 || "without a customization".to_owned(),
                 |old| format!("{created} {old}"),
             );
-            let detail = format!("immutable: this cluster was created {old}");
+            let detail = format!("the field is immutable: this cluster was created {old}");
             let remedy = "keep the reference; to get another cluster, create a ClusterClaim".to_owned();
             push(field, new, detail, remedy);
         }

@@ -101,7 +101,7 @@ const RULES: &[Rule] = &[
 /// The platforms on which clusters cannot hibernate.
 const WITHOUT_HIBERNATION: &[&str] = &["openstack", "vsphere"];
 
-/// The names of the platforms that are set. A null value means unset.
+/// The names of the platforms that the pool sets. A null value means unset.
 fn platforms(spec: &ClusterPoolSpec) -> impl Iterator<Item = &str> {
     let set = spec.platform.iter().filter(|(_, value)| !value.is_null());
     set.map(|(name, _)| name.as_str())
@@ -122,7 +122,7 @@ fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             CauseReason::Invalid,
             Some(names.join(", ")),
             "a pool creates clusters on exactly one platform, and several are set",
-            "keep one, and create another pool for each other platform",
+            "keep one platform, and create another pool for each of the others",
         ),
     };
     faults.push(Fault {
@@ -167,13 +167,13 @@ fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
 }
 
 /// The number of different customizations in the inventory; `None` without an inventory.
-fn entries(spec: &ClusterPoolSpec) -> Option<usize> {
+fn entry_count(spec: &ClusterPoolSpec) -> Option<usize> {
     let names: HashSet<_> = spec.inventory.as_ref()?.names().collect();
     Some(names.len())
 }
 
 fn exceeds_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> Option<Fault> {
-    let entries = entries(spec)?;
+    let entries = entry_count(spec)?;
     let missing = usize::try_from(size)
         .ok()?
         .checked_sub(entries)
@@ -183,7 +183,8 @@ fn exceeds_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> 
         reason: CauseReason::Invalid,
         value: Some(size.to_string()),
         detail: format!("the number of inventory entries is {entries}").into(),
-        remedy: format!("add {missing}, or set {entries}").into(),
+        remedy: format!("add entries to the inventory (missing: {missing}), or set {field} to {entries}")
+            .into(),
     })
 }
 
@@ -227,7 +228,7 @@ fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fau
             reason: CauseReason::Invalid,
             value: Some(running.to_string()),
             detail: format!("Hive ignores a pool on {platform} unless all its clusters run").into(),
-            remedy: format!("set {}, the pool's size", spec.size).into(),
+            remedy: format!("set runningCount to {}, the size of the pool", spec.size).into(),
         });
     }
 }

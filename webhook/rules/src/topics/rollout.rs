@@ -1,4 +1,4 @@
-//! Strategy and times of rollouts.
+//! The strategy and the times of rollouts.
 
 use crate::{
     action::Action,
@@ -20,7 +20,8 @@ pub(super) const TOPIC: Topic = Topic {
     cases: CASES,
 };
 
-/// The id of the rule about the immediate effect of a write. It does not apply to existing objects.
+/// The id of the rule about a rollout time in the past. The rule is about the immediate effect of a write, so it does
+/// not apply to existing objects.
 pub const AFTER_PAST: &str = "rollout-after-past";
 
 const RULES: &[Rule] = &[
@@ -78,7 +79,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The field manager of the plugin. A rollout that is started through the plugin needs no warning.
+/// The field manager of `kubectl kcp`. A rollout that a user starts with it needs no warning.
 pub const FIELD_MANAGER: &str = "kubectl-kcp";
 
 fn type_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -110,7 +111,7 @@ fn max_surge_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
             reason: CauseReason::Invalid,
             value: Some(max_surge.to_string()),
             detail: "a control plane grows by at most one Machine during a rollout".into(),
-            remedy: "set 1 to create before deleting, or 0 to delete before creating".into(),
+            remedy: "set 1 to create a Machine before deleting one, or 0 to delete one first".into(),
         });
     }
 }
@@ -172,7 +173,7 @@ fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         reason: CauseReason::Invalid,
         value: Some(format!("\"{after}\"")),
         detail: detail.into(),
-        remedy: "set a later time".into(),
+        remedy: "set a time in the future".into(),
     });
 }
 

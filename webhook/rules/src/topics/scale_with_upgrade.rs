@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    progress::{self, Lag},
+    progress::{self, GenerationLag},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
     trusted_users,
@@ -67,9 +67,9 @@ const FIELD: &str = "spec.replicas";
 /// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
 
-/// The fields of `kubeadmConfigSpec` whose change does not replace Machines: Cluster API writes them into the workload cluster,
-/// or only new Machines use them (Cluster API, `matchesKubeadmConfig`).
-const NO_ROLLOUT: &[&str] = &[
+/// The fields of `kubeadmConfigSpec` whose change does not replace Machines. Cluster API writes them into the workload
+/// cluster, or only new Machines use them (Cluster API, `matchesKubeadmConfig`).
+const FIELDS_WITHOUT_ROLLOUT: &[&str] = &[
     "clusterConfiguration.controlPlaneEndpoint",
     "clusterConfiguration.dns",
     "clusterConfiguration.apiServer.timeoutForControlPlane",
@@ -79,7 +79,7 @@ const NO_ROLLOUT: &[&str] = &[
 ];
 
 fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some((old, from, to)) = scaled(change) else {
+    let Some((old, from, to)) = replica_change(change) else {
         return;
     };
     progress::request(change);
@@ -104,7 +104,7 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
     );
 }
 
-/// The changed field that starts a rollout, if there is one.
+/// The path of a changed field that starts a rollout; `None` if the write starts none.
 fn starts_rollout(
     change: &Change<'_, KubeadmControlPlane<'_>>,
     old: &KubeadmControlPlane<'_>,
@@ -121,7 +121,7 @@ fn starts_rollout(
         return Some("infrastructureRef");
     }
     let (was, is) = (was.kubeadm_config_spec.as_ref(), is.kubeadm_config_spec.as_ref());
-    if !Verbatim::differences_except(was, is, NO_ROLLOUT).is_empty() {
+    if !Verbatim::differences_except(was, is, FIELDS_WITHOUT_ROLLOUT).is_empty() {
         return Some("kubeadmConfigSpec");
     }
     progress::immediate_rollout_time(change).map(|_| match change.new.shape() {
@@ -131,14 +131,14 @@ fn starts_rollout(
 }
 
 fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some((old, from, to)) = scaled(change) else {
+    let Some((old, from, to)) = replica_change(change) else {
         return;
     };
     progress::request(change);
     let why = if let Some(rolling) = progress::rollout_evidence(old) {
         format!("a rollout is in progress ({rolling})")
-    } else if let Some(Lag { generation, observed }) =
-        progress::lag(old).filter(|_| !progress::is_before_first_machine(change))
+    } else if let Some(GenerationLag { generation, observed }) =
+        progress::generation_lag(old).filter(|_| !progress::is_before_first_machine(change))
     {
         let observed = observed.map_or_else(|| "none".to_owned(), |observed| observed.to_string());
         format!(
@@ -168,7 +168,7 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
 }
 
 fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some((_, from, to)) = scaled(change) else {
+    let Some((_, from, to)) = replica_change(change) else {
         return;
     };
     progress::request(change);
@@ -196,8 +196,8 @@ fn name<'c>(control_plane: &'c KubeadmControlPlane<'_>) -> &'c str {
     control_plane.metadata.name.as_deref().unwrap_or("NAME")
 }
 
-/// The old object, the old replicas and the new replicas, if the write changes replicas.
-fn scaled<'c, 'a>(
+/// The old object, the old replicas and the new replicas; `None` if the write does not change replicas.
+fn replica_change<'c, 'a>(
     change: &Change<'c, KubeadmControlPlane<'a>>,
 ) -> Option<(&'c KubeadmControlPlane<'a>, i64, i64)> {
     let old = change.old?;
@@ -205,8 +205,8 @@ fn scaled<'c, 'a>(
     (from != to).then_some((old, from, to))
 }
 
-/// The severest action for a problem. For a paused object it is a warning, because manual recovery has priority (2019 proposal,
-/// Scale Down).
+/// The severest action for a change of replicas. While the control plane is paused, it is a warning, because manual
+/// recovery has priority (2019 proposal, Scale Down).
 fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     if is_topology_controller(change) {
         Action::Audit
@@ -217,8 +217,8 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     }
 }
 
-/// Whether the topology controller writes the replicas that it owns. Labels and the field manager of the request prove nothing,
-/// because any client can set them.
+/// Whether the topology controller writes replicas that it owns. Labels and the field manager of the request do not
+/// show this, because any client can set them.
 fn is_topology_controller(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let owns_replicas =
         |old: &KubeadmControlPlane<'_>| old.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");
@@ -282,12 +282,12 @@ const ROLLING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"vers
     "status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1,"version":"v1.34.2"}}"#;
 const UPGRADING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.33.4"}}"#;
-/// The kubelets report another version than the Machines have.
+/// A control plane whose kubelets report another version than its Machines have.
 const VENDOR: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":0,"version":"v1.34.2-x",
     "deprecated":{"v1beta1":{"updatedReplicas":3}},"conditions":[{"type":"RollingOut",
     "status":"True","reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}"#;
-/// The spec has changed again since the controller last processed it.
+/// A control plane whose spec has changed since the controller last processed it.
 const UNOBSERVED: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 const UNOBSERVED_PAUSED: &str = r#"{"metadata":{"generation":3,"annotations":{"cluster.x-k8s.io/paused":""}},
@@ -295,7 +295,7 @@ const UNOBSERVED_PAUSED: &str = r#"{"metadata":{"generation":3,"annotations":{"c
     "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 const UNOBSERVED_V1BETA1: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"version":"v1.34.2"}}"#;
-/// No controller has processed it, or every reconcile failed.
+/// A control plane that no controller has processed, or whose reconciles all failed.
 const NEVER_OBSERVED: &str = r#"{"metadata":{"generation":1},"spec":{"replicas":3,"version":"v1.34.2"}}"#;
 const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
     "spec":{"replicas":3},"status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1}}"#;

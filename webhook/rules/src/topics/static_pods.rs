@@ -1,4 +1,4 @@
-//! The static Pods that kubelets start from `files`, as far as their manifests can be read.
+//! The static Pods that kubelets start from `files`, if their manifests can be read.
 //!
 //! A manifest is text of the user, so its size bounds the work: a review parses at most [`MAX_BYTES`] of static Pods in at most
 //! [`MAX_MANIFESTS`] files for each of the old and the new object, and each of them up to [`MAX_EVENTS`].
@@ -11,37 +11,38 @@ use crate::{
     leader_migration::workload::NAME,
 };
 
-/// Where kubelets read static Pods on Machines of kubeadm.
-const FOLDER: &str = "/etc/kubernetes/manifests/";
+/// The folder from which the kubelet of a kubeadm Machine starts static Pods.
+const STATIC_POD_FOLDER: &str = "/etc/kubernetes/manifests/";
 
-/// The most bytes of manifests that are parsed for one object.
+/// The maximum number of bytes of manifests that a review parses for one object.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The most manifests that are parsed for one object. A control plane has one cloud-controller-manager.
+/// The maximum number of manifests that a review parses for one object. A control plane has one
+/// cloud-controller-manager.
 const MAX_MANIFESTS: usize = 4;
 
-/// The largest number of events in the YAML of a static Pod, and of those that its aliases repeat. A long Pod has some 500.
+/// The maximum number of events in the YAML of a static Pod, and of events that its aliases repeat. A long Pod has
+/// about 500.
 const MAX_EVENTS: usize = 5_000;
 
-/// A static Pod.
+/// A static Pod in `files` that can be read.
 #[derive(Debug)]
 pub struct StaticPod {
-    /// The index in `files`.
+    /// The index of the static Pod in `files`.
     pub index: usize,
-    /// The manifest.
     pub manifest: Value,
 }
 
-/// The static Pods that mention a cloud-controller-manager. An index is that of the first such file.
+/// The static Pods in `files` that mention a cloud-controller-manager.
 #[derive(Debug, Default)]
 pub struct StaticPods {
-    /// Those that can be read.
+    /// The static Pods that can be read.
     pub read: Vec<StaticPod>,
-    /// A file that mentions a cloud-controller-manager, but cannot be parsed or is too long.
+    /// The index of the first file that mentions a cloud-controller-manager, but cannot be parsed or is too long.
     pub unreadable: Option<usize>,
-    /// A file whose text is not in the object in plain text, so it may mention one.
+    /// The index of the first file that is not plain text in the object, so it may mention a cloud-controller-manager.
     pub hidden: Option<usize>,
-    /// How many bytes were parsed.
+    /// The number of bytes that were parsed.
     pub parsed_bytes: usize,
 }
 
@@ -76,9 +77,13 @@ pub fn mentioning_cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> Stati
     pods
 }
 
-/// Whether a kubelet reads the file: it is in the folder itself, and its name does not begin with a dot.
+/// Whether the kubelet reads the file as a static Pod: it is directly in [`STATIC_POD_FOLDER`], and its name does not begin with a
+/// dot.
 fn is_static_pod(file: &File<'_>) -> bool {
-    let name = file.path.as_deref().and_then(|path| path.strip_prefix(FOLDER));
+    let name = file
+        .path
+        .as_deref()
+        .and_then(|path| path.strip_prefix(STATIC_POD_FOLDER));
     name.is_some_and(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.'))
 }
 
@@ -90,7 +95,8 @@ fn is_hidden(file: &File<'_>) -> bool {
             .is_some_and(|encoding| !encoding.is_empty())
 }
 
-/// The first YAML document, which is the only one that the kubelet reads.
+/// The first YAML document in the text, which is the only one that the kubelet reads; `None` if it is too long or not
+/// valid.
 fn first_document(text: &str) -> Option<Value> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: 64, max_events: MAX_EVENTS },
@@ -117,7 +123,7 @@ mod tests {
         let files: Vec<_> = texts
             .iter()
             .enumerate()
-            .map(|(index, text)| json!({"path": format!("{FOLDER}{index}.yaml"), "content": text}))
+            .map(|(index, text)| json!({"path": format!("{STATIC_POD_FOLDER}{index}.yaml"), "content": text}))
             .collect();
         json_patch::merge(
             &mut object,

@@ -90,7 +90,7 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     });
 }
 
-/// The keys of taints that are set, each with its path.
+/// The keys of all taints that have one, each with its path.
 fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, str>, &'c Text<'c>)> {
     let path = spec.taints_path();
     let taints = spec.taints().iter().enumerate();
@@ -98,7 +98,7 @@ fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, s
         .filter_map(move |(index, taint)| Some((format!("{path}[{index}].key").into(), taint.key.as_ref()?)))
 }
 
-/// Why users must not set a taint with this key.
+/// Why users must not set a taint with this key; `None` if they may.
 fn why_reserved(key: &str) -> Option<&'static str> {
     match key {
         "node.cluster.x-k8s.io/uninitialized" | "node.cluster.x-k8s.io/outdated-revision" => {
@@ -141,7 +141,7 @@ fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             reason: CauseReason::Invalid,
             value: Some(quoted(key)),
             detail: detail.into(),
-            remedy: "rename it, for example to \"example.com/name\"".into(),
+            remedy: "rename the key, for example to \"example.com/name\"".into(),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Users to add on a Machine before kubeadm runs. Their passwords are never shown.
+//! Users that cloud-init adds on a Machine before kubeadm runs. No message shows their passwords.
 
 use crate::{
     action::Action,
@@ -21,7 +21,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "user-passwd-conflict",
         summary: "a password hash must be either inline or from a Secret",
-        why: "A user has one password hash. Which of the two is used does not follow from the manifest.",
+        why: "A user has one password hash. If both fields are set, the manifest does not say which one counts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -71,7 +71,7 @@ fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
 fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, user) in users(change.new) {
         let Some(source) = &user.passwd_from else { continue };
-        for missing in files::missing_in(source) {
+        for missing in files::missing_secret_fields(source) {
             faults.push_redacted(
                 &user.name,
                 Fault {

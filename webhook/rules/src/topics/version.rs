@@ -185,11 +185,11 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     }
 }
 
-/// The versions before and after an update, if both are valid.
-fn step<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
+/// The versions before and after an update; `None` unless both are valid.
+fn version_change<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<VersionChange<'c>> {
     let old = change.old?.spec.version.as_deref()?;
     let new = change.new.spec.version.as_deref()?;
-    Some(Step {
+    Some(VersionChange {
         old,
         new,
         from: parse_version(old).ok()?,
@@ -197,14 +197,14 @@ fn step<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
     })
 }
 
-struct Step<'c> {
+struct VersionChange<'c> {
     old: &'c str,
     new: &'c str,
     from: Version,
     to: Version,
 }
 
-impl Step<'_> {
+impl VersionChange<'_> {
     fn raises_minor(&self) -> bool {
         minor(&self.to) > minor(&self.from)
     }
@@ -229,15 +229,18 @@ fn minor(version: &Version) -> (u64, u64) {
 }
 
 fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::raises_minor) else {
+    let Some(version_change) = version_change(change).filter(VersionChange::raises_minor) else {
         return;
     };
-    if let Some(behind) = machine_behind(change, &step.from) {
-        faults.push(step.fault(
-            format!("the upgrade to {} is still rolling out: {behind}", step.old),
+    if let Some(behind) = machine_behind(change, &version_change.from) {
+        faults.push(version_change.fault(
+            format!(
+                "the upgrade to {} is still rolling out: {behind}",
+                version_change.old
+            ),
             format!(
                 "wait until every Machine is at {}: kubectl kcp rollout status {} --watch{}",
-                step.old,
+                version_change.old,
                 change.new.metadata.name.as_deref().unwrap_or("NAME"),
                 change.new.metadata.namespace_flag()
             ),
@@ -245,8 +248,8 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     }
 }
 
-/// Describes a Machine below the minor version, from the status, or else from the Machines, because the status can be
-/// outdated.
+/// Describes a Machine below the minor version of `version`; `None` if there is none. Reads the status, and then the
+/// Machines, because the status can be outdated.
 fn machine_behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
     let is_below =
         |version_found: &str| parse_version(version_found).is_ok_and(|found| minor(&found) < minor(version));
@@ -281,15 +284,15 @@ fn machines_above<'c>(
 }
 
 fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::lowers_minor) else {
+    let Some(version_change) = version_change(change).filter(VersionChange::lowers_minor) else {
         return;
     };
-    let Some(machines) = machines_above(change, &step.to) else {
+    let Some(machines) = machines_above(change, &version_change.to) else {
         return;
     };
     if let Some(joined) = machines.iter().find(|machine| machine.has_node) {
-        let version = joined.version.as_deref().unwrap_or(step.old);
-        let fault = step.fault(
+        let version = joined.version.as_deref().unwrap_or(version_change.old);
+        let fault = version_change.fault(
             format!(
                 "Machine {} has already joined at {version}, and etcd data cannot be downgraded",
                 joined.name
@@ -301,14 +304,14 @@ fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
 }
 
 fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::lowers_minor) else {
+    let Some(version_change) = version_change(change).filter(VersionChange::lowers_minor) else {
         return;
     };
-    if machines_above(change, &step.to).is_none() {
-        let fault = step.fault(
+    if machines_above(change, &version_change.to).is_none() {
+        let fault = version_change.fault(
             format!(
                 "could not read the Machines; a Machine that has already joined at {} cannot be downgraded",
-                step.old
+                version_change.old
             ),
             "try again, or override this rule if no Machine has joined at the higher version",
         );
@@ -316,7 +319,8 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     }
 }
 
-/// The severest action for a downgrade. While a control plane is paused, manual recovery has priority.
+/// The severest action for a downgrade. While the control plane is paused, it is a warning, because manual recovery has
+/// priority.
 fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     if progress::is_paused(change) {
         Action::Warn
@@ -326,16 +330,16 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
 }
 
 fn upgrade_reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::lowers_minor) else {
+    let Some(version_change) = version_change(change).filter(VersionChange::lowers_minor) else {
         return;
     };
-    if machines_above(change, &step.to)
+    if machines_above(change, &version_change.to)
         .is_some_and(|machines| machines.iter().all(|machine| !machine.has_node))
     {
-        faults.push(step.fault(
+        faults.push(version_change.fault(
             format!(
                 "this downgrade reverts the upgrade to {}, which no Machine runs yet",
-                step.old
+                version_change.old
             ),
             "check that this downgrade is intended",
         ));
@@ -343,10 +347,17 @@ fn upgrade_reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut F
 }
 
 fn patch_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change) else { return };
-    if minor(&step.to) == minor(&step.from) && step.to.patch < step.from.patch {
-        faults.push(step.fault(
-            format!("this downgrade from {} replaces every Machine", step.old),
+    let Some(version_change) = version_change(change) else {
+        return;
+    };
+    if minor(&version_change.to) == minor(&version_change.from)
+        && version_change.to.patch < version_change.from.patch
+    {
+        faults.push(version_change.fault(
+            format!(
+                "this downgrade from {} replaces every Machine",
+                version_change.old
+            ),
             "check that this downgrade is intended",
         ));
     }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::api::hive::ClusterDeploymentCustomizationStatus;
 
-/// A part of the view, and whether a rule has requested it.
+/// A part of a [`View`], which may be unknown, and whether a rule has requested it.
 #[derive(Debug)]
 pub struct Part<T> {
     value: Option<T>,
@@ -43,19 +43,20 @@ impl<T> From<T> for Part<T> {
 }
 
 impl<T> Part<T> {
-    /// Returns the value if it is known, and records the request.
+    /// Returns the part if it is known, and records that a rule has requested it.
     pub fn get(&self) -> Option<&T> {
         self.requested.store(true, Relaxed);
         self.value.as_ref()
     }
 
-    /// Whether a rule requested the part and it is unknown.
+    /// Whether a rule has requested the part although it is unknown.
     pub fn is_missing(&self) -> bool {
         self.requested.load(Relaxed) && self.value.is_none()
     }
 }
 
-/// The other objects: for a `KubeadmControlPlane` those of its Cluster, for a pool those of its namespace.
+/// The other objects that rules read: for a `KubeadmControlPlane` those of its Cluster, for a pool those in its
+/// namespace.
 #[derive(Debug, Default)]
 pub struct View {
     /// The Machines of the control plane.
@@ -83,32 +84,22 @@ pub struct View {
     pub migrations: Part<Vec<Migration>>,
 }
 
-/// The parts that rules requested and that are unknown.
+/// The parts of a [`View`] that rules requested and that are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "one flag for each part, and all combinations are possible"
 )]
 pub struct MissingParts {
-    /// [`View::machines`].
     pub machines: bool,
-    /// [`View::cluster`].
     pub cluster: bool,
-    /// [`View::worker_machines`].
     pub worker_machines: bool,
-    /// [`View::namespace_terminating`].
     pub namespace_terminating: bool,
-    /// [`View::control_planes`].
     pub control_planes: bool,
-    /// [`View::pools`].
     pub pools: bool,
-    /// [`View::customizations`].
     pub customizations: bool,
-    /// [`View::cluster_deployments`].
     pub cluster_deployments: bool,
-    /// [`View::customization_status`].
     pub customization_status: bool,
-    /// [`View::migrations`].
     pub migrations: bool,
 }
 
@@ -120,7 +111,7 @@ impl MissingParts {
 }
 
 impl View {
-    /// The parts to read before the rules are applied again.
+    /// The unknown parts that the caller must read before it applies the rules again.
     pub fn missing(&self) -> MissingParts {
         MissingParts {
             machines: self.machines.is_missing(),
@@ -149,57 +140,46 @@ pub struct Migration {
 /// A Machine of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// `metadata.name`.
     pub name: String,
-    /// `spec.version`, the Kubernetes version.
     pub version: Option<String>,
-    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// Whether `status.nodeRef` is set, that is, the Machine has joined the cluster.
     pub has_node: bool,
     /// Whether the Machine has a controller reference. If not, the control plane adopts the Machine.
     pub has_controller: bool,
-    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }
 
 /// The Cluster of a control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// `metadata.name`.
     pub name: String,
-    /// `spec.paused`.
     pub paused: bool,
-    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// The name in `spec.controlPlaneRef`, if it refers to a `KubeadmControlPlane`.
+    /// The name in `spec.controlPlaneRef`; `None` unless it refers to a `KubeadmControlPlane`.
     pub control_plane: Option<String>,
 }
 
 /// Another `ClusterPool` in the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// `metadata.name`.
     pub name: String,
     /// The names of the customizations in the pool's inventory.
     pub inventory: Vec<String>,
-    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }
 
 /// A `ClusterDeployment` of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDeployment {
-    /// `metadata.namespace`. In Hive's pools, it has the name of the cluster.
+    /// The namespace of the object. Hive creates one for each cluster of a pool, with the name of the cluster.
     pub namespace: String,
-    /// `metadata.name`.
     pub name: String,
     /// The name of the cluster's pool, which is in the namespace of the reviewed object.
     pub pool: String,
-    /// The name of the claim that holds the cluster.
+    /// The name of the claim that holds the cluster; `None` if the cluster is not claimed.
     pub claim: Option<String>,
-    /// The name of the customization that the cluster uses.
+    /// The name of the customization that the cluster uses; `None` if it uses none.
     pub customization: Option<String>,
-    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }

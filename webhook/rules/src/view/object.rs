@@ -17,7 +17,6 @@ use crate::api::hive::{
 /// A Kubernetes object. By default, only the metadata is decoded.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Object<S = IgnoredAny, T = IgnoredAny> {
-    /// The object metadata.
     #[serde(default)]
     pub metadata: ObjectMetadata,
     spec: Option<S>,
@@ -28,9 +27,9 @@ pub struct Object<S = IgnoredAny, T = IgnoredAny> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMetadata {
-    /// The name; empty in a manifest with `generateName`.
+    /// The name of the object; empty in a manifest with `generateName`.
     pub name: String,
-    /// The namespace; `None` in a manifest without a namespace.
+    /// The namespace of the object; `None` in a manifest without a namespace.
     pub namespace: Option<String>,
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
@@ -147,7 +146,7 @@ impl fmt::Debug for KubeadmConfigSpec {
 }
 
 impl KubeadmConfigObject {
-    /// The JSON text of the `spec`.
+    /// The JSON text of the `spec`; `None` if the object has none.
     pub fn spec_text(&self) -> Option<&RawValue> {
         Some(&self.spec.as_ref()?.0)
     }
@@ -223,21 +222,21 @@ impl DeploymentObject {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
 
-    /// The customization that the cluster uses. A deleted cluster on which only the finalizer of `kubectl kcp pool` remains
-    /// uses none.
+    /// The name of the customization that the cluster uses; `None` if it uses none. A deleted cluster on which only the
+    /// finalizer of `kubectl kcp pool` remains uses none.
     fn customization(&self) -> Option<&str> {
         let mut finalizers = self.metadata.finalizers.iter().flatten();
         let is_gone = self.is_deleting() && finalizers.all(|finalizer| finalizer == LEASE_FINALIZER);
         self.pool()?.customization().filter(|_| !is_gone)
     }
 
-    /// The namespace of the cluster's pool and customization.
+    /// The namespace of the cluster's pool and customization; `None` if the cluster has no pool.
     pub fn pool_namespace(&self) -> Option<&str> {
         self.pool().map(|pool| pool.namespace.as_str())
     }
 
     /// Whether the cluster belongs to the pool, or uses the customization, with this namespace and name.
-    pub fn concerns(&self, namespace: &str, name: &str) -> bool {
+    pub fn refers_to(&self, namespace: &str, name: &str) -> bool {
         self.pool().is_some_and(|pool| {
             pool.namespace == namespace && (pool.pool_name == name || self.customization() == Some(name))
         })
@@ -264,7 +263,7 @@ impl From<DeploymentObject> for ClusterDeployment {
 /// A `ClusterDeploymentCustomization`, group `hive.openshift.io`.
 pub type CustomizationObject = Object<IgnoredAny, CustomizationStatus>;
 
-/// The `status` of a customization. `None` if it cannot be decoded, like the sample in the design document.
+/// The `status` of a customization; `None` if it cannot be decoded, as in the sample of the design document.
 #[derive(Clone, Debug)]
 pub struct CustomizationStatus(Option<ClusterDeploymentCustomizationStatus>);
 
@@ -276,7 +275,7 @@ impl<'de> Deserialize<'de> for CustomizationStatus {
 }
 
 impl CustomizationObject {
-    /// The observed state, with the lease.
+    /// The status of the customization, which contains the lease; `None` if it is absent or cannot be decoded.
     pub fn into_status(self) -> Option<ClusterDeploymentCustomizationStatus> {
         self.status?.0
     }
@@ -361,15 +360,15 @@ mod tests {
         let member = deployment(json!({
             "namespace": "x", "poolName": "pool", "clusterDeploymentCustomization": {"name": "foo"}
         }));
-        for (namespace, name, concerns) in [
+        for (namespace, name, refers_to) in [
             ("x", "pool", true),
             ("x", "foo", true),
             ("x", "c", false),
             ("y", "pool", false),
         ] {
-            assert_eq!(member.concerns(namespace, name), concerns, "{namespace}/{name}");
+            assert_eq!(member.refers_to(namespace, name), refers_to, "{namespace}/{name}");
         }
-        assert!(!deployment(Value::Null).concerns("", ""));
+        assert!(!deployment(Value::Null).refers_to("", ""));
         let read = ClusterDeployment::from(deployment(json!({
             "namespace": "x", "poolName": "pool", "claimName": "", "clusterDeploymentCustomization": {"name": ""}
         })));
@@ -398,7 +397,7 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(object.concerns("x", "foo"), uses, "{case}");
+            assert_eq!(object.refers_to("x", "foo"), uses, "{case}");
             assert_eq!(
                 ClusterDeployment::from(object).customization.is_some(),
                 uses,

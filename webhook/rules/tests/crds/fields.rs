@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The fields of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
-    /// Names, scope and subresources.
+    /// The names, the scope and the subresources of the kind.
     pub(crate) header: Vec<String>,
     /// Printer columns, `Name: jsonPath`.
     pub(crate) columns: Vec<String>,

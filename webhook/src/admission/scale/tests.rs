@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Limits,
-    limits::RESPONSE_BYTES,
+    limits::MAX_RESPONSE_BYTES,
     testing::{api_server, control_plane, kubectl_output, post, router, router_with, scale_review, send},
 };
 
@@ -166,7 +166,7 @@ async fn refuses_when_the_answer_is_not_a_control_plane() {
 
 #[tokio::test]
 async fn refuses_when_the_answer_is_too_large() {
-    let response = scale(json!("x".repeat(RESPONSE_BYTES)), 3).await;
+    let response = scale(json!("x".repeat(MAX_RESPONSE_BYTES)), 3).await;
     assert_eq!(
         response["status"]["message"],
         "cannot check the scale of KubeadmControlPlane \"example\": the API server's response is larger than 16777216 \

@@ -57,14 +57,14 @@ impl Entry {
         self.content["name"].as_str().unwrap()
     }
 
-    /// The only rule.
+    /// The only rule of the entry.
     fn rule(&self) -> &Value {
         let rules = self.content["rules"].as_array().unwrap();
         assert_eq!(rules.len(), 1, "{}", self.name());
         &rules[0]
     }
 
-    /// The only resource, and its subresource.
+    /// The only resource of the entry, and its subresource.
     fn resource(&self) -> (&str, &str) {
         let resources = self.rule()["resources"].as_array().unwrap();
         assert_eq!(resources.len(), 1, "{}", self.name());
@@ -242,7 +242,8 @@ fn match_conditions_let_controllers_finish() {
     }
 }
 
-/// The API server calls mutating webhooks in order of their configurations' names. Cluster API's fills in replicas.
+/// The API server calls mutating webhooks in order of their configurations' names. Cluster API's webhook fills in
+/// replicas.
 #[test]
 fn is_called_before_cluster_apis_mutating_webhook() {
     let name = configuration(Hook::Mutate)["metadata"]["name"].clone();

@@ -24,7 +24,7 @@ fn synced() -> Cache<Text> {
     cache.put("prod", "a", "\"one\"");
     cache.put("prod", "b", "\"two\"");
     cache.put("test", "a", "\"three\"");
-    cache.set(State::Synced);
+    cache.set(CacheState::Synced);
     cache
 }
 
@@ -37,16 +37,16 @@ fn finds_objects_by_namespace_and_name() {
     assert_eq!(cache.all("prod"), Some(vec![text("one"), text("two")]));
     assert_eq!(cache.all("nowhere"), Some(vec![]));
     assert_eq!(cache.names("prod"), Some(vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(cache.state(), (State::Synced, 3));
+    assert_eq!(cache.state(), (CacheState::Synced, 3));
 }
 
 #[test]
 fn answers_only_while_synced_or_absent() {
     for (state, known) in [
-        (State::Starting, false),
-        (State::Synced, true),
-        (State::Absent, true),
-        (State::Failing("forbidden"), false),
+        (CacheState::Starting, false),
+        (CacheState::Synced, true),
+        (CacheState::Absent, true),
+        (CacheState::Failing("forbidden"), false),
     ] {
         let cache = synced();
         cache.set(state);
@@ -58,7 +58,7 @@ fn answers_only_while_synced_or_absent() {
     let cache = synced();
     cache.clear("v1");
     assert_eq!(cache.get("prod", "a"), None);
-    assert_eq!(cache.state(), (State::Starting, 0));
+    assert_eq!(cache.state(), (CacheState::Starting, 0));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn caches_only_the_name_of_an_object_that_does_not_decode() {
     assert_eq!(cache.all("prod"), None);
     assert_eq!(cache.get("prod", "b"), Some(Some(text("two"))));
     assert_eq!(cache.names("prod"), Some(vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(cache.state(), (State::Synced, 3));
+    assert_eq!(cache.state(), (CacheState::Synced, 3));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn caches_only_names_once_the_byte_limit_is_reached() {
     let cache = synced();
     let large = format!(
         "{:?}",
-        "x".repeat(CACHED_BYTES - "one".len() - "two".len() - "three".len())
+        "x".repeat(MAX_CACHED_BYTES - "one".len() - "two".len() - "three".len())
     );
     cache.put("prod", "large", &large);
     assert!(cache.get("prod", "large").is_some());

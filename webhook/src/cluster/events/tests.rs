@@ -35,7 +35,7 @@ async fn drops_an_incomplete_last_line() {
 
 #[tokio::test]
 async fn rejects_a_line_that_is_too_long() {
-    let mut lines = lines(&[&"x".repeat(RESPONSE_BYTES + 1)]);
+    let mut lines = lines(&[&"x".repeat(MAX_RESPONSE_BYTES + 1)]);
     assert!(matches!(lines.next().await, Err(ReadError::TooLarge)));
 }
 

@@ -13,7 +13,7 @@ fn pages(count: usize) -> Cluster {
             .filter(|(name, _)| name == "continue")
             .find_map(|(_, from)| from.parse().ok())
             .unwrap_or(0_usize);
-        let members = if at + 1 == count { 1 } else { PAGE_OBJECTS };
+        let members = if at + 1 == count { 1 } else { LIST_PAGE_SIZE };
         let next = (at + 1 < count).then(|| (at + 1).to_string());
         let items: Vec<_> = (0..members)
             .map(|n| json!({"metadata": {"name": format!("{at}-{n}")}}))
@@ -29,18 +29,18 @@ fn pages(count: usize) -> Cluster {
 #[tokio::test]
 async fn reads_all_pages() {
     let names = pages(3).reads().names("/apis/g/v1/kinds").await.unwrap();
-    assert_eq!(names.len(), 2 * PAGE_OBJECTS + 1);
+    assert_eq!(names.len(), 2 * LIST_PAGE_SIZE + 1);
     assert_eq!(names.first().map(String::as_str), Some("0-0"));
     assert_eq!(names.last().map(String::as_str), Some("2-0"));
 }
 
 #[tokio::test]
 async fn rejects_a_list_that_is_too_long() {
-    let most = LISTED_OBJECTS / PAGE_OBJECTS;
+    let most = MAX_LISTED_OBJECTS / LIST_PAGE_SIZE;
     assert!(pages(most).reads().names("/apis/g/v1/kinds").await.is_ok());
     let read = pages(most + 1).reads().names("/apis/g/v1/kinds").await;
     assert!(
-        matches!(read, Err(ReadError::TooMany(LISTED_OBJECTS))),
+        matches!(read, Err(ReadError::TooMany(MAX_LISTED_OBJECTS))),
         "{read:?}"
     );
 }

@@ -42,7 +42,7 @@ async fn shares_one_read_between_those_that_ask_before_it_is_sent() {
     let reads: Reads = Arc::new(SharedReads::new(8));
     let (first, mut sent) = callers(&reads, 1);
     let one = sent.recv().await.unwrap();
-    // These ask after the first read was sent, so its answer may be too old for them.
+    // These callers ask after the first read was sent, so its response may be too old for them.
     let (others, mut sent) = callers(&reads, 50);
     settle().await;
     assert!(sent.try_recv().is_err());
@@ -51,7 +51,7 @@ async fn shares_one_read_between_those_that_ask_before_it_is_sent() {
     assert_eq!(first.join_all().await, [Ok(1)]);
     assert_eq!(others.join_all().await, [Ok(2); 50]);
     assert!(sent.try_recv().is_err());
-    assert!(lock(&reads.lines).is_empty());
+    assert!(lock(&reads.paths).is_empty());
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn another_caller_reads_when_one_leaves() {
     sent.recv().await.unwrap().send(Ok(7)).unwrap();
     assert_eq!(first.join_all().await, [Ok(1)]);
     assert_eq!(stays.join_all().await, [Ok(7)]);
-    assert!(lock(&reads.lines).is_empty());
+    assert!(lock(&reads.paths).is_empty());
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn forgets_a_path_when_its_last_caller_leaves() {
         Ok::<_, Infallible>(0)
     });
     assert!(time::timeout(Duration::ZERO, never).await.is_err());
-    assert!(lock(&reads.lines).is_empty());
+    assert!(lock(&reads.paths).is_empty());
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ async fn applies_watch_events() {
         _ => Answer::watch("", 10_000),
     });
     time::sleep(Duration::from_millis(10)).await;
-    assert_eq!(customizations(&cluster).state(), (State::Synced, 2));
+    assert_eq!(customizations(&cluster).state(), (CacheState::Synced, 2));
     assert_eq!(
         customizations(&cluster).names("prod"),
         Some(vec!["b".to_owned(), "c".to_owned()])
@@ -170,7 +170,7 @@ async fn applies_watch_events() {
     time::sleep(Duration::from_secs(140)).await;
     assert_eq!(when(&requests, "watch v1 from 12"), [131]);
     assert_eq!(when(&requests, "list"), [0]);
-    assert_eq!(customizations(&cluster).state(), (State::Synced, 2));
+    assert_eq!(customizations(&cluster).state(), (CacheState::Synced, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,10 +181,13 @@ async fn restarts_a_watch_without_events() {
         _ => Answer::watch("", 10_000),
     });
     time::sleep(EVENT_TIMEOUT + Duration::from_millis(500)).await;
-    assert_eq!(customizations(&cluster).state(), (State::Failing("error"), 1));
+    assert_eq!(
+        customizations(&cluster).state(),
+        (CacheState::Failing("error"), 1)
+    );
     assert_eq!(customizations(&cluster).names("prod"), None);
     time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(customizations(&cluster).state(), (State::Synced, 1));
+    assert_eq!(customizations(&cluster).state(), (CacheState::Synced, 1));
     assert_eq!(when(&requests, "list"), [0, 161]);
 }
 
@@ -228,7 +231,7 @@ async fn retries_with_growing_delays() {
     {
         let (cluster, _tasks, requests) = watched(answer);
         time::sleep(Duration::from_secs(100)).await;
-        assert_eq!(customizations(&cluster).state().0, State::Failing(reason));
+        assert_eq!(customizations(&cluster).state().0, CacheState::Failing(reason));
         assert_eq!(when(&requests, "list"), LISTED, "{reason}");
     }
 }
@@ -244,7 +247,7 @@ async fn checks_again_for_a_kind_that_is_not_served() {
     for answer in cases {
         let (cluster, _tasks, requests) = watched(answer);
         time::sleep(Duration::from_secs(70)).await;
-        assert_eq!(customizations(&cluster).state(), (State::Absent, 0));
+        assert_eq!(customizations(&cluster).state(), (CacheState::Absent, 0));
         assert_eq!(customizations(&cluster).names("prod"), Some(Vec::new()));
         assert_eq!(when(&requests, "group"), [0, 30, 60]);
     }
@@ -265,5 +268,5 @@ async fn lists_again_in_a_newer_version() {
     });
     time::sleep(Duration::from_secs(121)).await;
     assert_eq!(when(&requests, "list v1beta2"), [120]);
-    assert_eq!(customizations(&cluster).state(), (State::Synced, 2));
+    assert_eq!(customizations(&cluster).state(), (CacheState::Synced, 2));
 }

@@ -56,7 +56,7 @@ async fn exempts_writes_and_warns_only_in_both_webhooks() {
     let exempts = |condition: &str| format!("exemptions:\n- {{{condition}, until: 2126-01-01T00:00:00Z}}\n");
     let by_label = "namespaceSelector: {matchLabels: {env: dev}}";
     let warn_only = "warnOnly: {matchLabels: {env: dev}}\n";
-    // The answer: by which annotation the rule is named.
+    // The audit annotation that names the rule.
     for (file, labels, annotation, warnings) in [
         (String::new(), None, "denied-by", Value::Null),
         (exempts("users: [jane]"), None, "audited-by", Value::Null),

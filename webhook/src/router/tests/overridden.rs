@@ -13,7 +13,8 @@ use crate::{
 
 const RULE: &str = "replicas-with-upgrade";
 
-/// Scales and upgrades in one write, which an annotation overrides. Also returns the end of the override.
+/// A control plane that one write scales and upgrades, with an annotation that overrides the rule against this. Also
+/// returns the end of the override.
 fn overridden() -> (Value, Timestamp) {
     let until = Timestamp::now() + SignedDuration::from_hours(1);
     let mut new = control_plane();

@@ -50,7 +50,7 @@ pub struct ClusterClaimStatus {
     /// The conditions, such as `Pending` and `ClusterRunning`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<HiveCondition>>,
-    /// The lifetime of the claim, after which Hive deletes it.
+    /// The lifetime of the claim. When it ends, Hive deletes the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<String>,
 }

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// When `status` last changed.
+    /// When the status of the condition last changed.
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("format" = "date-time")))]
     pub last_transition_time: Timestamp,
-    /// A message for people.
+    /// What the condition means, for people.
     #[cfg_attr(feature = "schema", schemars(length(max = 32768)))]
     pub message: String,
     /// The `metadata.generation` on which the condition is based.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("nullable" = false)))]
     pub observed_generation: Option<i64>,
-    /// The reason for programs, in `CamelCase`.
+    /// Why the condition has its status, for programs, in `CamelCase`.
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -27,7 +27,7 @@ pub struct Condition {
         )
     )]
     pub reason: String,
-    /// `True`, `False` or `Unknown`.
+    /// The status of the condition: `True`, `False` or `Unknown`.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False", "Unknown"])))]
     pub status: String,
     /// The type of the condition, in `CamelCase`.
@@ -49,21 +49,21 @@ pub struct Condition {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HiveCondition {
-    /// When the condition was last checked.
+    /// When Hive last checked the condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub last_probe_time: Option<Timestamp>,
-    /// When `status` last changed.
+    /// When the status of the condition last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub last_transition_time: Option<Timestamp>,
-    /// A message for people.
+    /// What the condition means, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The reason for programs, in `CamelCase`.
+    /// Why the condition has its status, for programs, in `CamelCase`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// `True`, `False` or `Unknown`.
+    /// The status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
     /// The type of the condition, in `CamelCase`.
     #[serde(rename = "type")]

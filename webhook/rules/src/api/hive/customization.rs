@@ -9,20 +9,18 @@ use crate::api::Metadata;
 /// A `ClusterDeploymentCustomization` as rules read it: patches for one cluster of a pool at a time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterDeploymentCustomization<'a> {
-    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// Its desired state.
     #[serde(default)]
     pub spec: ClusterDeploymentCustomizationSpec,
-    /// Its observed state, with the lease.
-    #[serde(default, deserialize_with = "readable")]
+    /// The status, which contains the lease; `None` if it is absent or cannot be decoded.
+    #[serde(default, deserialize_with = "decode_status_or_none")]
     pub status: Option<ClusterDeploymentCustomizationStatus>,
 }
 
 /// Treats a status that cannot be decoded as missing, because users do not write the status, and the sample in the
 /// design document has a different structure.
-fn readable<'de, D: Deserializer<'de>>(
+fn decode_status_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ClusterDeploymentCustomizationStatus>, D::Error> {
     let text = <&RawValue>::deserialize(deserializer)?.get();
@@ -69,10 +67,10 @@ pub struct PatchEntity {
     /// A JSON pointer to the source field; required for `move` and `copy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The value as a string; unset means the empty string.
+    /// The value of the operation as a string; unset means the empty string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// The value as JSON text; takes precedence over `value`.
+    /// The value of the operation as JSON text, which takes precedence over `value`.
     #[serde(rename = "valueJSON", skip_serializing_if = "Option::is_none")]
     pub value_json: Option<String>,
 }
@@ -82,9 +80,9 @@ pub struct PatchEntity {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InstallerManifestPatch {
-    /// Selects the manifests.
+    /// Selects the manifests to patch.
     pub manifest_selector: ManifestSelector,
-    /// The patches, applied in order.
+    /// The patches, which Hive applies in order.
     pub patches: Vec<PatchEntity>,
 }
 
@@ -104,7 +102,7 @@ pub struct ClusterDeploymentCustomizationStatus {
     /// The `ClusterDeployment` that holds the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_deployment_ref: Option<LocalReference>,
-    /// The pool for which it is leased.
+    /// The pool for which the customization is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_pool_ref: Option<LocalReference>,
     /// The conditions, such as `Available` and `ApplySucceeded`.
@@ -116,8 +114,8 @@ pub struct ClusterDeploymentCustomizationStatus {
 }
 
 impl ClusterDeploymentCustomizationStatus {
-    /// Whether the customization is leased, which means that the condition `Available` is `False` or a reference is
-    /// set.
+    /// Whether the customization is leased: the condition `Available` is `False`, or the status refers to a holder or a
+    /// pool.
     pub fn is_leased(&self) -> bool {
         let reserved = |condition: &Condition| condition.kind == "Available" && condition.status == "False";
         self.conditions.iter().flatten().any(reserved)
@@ -125,7 +123,7 @@ impl ClusterDeploymentCustomizationStatus {
             || self.cluster_pool_ref.as_ref().is_some_and(LocalReference::is_set)
     }
 
-    /// The name of the `ClusterDeployment` that holds the lease, according to the status.
+    /// The name of the `ClusterDeployment` that holds the lease, according to the status; `None` if it is unset.
     pub fn holder(&self) -> Option<&str> {
         let holder = self.cluster_deployment_ref.as_ref()?;
         holder.is_set().then_some(holder.name.as_str())

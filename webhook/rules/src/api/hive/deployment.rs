@@ -10,10 +10,8 @@ use crate::api::Metadata;
 /// A `ClusterDeployment` as rules read it: one cluster.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterDeployment<'a> {
-    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// Its desired state.
     #[serde(default)]
     pub spec: Option<PoolMembership>,
 }
@@ -22,12 +20,11 @@ pub struct ClusterDeployment<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PoolMembership {
-    /// The pool of the cluster.
     pub cluster_pool_ref: Option<ClusterPoolReference>,
 }
 
 impl ClusterDeployment<'_> {
-    /// The pool of the cluster.
+    /// The reference to the pool of the cluster; `None` if the cluster belongs to no pool.
     pub fn pool(&self) -> Option<&ClusterPoolReference> {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
@@ -62,7 +59,7 @@ pub struct ClusterDeploymentSpec {
     /// The pool of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_pool_ref: Option<ClusterPoolReference>,
-    /// Whether the installation is complete.
+    /// Whether the installation of the cluster is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<bool>,
 }
@@ -89,12 +86,12 @@ pub struct ClusterPoolReference {
 }
 
 impl ClusterPoolReference {
-    /// The name of the claim; an empty name means none.
+    /// The name of the claim that holds the cluster; `None` if it is unset or empty.
     pub fn claim(&self) -> Option<&str> {
         self.claim_name.as_deref().filter(|claim| !claim.is_empty())
     }
 
-    /// The name of the customization; an empty name means none.
+    /// The name of the customization that the cluster uses; `None` if it is unset or empty.
     pub fn customization(&self) -> Option<&str> {
         let customization = self.cluster_deployment_customization.as_ref()?;
         customization.is_set().then_some(customization.name.as_str())

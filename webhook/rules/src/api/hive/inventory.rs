@@ -10,7 +10,7 @@ use serde::{
 
 use super::InventoryEntry;
 
-/// The customizations for the clusters of a pool; each cluster uses one.
+/// The customizations for the clusters of a pool, `spec.inventory`. Each cluster uses one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     entries: Vec<InventoryEntry>,
@@ -18,7 +18,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// The field that contains the list in the design document.
+    /// The field that contains the list of entries in the design document.
     pub const DOCUMENTED: &'static str = "ClusterDeploymentCustomizations";
 
     /// Whether the inventory is an object, as in the design document. The CRD accepts only a list.

@@ -4,10 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ClusterDeploymentCustomizationStatus, Condition};
 
-/// The type of the condition with the record.
+/// The type of the status condition whose message is the lease record.
 const CONDITION: &str = "kubectl-kcp.dev/Lease";
 
-/// The fields of a record, in their order.
+/// The fields of a lease record, in their order.
 const FIELDS: [&str; 9] = [
     "state", "uid", "holder", "id", "renewals", "acquired", "deadline", "cluster", "user",
 ];
@@ -21,16 +21,15 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// A lease on a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// A lease whose record is valid for the `clusterDeploymentRef`.
+    /// The record can be parsed, and its holder is the `clusterDeploymentRef`.
     Recorded(LeaseRecord),
-    /// The record has a newer version or cannot be parsed. Such a lease never ends.
+    /// The record has a newer version or cannot be parsed, so the lease never ends.
     Unreadable,
 }
 
 /// The part of a lease record that rules and metrics read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// The state of the lease.
     pub state: LeaseState,
     /// The name of the `ClusterDeployment` that holds the lease.
     pub holder: String,
@@ -52,8 +51,8 @@ pub enum LeaseState {
 }
 
 impl Lease {
-    /// The lease in a status. A record is valid only if the `clusterDeploymentRef` refers to its holder, because Hive
-    /// does not remove the condition when it revokes a lease.
+    /// The lease in the status of a customization; `None` if it is not leased. A record is valid only if the
+    /// `clusterDeploymentRef` refers to its holder, because Hive does not remove the condition when it revokes a lease.
     pub fn from_status(status: &ClusterDeploymentCustomizationStatus) -> Option<Self> {
         let mut conditions = status.conditions.iter().flatten();
         let record = conditions.find(|condition: &&Condition| condition.kind == CONDITION)?;
@@ -63,7 +62,7 @@ impl Lease {
         }
     }
 
-    /// When the lease ends. A lease in use never ends.
+    /// When the lease ends; `None` if it never ends. A lease in use never ends.
     pub fn end(&self) -> Option<Timestamp> {
         match self {
             Self::Recorded(record) if record.state != LeaseState::InUse => record.deadline,

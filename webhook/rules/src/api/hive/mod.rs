@@ -35,7 +35,7 @@ fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LocalReference {
-    /// The name of the object. Empty means unset.
+    /// The name of the object; an empty name means that the reference is unset.
     #[serde(default)]
     pub name: String,
 }

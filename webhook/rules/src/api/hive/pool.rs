@@ -9,10 +9,8 @@ use crate::api::Metadata;
 /// A `ClusterPool`, which creates clusters in advance, with the fields that rules read.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterPool<'a> {
-    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// Its desired state.
     pub spec: ClusterPoolSpec,
 }
 

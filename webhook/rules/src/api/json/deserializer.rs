@@ -63,7 +63,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
                 self.literal("null")?;
                 visitor.visit_unit()
             }
-            _ => decode_by_serde_json(self.capture(Scanner::number)?, visitor),
+            _ => decode_with_serde_json(self.capture(Scanner::number)?, visitor),
         }
     }
 
@@ -138,18 +138,18 @@ impl<'de> Quoted<'de> {
     fn decode<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanStopped> {
         match self.unescaped() {
             Some(text) => visitor.visit_borrowed_str(text),
-            None => decode_by_serde_json(self.text(), visitor),
+            None => decode_with_serde_json(self.text(), visitor),
         }
     }
 }
 
 /// Leaves escapes and numbers to `serde_json`: they are short, and their rules are complex.
-fn decode_by_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, ScanStopped> {
+fn decode_with_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, ScanStopped> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.deserialize_any(visitor).map_err(|_| ScanStopped)
 }
 
-/// The items of a list or an object.
+/// Visits the items of a list or the fields of an object.
 struct Items<'s, 'de> {
     scanner: &'s mut Scanner<'de>,
     closing: u8,
@@ -222,7 +222,7 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
     }
 }
 
-/// A sequence of a value and its text.
+/// A sequence of two elements: a value and its JSON text.
 enum ValueAndText<'s, 'de> {
     Value(&'s mut Scanner<'de>),
     Text(&'de str),
@@ -250,7 +250,7 @@ impl<'de> SeqAccess<'de> for ValueAndText<'_, 'de> {
     }
 }
 
-/// The text of a value, for a `RawValue`.
+/// The JSON text of a value, which decodes as a `RawValue`.
 struct RawText<'de>(&'de str);
 
 impl<'de> Deserializer<'de> for RawText<'de> {

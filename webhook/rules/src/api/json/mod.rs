@@ -17,22 +17,21 @@ use serde_json::value::RawValue;
 pub(super) use deserializer::WITH_TEXT;
 use scanner::{ScanStopped, Scanner};
 
-/// A decoded document.
+/// A decoded JSON document, and how many values it has at most.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Document<T> {
-    /// The decoded value.
     pub root: T,
     /// An upper bound for the number of nested values: the number of opening brackets and commas outside of strings.
     pub values: usize,
 }
 
-/// Decodes a document. `None` if the caller must use `serde_json`.
+/// Decodes a JSON document. Returns `None` if the caller must use `serde_json`.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Document<T>> {
-    whole(Scanner::new(text)).ok()
+    decode_all(Scanner::new(text)).ok()
 }
 
-/// Decodes text that is known to be valid JSON, and skips an object that equals `known`. `None` if the caller must use
-/// `serde_json`.
+/// Decodes text that is known to be valid JSON, and skips an object that equals `known`. Returns `None` if the caller
+/// must use `serde_json`.
 pub(super) fn read_again<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
@@ -42,10 +41,10 @@ pub(super) fn read_again<'a, T: Deserialize<'a>>(
         Some(known) => scanner.with_known(known),
         None => scanner,
     };
-    Some(whole(scanner).ok()?.root)
+    Some(decode_all(scanner).ok()?.root)
 }
 
-fn whole<'a, T: Deserialize<'a>>(mut scanner: Scanner<'a>) -> Result<Document<T>, ScanStopped> {
+fn decode_all<'a, T: Deserialize<'a>>(mut scanner: Scanner<'a>) -> Result<Document<T>, ScanStopped> {
     let root = T::deserialize(&mut scanner)?;
     scanner.end()?;
     Ok(Document {

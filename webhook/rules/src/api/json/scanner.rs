@@ -3,14 +3,15 @@
 use memchr::{memchr, memchr_iter};
 use serde_json::value::RawValue;
 
-/// The scanner cannot continue: the text is not JSON or is nested too deeply, or only `serde_json` can decode it.
+/// The error for text that the scanner cannot continue with: it is not JSON, it is nested too deeply, or only
+/// `serde_json` can decode it.
 #[derive(Debug)]
 pub(super) struct ScanStopped;
 
 /// The nesting limit of `serde_json`.
 const MAX_DEPTH: u8 = 127;
 
-/// The name of the field that is the largest part of most objects, and that most updates do not change.
+/// The name of the field that is the largest part of most objects, and that most updates repeat unchanged.
 const OFTEN_REPEATED: &str = r#""kubeadmConfigSpec""#;
 
 /// A position in JSON text.
@@ -21,16 +22,16 @@ pub(super) struct Scanner<'a> {
     values: usize,
     /// Whether the text is known to be valid JSON. Then the content of strings is not validated.
     is_valid: bool,
-    known: Option<Known<'a>>,
+    known: Option<KnownObject<'a>>,
 }
 
-/// An object that has been skipped before.
-struct Known<'a> {
+/// An object that the scanner has skipped before, and the number of values in it.
+struct KnownObject<'a> {
     text: &'a str,
     values: usize,
 }
 
-/// A string with its quotes and escapes.
+/// A JSON string with its quotes and escapes.
 pub(super) struct Quoted<'a>(&'a str);
 
 impl<'a> Scanner<'a> {
@@ -53,7 +54,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips an object that equals `known`, without counting its values.
+    /// Makes the scanner skip an object that equals `known`, without counting its values.
     pub(super) fn with_known(mut self, known: &'a RawValue) -> Self {
         self.remember(known.get(), 0);
         self
@@ -233,7 +234,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn remember(&mut self, text: &'a str, values: usize) {
-        self.known = Some(Known { text, values });
+        self.known = Some(KnownObject { text, values });
     }
 
     fn digits(&mut self) -> Result<(), ScanStopped> {

@@ -1,8 +1,8 @@
-//! The open connections, and the choice of the one to evict for a new one.
+//! The slots for open connections, and which connection is evicted for a new one.
 //!
-//! A connection is proven once the client has sent a complete review on it, or once the API server's certificate was verified.
-//! A client can open connections and then send nothing, or send slowly. Its connections stay unproven and are evicted first,
-//! while proven connections stay.
+//! A connection is proven once the client has sent a complete review on it, or once the server has verified the
+//! client's certificate. A client that opens connections and then sends nothing, or sends slowly, has only unproven
+//! connections, and only these are evicted.
 
 use std::{
     cmp::Reverse,
@@ -20,36 +20,34 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::limits::Limits;
 
-/// The open connections of a listener.
-pub(crate) struct Places {
+/// The slots for the connections of a listener.
+pub(crate) struct ConnectionSlots {
     limits: Limits,
     open: Mutex<OpenConnections>,
-    /// Counts evicted connections.
     evicted: Counter,
 }
 
 #[derive(Default)]
 struct OpenConnections {
     next: u64,
-    /// The connections, oldest first.
+    /// Connections by id; the smallest id is the oldest connection.
     connections: BTreeMap<u64, Connection>,
 }
 
 struct Connection {
     peer: IpAddr,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// When the server began to wait for a request. Until it is set, the client may be waiting for the server's part of the
-    /// handshake.
+struct ConnectionState {
+    /// When the server began to wait for a request; unset during the TLS handshake.
     waits_since: OnceLock<Instant>,
     proven: AtomicBool,
     evicted: Notify,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(crate) fn new(limits: &Limits, evicted: Counter) -> Arc<Self> {
         Arc::new(Self {
             limits: limits.clone(),
@@ -58,21 +56,22 @@ impl Places {
         })
     }
 
-    /// Takes a place for a new connection. Returns `None` if all places are taken and no connection can be evicted.
-    pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    /// Takes a slot for a new connection, and evicts another connection if necessary. Returns `None` if all slots are
+    /// taken and no connection can be evicted.
+    pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         // An IPv4 client is the same peer on a socket for both IPv4 and IPv6 as on a socket for IPv4.
         let peer = peer.to_canonical();
         let mut open = self.open();
         let now = Instant::now();
-        let unanswered = open
+        let waiting = open
             .connections_from(peer)
-            .filter(|connection| connection.is_waiting() && connection.waits_for(now).is_some())
+            .filter(|connection| connection.is_unproven() && connection.waits_for(now).is_some())
             .count();
         let evicted = if open.connections.len() >= self.limits.connections {
-            Some(open.longest_waiting(open.most_waiting()?, now)?)
+            Some(open.longest_waiting(open.peer_with_most_unproven()?, now)?)
         } else if open.connections_from(peer).count() >= self.limits.connections_per_peer {
             Some(open.longest_waiting(peer, now)?)
-        } else if unanswered >= self.limits.waiting_connections_per_peer {
+        } else if waiting >= self.limits.waiting_connections_per_peer {
             let is_old = |id: &u64| {
                 let connection = open.connections.get(id);
                 let waits = connection.and_then(|connection| connection.waits_for(now));
@@ -86,7 +85,7 @@ impl Places {
             connection.state.evicted.notify_one();
             self.evicted.inc();
         }
-        let (id, state) = (open.next, Arc::<State>::default());
+        let (id, state) = (open.next, Arc::<ConnectionState>::default());
         open.next += 1;
         open.connections.insert(
             id,
@@ -96,8 +95,8 @@ impl Places {
             },
         );
         drop(open);
-        Some(Place {
-            places: self.clone(),
+        Some(ConnectionSlot {
+            slots: self.clone(),
             id,
             peer,
             state,
@@ -110,11 +109,11 @@ impl Places {
 }
 
 impl Connection {
-    fn is_waiting(&self) -> bool {
+    fn is_unproven(&self) -> bool {
         !self.state.proven.load(Relaxed)
     }
 
-    /// How long the server has waited for a request.
+    /// How long the server has waited for a request on this connection; `None` during the TLS handshake.
     fn waits_for(&self, now: Instant) -> Option<Duration> {
         Some(now.duration_since(*self.state.waits_since.get()?))
     }
@@ -126,10 +125,10 @@ impl OpenConnections {
         connections.filter(move |connection| connection.peer == peer)
     }
 
-    /// The peer with the most waiting connections.
-    fn most_waiting(&self) -> Option<IpAddr> {
+    /// The peer with the most unproven connections; `None` if every connection is proven.
+    fn peer_with_most_unproven(&self) -> Option<IpAddr> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for connection in self.connections.values().filter(|it| it.is_waiting()) {
+        for connection in self.connections.values().filter(|it| it.is_unproven()) {
             *counts.entry(connection.peer).or_default() += 1;
         }
         counts
@@ -138,25 +137,26 @@ impl OpenConnections {
             .map(|(peer, _)| peer)
     }
 
-    /// The connection on which the server has waited longest for a request, or else the oldest connection in its handshake.
+    /// The id of the peer's unproven connection on which the server has waited longest for a request, or else of the
+    /// oldest one in its handshake.
     fn longest_waiting(&self, peer: IpAddr, now: Instant) -> Option<u64> {
         let connections = self.connections.iter();
         connections
-            .filter(|(_, connection)| connection.peer == peer && connection.is_waiting())
+            .filter(|(_, connection)| connection.peer == peer && connection.is_unproven())
             .max_by_key(|(id, connection)| (connection.waits_for(now), Reverse(**id)))
             .map(|(id, _)| *id)
     }
 }
 
-/// The place of one connection. Dropping it frees the place.
-pub(crate) struct Place {
-    places: Arc<Places>,
+/// The slot of one connection. Dropping it frees the slot.
+pub(crate) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     id: u64,
     peer: IpAddr,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
 }
 
-impl Place {
+impl ConnectionSlot {
     pub(crate) const fn peer(&self) -> IpAddr {
         self.peer
     }
@@ -165,7 +165,7 @@ impl Place {
         self.state.proven.load(Relaxed)
     }
 
-    /// Records that the server now waits for a request.
+    /// Records that the TLS handshake is complete, and that the server now waits for a request.
     pub(crate) fn ready(&self) {
         self.state.waits_since.get_or_init(Instant::now);
     }
@@ -181,9 +181,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.open().connections.remove(&self.id);
+        self.slots.open().connections.remove(&self.id);
     }
 }
 

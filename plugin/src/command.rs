@@ -1,4 +1,4 @@
-//! The command line.
+//! Defines the command line: the subcommands, and their help.
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -23,15 +23,13 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-kcp", version, max_term_width = WIDTH, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// Global flags.
     #[command(flatten)]
     pub global: Global,
-    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Maximum width of help texts, in cells.
+/// The maximum width of help texts, in terminal cells.
 const WIDTH: usize = 110;
 
 const EXIT_CODES: &str = "Exit codes:
@@ -41,7 +39,6 @@ const EXIT_CODES: &str = "Exit codes:
   130  interrupted
 A command under `pool exec` keeps its own exit code; see its help.";
 
-/// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show the health of control planes, their Machines and etcd members
@@ -70,10 +67,10 @@ pub enum Command {
     Options,
 }
 
-/// Shown in the help of every command, as in kubectl.
+/// The line at the end of each command's help, as in kubectl.
 const SEE_OPTIONS: &str = "List the global flags of all commands with: kubectl kcp options";
 
-/// The command line. The help of each command refers to `options`.
+/// The command line with all subcommands. The help of each refers to `options`.
 pub fn command() -> clap::Command {
     fn see_options(command: clap::Command) -> clap::Command {
         let own = command.get_after_help().map(ToString::to_string);
@@ -84,7 +81,7 @@ pub fn command() -> clap::Command {
     see_options(Arguments::command())
 }
 
-/// The text of `options`.
+/// The output of `kubectl kcp options`.
 pub fn options() -> String {
     let arguments = Arguments::command();
     let global = arguments
@@ -101,7 +98,7 @@ pub fn options() -> String {
 }
 
 impl Command {
-    /// Whether the command handles signals itself.
+    /// Whether the command handles signals itself, so that a signal must not end it at once.
     pub(crate) fn handles_signals(&self) -> bool {
         matches!(self, Self::Pool(pool) if matches!(pool.command, PoolCommand::Exec(_)))
     }

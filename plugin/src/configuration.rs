@@ -1,4 +1,4 @@
-//! Reads the webhook's `AdmissionConfiguration`, so that the plugin applies the same actions.
+//! Reads the webhook's `AdmissionConfiguration`, so that commands apply the same actions as the webhook.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_saphyr::UserMessageFormatter;
 
 use crate::file;
 
-/// Reads an `AdmissionConfiguration`.
+/// Reads an `AdmissionConfiguration` from a file.
 ///
 /// # Errors
 /// The file cannot be read, or the webhook would reject it.
@@ -29,7 +29,7 @@ pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
         .map_err(|error| fault(error.to_string()))
 }
 
-/// A configuration file cannot be read or is invalid.
+/// The file of an `AdmissionConfiguration` cannot be read or is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the configuration {path}: {message}")]
 pub struct ConfigurationFileError {

@@ -1,9 +1,9 @@
-//! Parts that all JSON documents share.
+//! Defines the parts that the JSON documents of all commands share.
 
 use kcp_api::{Kind, KubeadmControlPlane, Object as _};
 use serde::Serialize;
 
-/// The `apiVersion` of all documents.
+/// The `apiVersion` of all JSON documents.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ impl From<&KubeadmControlPlane> for ObjectName {
     }
 }
 
-/// An object's name as in `kubectl get -o name`: `RESOURCE.GROUP/NAME`, or `RESOURCE/NAME` in the core group.
+/// The name of an object, as `kubectl get -o name` prints it: `RESOURCE.GROUP/NAME`, or `RESOURCE/NAME` in the core group.
 pub(crate) fn resource_name(kind: &Kind, name: &str) -> String {
     let resource = kind.kind.to_lowercase();
     match kind.group {

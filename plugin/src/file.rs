@@ -1,4 +1,4 @@
-//! Reads a file that the user has specified.
+//! Reads files that the user names on the command line.
 
 use std::{
     fs::File,
@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-/// The file name that means stdin.
+/// The file name that means stdin, as in kubectl.
 pub const STDIN: &str = "-";
 
-/// The maximum file size. It is enough for a thousand large manifests.
+/// The maximum size of a file in bytes. It is enough for a thousand large manifests.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// A file could not be read.
+/// A file that the user named could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read {path}: {cause}")]
@@ -29,7 +29,7 @@ impl FileError {
     }
 }
 
-/// Reads a file.
+/// Reads a file that the user named, or stdin.
 ///
 /// # Errors
 /// The file cannot be read, or exceeds [`MAX_BYTES`].
@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     content.ok_or_else(|| FileError::TooLarge { path: path() })
 }
 
-/// Reads the content; none if it exceeds [`MAX_BYTES`].
+/// Reads everything; `None` if that is more than [`MAX_BYTES`].
 fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;

@@ -55,18 +55,19 @@ use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;
 
-/// Parses the arguments, runs the command, and returns its exit code.
+/// Parses the arguments, runs the command, and returns the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = command::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
     let Arguments { global, command } = match parse(&command, &arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // clap returns help and version as errors with exit code 0. Ignore a closed pipe.
+            // clap returns help and version as errors with exit code 0. Ignore the error of printing them, such as a closed
+            // pipe.
             let _ = error.print();
             let verdict = match error.exit_code() {
                 0 => Verdict::Met,
-                // `pool exec` uses 125, because the command that it runs may use 2.
+                // `pool exec` exits with 125 instead, because the command that it runs may exit with 2.
                 _ if has_subcommands(command, &arguments, &["pool", "exec"]) => {
                     Verdict::Command(pool::NO_LEASE)
                 }
@@ -76,7 +77,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let terminal = Terminal::new(global.color);
-    // Ignore the error: it means that a provider is already installed, which works too.
+    // Ignore the error: it means that a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -87,12 +88,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let session = Session { global, terminal };
     let verdict = runtime.block_on(run(command, &session));
-    // Do not drop the runtime: the drop would wait for DNS lookups that hang.
+    // Do not drop the runtime, because the drop would wait for DNS lookups that do not return.
     runtime.shutdown_background();
     verdict.into()
 }
 
-/// Parses the arguments.
+/// Parses the command-line arguments.
 ///
 /// # Errors
 /// The arguments are invalid, or ask for the help or the version.
@@ -102,7 +103,7 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
         .try_get_matches_from(arguments)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     parsed.map_err(|mut error| {
-        // Each verb of `machine` changes a Machine: a verb that only looks similar must not be suggested.
+        // Each verb of `machine` changes a Machine, so clap must not suggest a verb that only looks similar.
         if has_subcommands(command.clone(), arguments, &["machine"]) {
             error.remove(ContextKind::SuggestedSubcommand);
         }
@@ -110,7 +111,8 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
     })
 }
 
-/// Whether arguments with a usage error contain these subcommands, one below the other, with any flags between the words.
+/// Whether the arguments, which have a usage error, contain these subcommands one below the other, with any flags between
+/// them.
 fn has_subcommands(command: clap::Command, arguments: &[OsString], names: &[&str]) -> bool {
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
     let subcommand = |matches: clap::ArgMatches, name: &&str| match matches.subcommand() {
@@ -123,7 +125,7 @@ fn has_subcommands(command: clap::Command, arguments: &[OsString], names: &[&str
     below.is_some()
 }
 
-/// Runs a command until it ends or is interrupted.
+/// Runs a command until it ends or the user interrupts it.
 async fn run(command: Command, session: &Session) -> Verdict {
     let is_interruptible = !command.handles_signals();
     let outcome = tokio::select! {
@@ -162,7 +164,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
     }
 }
 
-/// The hint of the first error in the chain that has one.
+/// The hint of the first error in the chain that has a hint.
 fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let of_machine = cause.downcast_ref::<NoSuchMachine>().map(NoSuchMachine::hint);
@@ -170,7 +172,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     })
 }
 
-/// Adds kubectl's flags for the impersonated user to a command that checks a permission.
+/// Adds the flags for the impersonated user to a hint that tells the user to check a permission with kubectl.
 fn with_impersonation(hint: String, flags: &[String]) -> String {
     if !hint.contains("kubectl auth can-i") || flags.is_empty() {
         return hint;

@@ -1,4 +1,4 @@
-//! The `kubectl-kcp` binary: run as `kubectl kcp`.
+//! The binary `kubectl-kcp`, which kubectl runs as `kubectl kcp`.
 
 use std::process::ExitCode;
 

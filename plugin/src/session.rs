@@ -1,4 +1,4 @@
-//! The global flags and the terminal, which every command receives.
+//! Holds what every command receives: the global flags and the terminal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,35 +7,34 @@ use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 use crate::{arguments::Global, terminal::Terminal};
 use kcp_client::{Connection, Error, RequestLog};
 
-/// The lowest `-v` level at which requests are logged.
+/// The lowest level of `-v` at which requests are logged, as in kubectl.
 const LOG_REQUESTS: u8 = 6;
 
-/// The global flags and the terminal of one run.
+/// The global flags of a command, and the terminal that it prints to.
 #[derive(Debug)]
 pub struct Session {
     pub global: Global,
-    /// The terminal for results and errors.
     pub terminal: Terminal,
 }
 
 impl Session {
-    /// Connects to the management cluster. Called only by commands that need a cluster.
+    /// Connects to the management cluster. Commands that need no cluster do not call this.
     ///
     /// # Errors
-    /// No cluster is configured, or the configuration is invalid. An unreachable server is no error
-    /// here: the first request then fails.
+    /// No cluster is configured, or the configuration is invalid. If the server is unreachable, only the first request
+    /// fails.
     pub async fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.global.connection(), self.request_log()).await
     }
 
-    /// Logs requests to stderr from `-v 6` on, as in kubectl.
+    /// The log of requests on stderr; `None` below `-v 6`, as in kubectl.
     pub fn request_log(&self) -> Option<RequestLog> {
         let terminal = self.terminal.clone();
         (self.global.verbosity >= LOG_REQUESTS)
             .then(|| -> RequestLog { Arc::new(move |line| terminal.note(line)) })
     }
 
-    /// Like [`Session::connect`], but fails if a credential plugin takes longer than `limit`. The plugin keeps
+    /// Connects like [`Session::connect`], but fails if a credential plugin takes longer than `limit`. The plugin keeps
     /// running.
     ///
     /// # Errors
@@ -43,7 +42,7 @@ impl Session {
     pub async fn connect_within(&self, limit: Duration) -> Result<Connection, Error> {
         let (flags, log) = (self.global.connection(), self.request_log());
         let runtime = Handle::current();
-        // Use a thread, because waiting for a credential plugin blocks.
+        // Use a thread, because waiting for a credential plugin blocks the thread.
         let opened = spawn_blocking(move || runtime.block_on(Connection::open(&flags, log)));
         match timeout(limit, opened).await {
             Ok(Ok(connection)) => connection,

@@ -1,4 +1,4 @@
-//! Results of commands and their exit codes.
+//! Defines the verdict of a command, and its exit code.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use kcp_control_plane::inspection::Health;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The command's condition is met, or the change was made.
+    /// The condition that the command checks is met, or the change was made.
     Met,
     /// The result is negative: unhealthy, denied, blocked, exhausted or timed out. The output shows the
     /// reason.
@@ -14,12 +14,12 @@ pub enum Verdict {
     /// There is no result, because of a usage, I/O, API or permission error.
     Undecided,
     Interrupted,
-    /// The exit code of the command that `pool exec` ran.
+    /// `pool exec` ran a command, which ended with this exit code.
     Command(u8),
 }
 
 impl Verdict {
-    /// The exit code. 130 is 128 + SIGINT, as in shells.
+    /// The exit code for this verdict. 130 is 128 plus the number of SIGINT, as in shells.
     pub const fn code(self) -> u8 {
         match self {
             Self::Met => 0,
@@ -30,7 +30,7 @@ impl Verdict {
         }
     }
 
-    /// Combines several verdicts: undecided outweighs negative, and negative outweighs met.
+    /// Combines the verdicts of several objects: undecided outweighs negative, and negative outweighs met.
     pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
         verdicts
             .into_iter()

@@ -1,4 +1,4 @@
-//! `-w`: polls, and redraws the screen on a terminal or else prints one line for each change.
+//! Polls for `--watch`, and redraws the screen on a terminal. Elsewhere, prints one line for each change.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The time between polls. It limits the load, because a poll queries every etcd member or makes five list requests.
+/// The time between two polls. It limits the load on servers, because a poll queries every etcd member or makes five list
+/// requests.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The result of one poll.
+/// What one poll of a watch has read.
 pub trait Observation {
-    /// The changes since the previous poll, one line each, or the current state for the first poll. The text is not
-    /// escaped.
+    /// The changes since the poll `before`, one line each; without it, the current state. The text is not escaped.
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String>;
 
     fn verdict(&self) -> Verdict;
 }
 
-/// Polls until the user interrupts, or the reader of stdout closes its pipe. Reports a failed poll, and polls again.
-/// Draws `screen` below a line with the time.
+/// Polls until the user interrupts, or until whatever reads stdout closes its pipe. Reports a poll that fails, and polls
+/// again. Draws `screen` below a line with the time.
 ///
 /// # Errors
 /// The first poll fails, or writing to stdout fails.
@@ -71,7 +71,7 @@ pub async fn watch<S: Observation>(
     }
 }
 
-/// A screen below a heading with the time and the error of the last poll.
+/// A screen below a heading, which contains the time, and the error of the last poll if it failed.
 pub(crate) fn below_heading(now: Timestamp, error: Option<&str>, screen: &str) -> String {
     let error = error.map_or_else(String::new, |error| {
         format!("  cannot refresh: {}", escape(error))

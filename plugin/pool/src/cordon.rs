@@ -1,4 +1,4 @@
-//! Excludes an entry from new leases, with an annotation that Hive ignores.
+//! Cordons an entry: excludes it from new leases with an annotation. Hive ignores this annotation.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The maximum number of attempts to write an entry that other clients change at the same time.
+/// The maximum number of attempts to annotate an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The pause before an entry is read again after a write without a response.
+/// The pause before the entry is read again, after the response to a write was lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cordoned {
     Changed,
-    /// The entry already was in the desired state.
+    /// The entry already was cordoned for this reason, or uncordoned, as requested.
     Unchanged,
     NoSuchEntry,
 }
 
-/// Cordons an entry for a reason, or uncordons it.
+/// Cordons an entry if there is a reason, and uncordons it if `reason` is `None`.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.

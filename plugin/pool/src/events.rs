@@ -1,5 +1,5 @@
-//! Events of leases, on the customization and on its pool. They are written after the lease itself. A failure to write an
-//! Event is ignored, because the client may not have the permission.
+//! Writes Events about leases, on the customization and on its pool, after the lease itself was written. Failures are
+//! ignored, because the client may not be allowed to write Events.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::{
 
 const API_VERSION: &str = "hive.openshift.io/v1";
 
-/// The maximum time that a command waits for its Events.
+/// How long a command waits for its Events to be written.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The maximum number of customizations about which a command writes Events.
+/// The maximum number of customizations about which one command writes Events.
 const MAX_ENTRIES: usize = 10;
 
-/// A change to a holder's lease.
+/// What happened to a holder's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseChange<'c> {
     Leased {
         holder: &'c str,
         ends: Option<Timestamp>,
-        /// The holder whose lease had ended.
+        /// The previous holder, if its lease had ended and this one replaces it.
         after: Option<&'c str>,
     },
     Renewed {
@@ -44,7 +44,7 @@ pub enum LeaseChange<'c> {
 }
 
 impl LeaseChange<'_> {
-    /// The Event, such as `leased by alice for paris: host-a, until 2026-11-23T10:00:00Z`.
+    /// Describes the change as an Event, such as `leased by alice for paris: host-a, until 2026-11-23T10:00:00Z`.
     fn event(&self, customization: &str) -> ChangeEvent {
         let until = |ends: Option<Timestamp>| match ends {
             Some(ends) => format!(", until {}", ends.strftime("%Y-%m-%dT%H:%M:%SZ")),
@@ -78,7 +78,7 @@ impl LeaseChange<'_> {
     }
 }
 
-/// Writes the Events of one customization.
+/// Writes the Events about a change of one customization's lease.
 pub async fn record(
     store: &Store<'_>,
     user: Option<&str>,
@@ -102,11 +102,11 @@ pub async fn record(
             }
         })
     };
-    // Ignore errors: the client may lack the permission to write Events.
+    // Ignore errors: the client may not be allowed to write Events.
     drop(tokio::time::timeout(LIMIT, written).await);
 }
 
-/// Writes the Events of customizations of a pool, which are read first.
+/// Reads these customizations, and writes the Events about a change of their leases.
 pub async fn record_by_name(
     store: &Store<'_>,
     pool: Option<&str>,
@@ -128,7 +128,7 @@ pub async fn record_by_name(
             }
         }
     };
-    // Ignore errors: the client may lack the permission to write Events.
+    // Ignore errors: the client may not be allowed to write Events.
     drop(tokio::time::timeout(LIMIT, recorded).await);
 }
 

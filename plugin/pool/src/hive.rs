@@ -12,7 +12,7 @@ use kcp_api::{
 };
 use kcp_client::{Connection, Error};
 
-/// The configuration of Hive's operator, without which Hive does not start.
+/// The kind that configures Hive's operator. Hive does not start without an object of this kind.
 const HIVE_CONFIG: Kind = Kind {
     group: "hive.openshift.io",
     kind: "HiveConfig",
@@ -29,10 +29,10 @@ const DEPLOYMENT: Kind = Kind {
     product: "Kubernetes",
 };
 
-/// The namespace and the name of the Deployment with Hive's controllers.
+/// The namespace and the name of the Deployment that runs Hive's controllers.
 const CONTROLLERS: (&str, &str) = ("hive", "hive-controllers");
 
-/// Conditions that only Hive writes, on every pool.
+/// The types of the conditions that Hive, and nothing else, writes to every pool.
 const CONDITIONS: [&str; 4] = [
     "MissingDependencies",
     "CapacityAvailable",
@@ -40,10 +40,10 @@ const CONDITIONS: [&str; 4] = [
     "DeletionPossible",
 ];
 
-/// The value of `--hive`.
+/// The value of `--hive`: whether to conclude from evidence, or to assume, that Hive runs a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HiveMode {
-    /// Whether Hive runs a pool depends on the evidence.
+    /// Conclude from the evidence whether Hive runs a pool.
     #[default]
     Auto,
     Runs,
@@ -54,11 +54,11 @@ pub enum HiveMode {
 pub enum Presence {
     Found,
     Absent,
-    /// The client may not read the object.
+    /// It is unknown whether the object exists, because the client may not read it.
     Unknown,
 }
 
-/// The value of `--hive`, and which of Hive's own objects exist.
+/// What this program knows about Hive in the cluster: the value of `--hive`, and which of Hive's own objects exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hive {
     pub mode: HiveMode,
@@ -83,9 +83,9 @@ pub enum HiveEvidence {
     Finalizer,
     /// The pool has Hive's conditions, and the client may not read Hive's own objects.
     Conditions,
-    /// Neither a `HiveConfig` nor the Deployment of the controllers exists.
+    /// The cluster has neither a `HiveConfig` nor the Deployment of Hive's controllers.
     NotInstalled,
-    /// The pool has neither the finalizer nor the conditions, and the client may not read Hive's own objects.
+    /// The pool has neither Hive's finalizer nor Hive's conditions, and the client may not read Hive's own objects.
     NoMark,
 }
 
@@ -104,14 +104,14 @@ impl fmt::Display for HiveEvidence {
 }
 
 impl Hive {
-    /// The evidence if Hive's own objects could not be read: only the pool's finalizer and conditions.
+    /// The knowledge of a client that may not read Hive's own objects: only a pool's finalizer and conditions can tell.
     pub const UNKNOWN: Self = Self {
         mode: HiveMode::Auto,
         config: Presence::Unknown,
         controllers: Presence::Unknown,
     };
 
-    /// Whether Hive runs this pool.
+    /// Concludes whether Hive runs this pool, and names the evidence.
     pub fn conclude(&self, pool: &ClusterPool) -> HiveConclusion {
         let concluded = |runs, because| HiveConclusion { runs, because };
         let is_absent = [self.config, self.controllers] == [Presence::Absent; 2];
@@ -141,7 +141,7 @@ impl Hive {
     }
 }
 
-/// Reads Hive's own objects.
+/// Reads which of Hive's own objects exist in the cluster.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.

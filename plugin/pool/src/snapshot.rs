@@ -1,4 +1,4 @@
-//! The pools of one namespace, their entries and clusters, read at one time.
+//! Reads the pools of one namespace, with their entries and clusters, at one time.
 
 use kcp_api::{
     ClusterPool,
@@ -21,17 +21,17 @@ use crate::{
 pub struct Snapshot {
     pub namespace: String,
     pub pools: Vec<ClusterPool>,
-    /// All customizations of the namespace.
+    /// All customizations of the namespace, whether or not a pool lists them.
     pub entries: Vec<Entry>,
     pub clusters: Clusters,
     /// The copies of customizations in the namespaces of clusters.
     pub copies: Vec<Copy>,
-    /// Leases of `coordination.k8s.io`, in which version 0.1 stored its records.
+    /// The Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
     pub hive: Hive,
-    /// The server's time for decisions, see [`Clusters::time_of_check`].
+    /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
-    /// A sentence for each kind of object that the client may not read.
+    /// One sentence for each kind of object that the client may not read.
     pub unseen: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl Snapshot {
             .filter(move |pool| pool.inventory().contains(&customization))
     }
 
-    /// The ClusterDeployments; None if they could not be listed.
+    /// The ClusterDeployments of all namespaces; `None` if they could not be listed.
     pub const fn deployments(&self) -> Option<&Deployments> {
         self.clusters.known()
     }
@@ -65,7 +65,8 @@ impl Snapshot {
 }
 
 impl Store<'_> {
-    /// Reads the namespace. For an account that may not list pools, the snapshot contains only the named pool.
+    /// Reads the pools, entries and clusters of the namespace. For an account that may not list pools, the snapshot
+    /// contains only the named pool.
     pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
         let mut unseen = Vec::new();
         let hive = self.hive(mode).await?;
@@ -81,7 +82,7 @@ impl Store<'_> {
         let resource = CUSTOMIZATION.at("v1");
         let copies = self.connection().list_metadata(&resource, None, Some(&labelled));
         let copies = match copies.await {
-            // Without permission to list copies, continue: repair only reports and removes them.
+            // Continue without permission to list copies, which repair only reports and removes.
             Err(error @ Error::Forbidden { .. }) => {
                 unseen.push(error.to_string());
                 Vec::new()
@@ -89,7 +90,8 @@ impl Store<'_> {
             copies => copies?,
         };
         let entries = self.list().await?;
-        // Read the clusters last, to include a cluster that is created during the reads. An entry that changes in the meantime is not overwritten, because each write requires the version that was read.
+        // Read the clusters last, so that a cluster that is created during the reads is included. An entry that changes
+        // during the reads is not overwritten, because each write requires the version that was read.
         let clusters = self.clusters().await?;
         let now = clusters.time_of_check(self.now());
         unseen.extend(clusters.error().map(ToString::to_string));

@@ -1,4 +1,4 @@
-//! Reads and writes pools, entries and clusters on the API server.
+//! Reads and writes ClusterPools, their entries and clusters on the API server.
 
 pub use kcp_api::kind::{
     CLUSTER_CLAIM, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION as CUSTOMIZATION, CLUSTER_POOL, LEASE,
@@ -27,7 +27,7 @@ use crate::{
     objects::{Holder, cluster_deployment::Deployments, entry::Entry},
 };
 
-/// The kind and the namespace of an object that this program creates.
+/// The kind and the namespace of an object that this program creates for a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectTarget<'m> {
     Namespace,
@@ -53,7 +53,7 @@ impl<'m> ObjectTarget<'m> {
     }
 }
 
-/// The [`LeaseStore`] of the API server, and the other objects that this crate reads and writes.
+/// Sends the requests of this crate to the API server, for the pools of one namespace.
 pub struct Store<'c> {
     connection: &'c Connection,
     field_manager: &'c str,
@@ -74,7 +74,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// The connection, for requests that have no method in this type.
+    /// The connection to the API server, for requests that have no method in this type.
     pub fn connection(&self) -> &'c Connection {
         self.connection
     }
@@ -83,7 +83,6 @@ impl<'c> Store<'c> {
         self.field_manager
     }
 
-    /// The pools' namespace.
     pub fn namespace(&self) -> &'c str {
         &self.connection.namespace
     }
@@ -92,7 +91,8 @@ impl<'c> Store<'c> {
         self.get_at(self.in_pool_namespace(&CLUSTER_POOL, name)).await
     }
 
-    /// The pools of a namespace or of all namespaces. With a label selector, only the pools that it matches.
+    /// Lists the ClusterPools of a namespace, or of all namespaces. With a label selector, lists only the pools that match
+    /// it.
     pub async fn pools(
         &self,
         namespace: Option<&str>,
@@ -101,28 +101,28 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_POOL, namespace, selector).await
     }
 
-    /// Writes a pool's status once, with a merge patch that contains a resourceVersion. `Changed` if the pool no longer
-    /// exists.
+    /// Writes a pool's status once. The merge patch must contain a resourceVersion. `Changed` also means that the pool no
+    /// longer exists.
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), Some("status"), patch)
             .await
     }
 
-    /// Changes a pool's metadata once, with a merge patch that contains a resourceVersion. `Changed` if the pool no longer
-    /// exists.
+    /// Writes a pool's metadata once. The merge patch must contain a resourceVersion. `Changed` also means that the pool no
+    /// longer exists.
     pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), None, patch)
             .await
     }
 
-    /// Changes an entry's metadata once, with a merge patch that contains a resourceVersion. `Changed` if the entry no
-    /// longer exists.
+    /// Writes an entry's metadata once. The merge patch must contain a resourceVersion. `Changed` also means that the entry
+    /// no longer exists.
     pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
             .await
     }
 
-    /// Creates an object, once.
+    /// Sends one request to create an object.
     pub async fn make(&self, made: ObjectTarget<'_>, object: &Value) -> Result<CreateResult, Error> {
         let (kind, namespace) = made.place();
         let create = Create {
@@ -136,7 +136,7 @@ impl<'c> Store<'c> {
         created.map_err(|error| with_product(kind, error))
     }
 
-    /// The object that already exists under this name.
+    /// Reads the object that has this name; `None` if there is none.
     pub async fn existing(&self, made: ObjectTarget<'_>, name: &str) -> Result<Option<Value>, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
@@ -148,8 +148,8 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Changes an object once, with a merge patch that contains a resourceVersion. `Changed` if the object no longer
-    /// exists.
+    /// Changes an object once. The merge patch must contain a resourceVersion. `Changed` also means that the object no
+    /// longer exists.
     pub async fn rewrite(&self, made: ObjectTarget<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
@@ -165,7 +165,7 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// A namespace's labels. None if the namespace does not exist.
+    /// The labels of a namespace; `None` if the namespace does not exist.
     pub async fn labels_of_namespace(
         &self,
         namespace: &str,
@@ -183,7 +183,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// Checks that the namespace exists, if the client may read it.
+    /// Fails if the namespace does not exist. Succeeds if the client may not read namespaces.
     ///
     /// # Errors
     /// The namespace does not exist.
@@ -201,7 +201,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// The names of the entries that a label selector matches.
+    /// The names of the entries that match a label selector.
     pub async fn labelled_entries(&self, selector: &str) -> Result<Vec<String>, Error> {
         let resource = CUSTOMIZATION.at("v1");
         let found: Vec<PartialObjectMetadata> = self
@@ -215,12 +215,12 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
     }
 
-    /// Reads a claim; none if it does not exist.
+    /// Reads a ClusterClaim; `None` if it does not exist.
     pub async fn claim(&self, name: &str) -> Result<Option<ClusterClaim>, Error> {
         self.find_at(self.in_pool_namespace(&CLUSTER_CLAIM, name)).await
     }
 
-    /// Requests a cluster from Hive: creates a claim with the holder's name, once.
+    /// Sends one request to create a ClusterClaim with the holder's name, so that Hive assigns a cluster to it.
     pub async fn create_claim(
         &self,
         holder: Holder<'_>,
@@ -241,13 +241,14 @@ impl<'c> Store<'c> {
         self.make(ObjectTarget::Claim(self.namespace()), &claim).await
     }
 
-    /// Deletes a claim once, whatever its version, but not a later claim with the same name.
+    /// Deletes a ClusterClaim once, even if it has changed since it was read. Does not delete a later claim with the same
+    /// name.
     pub async fn delete_claim(&self, claim: &ClusterClaim) -> Result<Written, Error> {
         let place = self.in_pool_namespace(&CLUSTER_CLAIM, claim.name());
         self.delete_at(place, claim.uid(), None).await
     }
 
-    /// Deletes this version of a customization once, in any namespace.
+    /// Deletes a customization once, in any namespace, if it has not changed since it was read.
     pub async fn delete_customization(&self, customization: &ObjectMeta) -> Result<Written, Error> {
         let place = Place {
             kind: &CUSTOMIZATION,
@@ -258,7 +259,7 @@ impl<'c> Store<'c> {
             .await
     }
 
-    /// The ClusterDeployments of all namespaces; empty if the server does not serve the kind.
+    /// Lists the ClusterDeployments of all namespaces. The list is empty if the server does not serve the kind.
     pub async fn deployments(&self) -> Result<Deployments, Error> {
         let deployments = match self.list_of(&CLUSTER_DEPLOYMENT, None, None).await {
             Err(Error::NotServed { .. }) => Vec::new(),
@@ -267,12 +268,12 @@ impl<'c> Store<'c> {
         Ok(Deployments::new(self.namespace(), deployments))
     }
 
-    /// The evidence for whether Hive runs in this cluster.
+    /// Reads which of Hive's own objects exist in the cluster.
     pub async fn hive(&self, mode: HiveMode) -> Result<Hive, Error> {
         evidence(self.connection, mode).await
     }
 
-    /// The name of this client's user, according to the server. None if the server does not report it.
+    /// The name of this client's user, as the server reports it; `None` if the server does not report it.
     pub async fn user(&self) -> Option<String> {
         const REVIEW: Kind = Kind {
             group: "authentication.k8s.io",
@@ -293,7 +294,7 @@ impl<'c> Store<'c> {
         user.filter(|user| !user.is_empty()).map(str::to_owned)
     }
 
-    /// The Leases in which version 0.1 stored its records.
+    /// Lists the Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub async fn old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
         let labelled = format!("{}=true", kcp_api::names::label::POOL_LEASE);
         let resource = LEASE.at("v1");
@@ -301,18 +302,18 @@ impl<'c> Store<'c> {
             .connection
             .list_metadata(&resource, Some(self.namespace()), Some(&labelled));
         match found.await {
-            // Without permission, continue: old records are only reported.
+            // Continue without the permission: old records are only reported.
             Err(Error::Forbidden { .. }) => Ok(Vec::new()),
             found => found,
         }
     }
 
-    /// Reads a ClusterDeployment; none if it does not exist.
+    /// Reads a ClusterDeployment; `None` if it does not exist.
     pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Option<ClusterDeployment>, Error> {
         self.find_at(cluster_at(namespace, name)).await
     }
 
-    /// Changes a ClusterDeployment once, with a merge patch that contains a resourceVersion. `Changed` also means that the
+    /// Changes a ClusterDeployment once. The merge patch must contain a resourceVersion. `Changed` also means that the
     /// ClusterDeployment no longer exists.
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(cluster_at(namespace, name), None, patch).await
@@ -383,7 +384,7 @@ impl Store<'_> {
         }
     }
 
-    /// Deletes an object. `Stored` also means that the object no longer exists.
+    /// Deletes one object. `Stored` also means that the object no longer exists.
     async fn delete_at(
         &self,
         place: Place<'_>,
@@ -426,7 +427,7 @@ impl LeaseStore for Store<'_> {
     async fn clusters(&self) -> Result<Clusters, Error> {
         let requested = since_boot();
         match self.deployments().await {
-            // Each cluster has a namespace of its own, and a client may have permissions in the pool's namespace only.
+            // The client may have permissions in the pool's namespace only, but clusters are in namespaces of their own.
             Err(error @ Error::Forbidden { .. }) => Ok(Clusters::Unknown(error)),
             deployments => {
                 let passed = since_boot().saturating_sub(requested);
@@ -439,7 +440,7 @@ impl LeaseStore for Store<'_> {
 
     fn now(&self) -> ServerTime {
         self.connection.clock.now().unwrap_or_else(|| {
-            // No response had a `Date`. The local clock must not be used to end a lease.
+            // No response had a `Date`, and the local clock must not be used to end a lease.
             let now = Timestamp::now();
             ServerTime {
                 earliest: now,
@@ -450,7 +451,7 @@ impl LeaseStore for Store<'_> {
     }
 }
 
-/// Names the product to install in the error for a kind that the server does not serve.
+/// Adds to the error for a kind that the server does not serve which product to install.
 fn with_product(kind: &Kind, error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {

@@ -1,17 +1,17 @@
-//! `--dry-run`, as in kubectl.
+//! The flag `--dry-run`, with kubectl's values.
 
 use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
-    /// Send nothing
+    /// Check the change without sending it to the server
     Client,
-    /// The server checks the change but does not store it
+    /// Let the server check the change without storing it
     Server,
 }
 
 impl DryRun {
-    /// kubectl's suffix for results of a dry run.
+    /// The suffix that kubectl prints after the result of a dry run; empty without a dry run.
     pub const fn mark(dry_run: Option<Self>) -> &'static str {
         match dry_run {
             None => "",

@@ -8,7 +8,7 @@ use kcp_client::{ConnectionFlags, Token};
 use crate::arguments::parse_namespace;
 use kcp_control_plane::duration::parse_duration;
 
-/// The default of `--request-timeout`. kubectl has no limit by default.
+/// The default of `--request-timeout`. kubectl sets no limit by default.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default, Args)]
@@ -108,13 +108,13 @@ pub struct Global {
 }
 
 impl Global {
-    /// The time limit of one request; none for no limit.
+    /// How long one request may take; `None` means no limit.
     pub fn request_timeout(&self) -> Option<Duration> {
         let timeout = self.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
         (!timeout.is_zero()).then_some(timeout)
     }
 
-    /// The connection flags.
+    /// The flags that select the API server and the credentials, as kubectl has them.
     pub fn connection(&self) -> ConnectionFlags {
         ConnectionFlags {
             kubeconfig: self.kubeconfig.clone(),

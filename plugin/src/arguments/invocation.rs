@@ -1,9 +1,9 @@
-//! Finds out how the user started the program: as `kubectl kcp`, or directly.
+//! Tells from `argv[0]` whether the user started the program as `kubectl kcp` or directly.
 
 use std::{ffi::OsStr, path::Path};
 
-/// The program name for help texts, from `argv[0]`, because a plugin can be installed under another name. kubectl
-/// runs `kubectl-a-b_c` for `kubectl a b-c`.
+/// The name of the program in help texts, from `argv[0]`, because a user can install the plugin under another name. For
+/// `kubectl a b-c`, kubectl runs the file `kubectl-a-b_c`.
 pub fn name(argv0: Option<&OsStr>) -> String {
     let file = argv0
         .map(Path::new)

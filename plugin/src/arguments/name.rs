@@ -2,14 +2,14 @@
 
 use kcp_rules::syntax::is_dns1123_subdomain;
 
-/// A kind that is accepted before the slash.
+/// A kind that the user may write before the slash of `KIND/NAME`.
 struct NamedKind {
-    /// The name of the kind in messages.
+    /// The kind with its article, for messages, such as `a control plane`.
     title: &'static str,
-    /// The accepted forms, for the error message.
+    /// The forms of a name that are accepted, for the error message.
     spellings: &'static str,
     group: &'static str,
-    /// The singular, the plural and the short name.
+    /// The singular, the plural and the short name of the kind.
     names: [&'static str; 3],
 }
 
@@ -29,7 +29,7 @@ const CLUSTER_POOL: NamedKind = NamedKind {
     names: ["clusterpool", "clusterpools", "cp"],
 };
 
-/// The messages of commands that accept a control plane or its Cluster.
+/// The error message of commands that accept a control plane or its Cluster.
 const CONTROL_PLANE_OR_CLUSTER: NamedKind = NamedKind {
     title: "a control plane or a cluster",
     spellings: "NAME, kcp/NAME or cluster/NAME",
@@ -119,7 +119,7 @@ pub fn parse_machine(text: &str) -> Result<String, String> {
     MACHINE.parse(text)
 }
 
-/// Parses the name of an object.
+/// Parses the name of any object: a DNS subdomain, as most kinds require.
 ///
 /// # Errors
 /// What is wrong, in one sentence.

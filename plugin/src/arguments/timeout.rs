@@ -1,10 +1,10 @@
-//! Time limits for reading.
+//! Parses `--timeout` of commands that read.
 
 use std::time::Duration;
 
 use kcp_control_plane::duration::parse_duration;
 
-/// Parses a time limit. It must not be 0, because every read would fail.
+/// Parses the time limit of a read. Rejects 0, because every read would fail.
 ///
 /// # Errors
 /// What is wrong, in a few words.

@@ -1,4 +1,4 @@
-//! Arguments of the commands that change a control plane or a Machine.
+//! The arguments that all commands share that change a control plane or a Machine.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use kcp_rules::Configuration;
 
 use crate::{arguments::DryRun, configuration, output::OutputArguments};
 
-/// Arguments for writing and reporting a change.
+/// The flags that say how to write a change and how to report it.
 #[derive(Clone, Debug, Args)]
 pub struct WriteArguments {
     /// Check the change without writing it: only locally (client), or also on the server (server)
@@ -35,7 +35,7 @@ impl WriteArguments {
     }
 }
 
-/// The webhook's configuration of the admission rules.
+/// The flag for the webhook's configuration, so that a command applies the same actions as the webhook.
 #[derive(Clone, Debug, Args)]
 pub struct ReviewArguments {
     /// The webhook's AdmissionConfiguration, which sets the action of each rule
@@ -44,6 +44,8 @@ pub struct ReviewArguments {
 }
 
 impl ReviewArguments {
+    /// Reads the file that `--configuration` names; `None` without the flag.
+    ///
     /// # Errors
     /// The file cannot be read or is invalid.
     pub(crate) fn read(&self) -> Result<Option<Configuration>> {

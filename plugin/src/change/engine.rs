@@ -1,4 +1,4 @@
-//! Applies a verb's decision to one object.
+//! Reads an object, lets a verb decide what to change, and writes the change.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -25,41 +25,41 @@ use kcp_control_plane::{
     snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
 };
 
-/// The hint that says what `--force` does for a control plane.
+/// The hint about `--force` for verbs that change a control plane.
 pub const FORCE_EFFECT: &str =
     "use --force to write the change anyway; the controller starts when its preflight passes";
 
-/// A verb and the object that it changes.
+/// A verb such as `scale`, with the texts that report its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb<'v> {
     pub name: &'v str,
-    /// The verb for error messages, before the object's name, such as `scale`.
+    /// The verb before the object's name in error messages, such as `scale`.
     pub infinitive: &'static str,
-    /// The text after the object's name if nothing was written, such as `not scaled to 5`.
+    /// The text after the object's name if the verb changed nothing, such as `not scaled to 5`.
     pub not_done: &'v str,
-    /// The hint that says what `--force` does; none if the verb does not have the flag.
+    /// The hint about `--force`; `None` if the verb does not have that flag.
     pub force_effect: Option<&'static str>,
     /// Whether the verb is refused while a Machine is being replaced.
     pub waits_for_replacement: bool,
 }
 
-/// The inputs that all changes of a command share.
+/// What every change needs: the connection, the flags, and where to print.
 #[derive(Clone, Copy)]
 pub struct Engine<'e> {
     pub reader: &'e Reader<'e>,
     pub terminal: &'e Terminal,
     pub arguments: &'e WriteArguments,
-    /// The webhook's configuration; none if unknown.
+    /// The webhook's configuration; `None` if the user did not pass it.
     pub configuration: Option<&'e Configuration>,
 }
 
-/// The result of applying a verb to an object.
+/// What a verb did to an object, or why it did nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
     pub kind: &'static Kind,
-    /// The object's JSON when the verb decided.
+    /// The JSON of the object on which the verb decided.
     pub object: String,
-    /// The control plane; none for a Machine without one.
+    /// The name of the control plane; `None` for a Machine without one.
     pub control_plane: Option<String>,
     pub warnings: Vec<String>,
     pub consequences: Vec<String>,
@@ -68,35 +68,35 @@ pub struct Changed {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeOutcome {
-    /// The object already has the requested state, as described.
+    /// The object already is in the requested state, which the text describes.
     Unchanged(String),
-    /// The verb refused the change, so nothing was sent.
+    /// The verb refused the change, so nothing was sent to the server.
     Refused(Refusal),
-    /// Why the server or a webhook rejected the change, one line each.
+    /// The server or a webhook rejected the change. Contains the reasons, one line each.
     Rejected(Vec<String>),
-    /// Fields that another client changed at the same time, one line each.
+    /// Another client changed the object at the same time. Contains the fields, one line each.
     Conflict(Vec<String>),
-    /// Written, unless this is a dry run.
+    /// The change was written, or in a dry run could be written.
     Done { done: String, write: ObjectWrite },
 }
 
-/// The facts to read for a change of a Machine.
+/// What to read before a change of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineScope {
     Machine,
     MachineAndHealthChecks,
-    /// Read everything, and announce the replacement of the Machine on its control plane.
+    /// Read everything, and announce on the control plane that the Machine is being replaced.
     Replacement,
 }
 
-/// The objects that an Event refers to: the control plane, and a Machine that was changed.
+/// The objects to which an Event refers: the control plane, and the Machine if one was changed.
 struct References {
     regarding: ObjectReference,
     related: Option<ObjectReference>,
 }
 
 impl Engine<'_> {
-    /// Applies a verb to a control plane.
+    /// Lets a verb change a control plane.
     ///
     /// # Errors
     /// A read fails, or it is unknown whether the change was written.
@@ -130,7 +130,7 @@ impl Engine<'_> {
         Ok(Changed::new(&KUBEADM_CONTROL_PLANE, control_plane, updated))
     }
 
-    /// Applies a verb to a Machine of a control plane.
+    /// Lets a verb change a Machine of a control plane.
     ///
     /// # Errors
     /// A read fails, or it is unknown whether the change was written.
@@ -178,14 +178,14 @@ impl Engine<'_> {
         Ok(changed)
     }
 
-    /// Reads a Machine and all facts about its control plane.
+    /// Reads a Machine, its control plane, and everything else on which a change of the Machine depends.
     pub(crate) async fn read_machine(
         &self,
         verb: &Verb<'_>,
         with_health_checks: bool,
     ) -> anyhow::Result<FoundMachine> {
         let read = read_machine(self.reader, verb.name, with_health_checks);
-        // Unwrap the inner error, so that its hint is printed.
+        // Return the inner error, so that the command prints its hint.
         read.await.map_err(|error| match error {
             ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
             ReadMachineError::Other(error) => error.into(),
@@ -212,7 +212,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Reads, decides and writes. Records an Event if the change was written.
+    /// Reads the object, lets the verb decide, and writes the change. Records an Event if the change was written.
     async fn apply<S: ReadObject>(
         &self,
         verb: &Verb<'_>,
@@ -258,12 +258,12 @@ impl Engine<'_> {
         Ok(updated)
     }
 
-    /// The API server's time, or the local time until the server has responded.
+    /// The API server's time, or the local time if the server has not responded yet.
     pub(crate) fn now(&self) -> Timestamp {
         self.reader.connection.now()
     }
 
-    /// The namespace and the context of the object, for prompts.
+    /// The namespace and the kubeconfig context of the object, for a confirmation prompt.
     pub(crate) fn place(&self) -> String {
         let connection = self.reader.connection;
         let cluster = match &connection.context {
@@ -273,14 +273,14 @@ impl Engine<'_> {
         format!("in namespace {} of {cluster}", connection.namespace)
     }
 
-    /// Prints warnings that were not printed before.
+    /// Prints those warnings that this command has not printed before.
     pub(crate) fn warn(&self, warnings: &[String]) {
         for warning in warnings {
             self.terminal.warning_once(warning);
         }
     }
 
-    /// The context in which admission rules check the write.
+    /// The context in which the admission rules check the write.
     pub(crate) fn context<'v>(&'v self, view: &'v View) -> ReviewContext<'v> {
         ReviewContext {
             now: self.now(),
@@ -290,7 +290,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Reads the facts that a change with this scope needs.
+    /// Reads what a change with this scope depends on.
     pub(crate) async fn read(&self, name: &str, scope: ReadScope) -> Result<ChangeSnapshot, Error> {
         let namespace = &self.reader.connection.namespace;
         if scope != ReadScope::All {
@@ -302,7 +302,7 @@ impl Engine<'_> {
         read_everything(self.reader, namespace, name, LIMIT).await
     }
 
-    /// Writes an Event. A failure is only a warning, because the change is stored.
+    /// Records an Event about the change. A failure is only a warning, because the change is already stored.
     async fn record(&self, event: &ChangeEvent, References { regarding, related }: &References) {
         let events = Events {
             connection: self.reader.connection,
@@ -324,7 +324,7 @@ impl Engine<'_> {
 }
 
 impl Changed {
-    /// The result of a verb that the user did not confirm.
+    /// The result of a verb whose confirmation prompt the user answered with no.
     pub(crate) fn unconfirmed(
         kind: &'static Kind,
         object: &str,
@@ -340,7 +340,7 @@ impl Changed {
         }
     }
 
-    /// The result of a verb that does not write the control plane.
+    /// The result of a verb that did not write the control plane.
     pub(crate) fn without_write(snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> Self {
         Self {
             kind: &KUBEADM_CONTROL_PLANE,
@@ -367,7 +367,7 @@ impl Changed {
         let outcome = match (decision, result) {
             (Decision::Unchanged(why), _) => ChangeOutcome::Unchanged(why),
             (Decision::Refused(mut refusal), _) => {
-                // Show the changes of other clients, which may be the reason for the refusal.
+                // Also list what other clients changed, because that may be why the verb now refuses.
                 refusal.why.extend(other_changes);
                 ChangeOutcome::Refused(refusal)
             }

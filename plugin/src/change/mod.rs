@@ -1,4 +1,4 @@
-//! Changes a control plane or a Machine, for all verbs.
+//! Changes a control plane or a Machine, in the same way for all verbs.
 //!
 //! - [`engine`]: reads, calls the verb's decision, writes, and records an Event
 //! - [`replacement`]: announces the replacement of a Machine, and refuses other changes during it

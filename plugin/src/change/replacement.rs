@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::change::engine::{Engine, Verb};
 
 impl Engine<'_> {
-    /// The refusal of a verb while a Machine other than `target` is being replaced.
+    /// The refusal of a verb while a Machine other than `target` is being replaced; `None` if no other is.
     pub(super) fn refusal_during_replacement(
         &self,
         verb: &Verb<'_>,
@@ -35,7 +35,8 @@ impl Engine<'_> {
             .flatten()
     }
 
-    /// Changes the Machine of an abandoned replacement, so that a late deletion of it fails with a conflict.
+    /// Writes to the Machine of an abandoned replacement. If the command that abandoned it still deletes the Machine, the
+    /// deletion then fails with a conflict.
     ///
     /// # Errors
     /// The Machine cannot be written.
@@ -54,14 +55,15 @@ impl Engine<'_> {
             .patch(&self.reader.machines, &replacement.machine, &patch)
             .await
         {
-            // If the Machine no longer exists, a late deletion has no effect.
+            // If the Machine no longer exists, a late deletion does no harm.
             Ok(Written::Stored | Written::Changed) | Err(Error::NotFound { .. }) => Ok(()),
             Ok(Written::Unknown(error)) | Err(error) => Err(error),
         }
     }
 
-    /// Reads a Machine. If the verb deletes it, announces its replacement on the control plane; this write requires the
-    /// resource version that was checked. Then reads the Machines again, because another command may have deleted one.
+    /// Reads a Machine. If the verb deletes the Machine, announces its replacement on the control plane, with a write that
+    /// requires the resourceVersion that was checked. Then reads the Machines again, because another command may have
+    /// deleted one.
     ///
     /// # Errors
     /// The Machine cannot be read, or its control plane cannot be written.
@@ -128,7 +130,8 @@ impl Engine<'_> {
     }
 }
 
-/// Makes a patch conditional. `resource_version` is none for any version of the object.
+/// Adds the uid to a patch, so that it applies to this object only. With `resource_version`, it applies to this version
+/// only.
 fn with_uid(mut patch: Value, uid: &str, resource_version: Option<&str>) -> Value {
     let metadata = match resource_version {
         Some(version) => json!({"uid": uid, "resourceVersion": version}),

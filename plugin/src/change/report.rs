@@ -1,5 +1,5 @@
-//! Reports a change: as text, or as a document with the text on stderr. The document is the changed object, or a
-//! [`ChangeRefused`].
+//! Reports the result of a change: as text, or as a JSON document with the text on stderr. The document is the changed
+//! object, or a [`ChangeRefused`].
 
 use anyhow::Context as _;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
@@ -21,14 +21,14 @@ use crate::{
 use kcp_client::Error;
 use kcp_control_plane::{change::decision::ObjectWrite, merge_patch};
 
-/// A change to print.
+/// The result of a change, ready to be printed.
 struct ChangeReport<'c> {
     changed: &'c Changed,
     verb: &'c Verb<'c>,
     namespace: &'c str,
     dry_run: Option<DryRun>,
     is_configured: bool,
-    /// The changed object; null if only text is printed.
+    /// The changed object as JSON; null if the output is text.
     object: Value,
 }
 
@@ -39,7 +39,7 @@ enum Document<'c> {
     Refused(ChangeRefused<'c>),
 }
 
-/// A change that was not written, and why.
+/// A change that was not written, as `-o json` shows it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -48,17 +48,17 @@ pub(crate) struct ChangeRefused<'c> {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "ChangeRefused")))]
     kind: &'static str,
-    /// The unchanged object.
+    /// The object that was to be changed.
     metadata: ObjectName,
     refused_by: &'c str,
-    /// The reasons, one sentence each.
+    /// Why the change was not written, one sentence each.
     reasons: &'c [String],
     /// What the user can do; absent if there is no advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-/// Why a change was not written.
+/// Who prevented a change, and why.
 struct Reason<'c> {
     by: &'c str,
     lines: &'c [String],
@@ -66,7 +66,7 @@ struct Reason<'c> {
 }
 
 impl Changed {
-    /// Why the change was not written; none if the object has the requested state.
+    /// Why the change was not written; `None` if it was written, or if the object already is in the requested state.
     fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<Reason<'c>> {
         let (by, lines, hints) = match &self.outcome {
             ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
@@ -170,7 +170,7 @@ impl Report for ChangeReport<'_> {
         }
     }
 
-    /// The name of the object; empty if it was not written.
+    /// The changed object, as `kubectl get -o name` prints it; empty if nothing was written.
     fn names(&self) -> Vec<String> {
         match self.changed.reason(self.verb, self.is_configured) {
             None => vec![resource_name(self.changed.kind, self.verb.name)],
@@ -180,7 +180,7 @@ impl Report for ChangeReport<'_> {
 }
 
 impl Engine<'_> {
-    /// Prints the report of a change and returns its verdict.
+    /// Prints the result of a change, and returns the command's verdict.
     ///
     /// # Errors
     /// Writing to stdout fails.
@@ -212,7 +212,7 @@ impl Engine<'_> {
         Ok(changed.verdict())
     }
 
-    /// Reads the object after the write; none if it no longer exists or cannot be read.
+    /// Reads the object after the write; `None` if it no longer exists or cannot be read.
     async fn read_back(&self, name: &str, changed: &Changed) -> Option<String> {
         let connection = self.reader.connection;
         let resource = if changed.kind == &KUBEADM_CONTROL_PLANE {
@@ -232,7 +232,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Prints text to stdout, or to stderr if a document goes to stdout.
+    /// Prints text to stdout, or to stderr if stdout gets a document.
     ///
     /// # Errors
     /// Writing to stdout fails.
@@ -240,7 +240,7 @@ impl Engine<'_> {
         if self.arguments.output.is_text() {
             return self.terminal.print(text).context("cannot write to stdout");
         }
-        // Strip colours first, because `note` would escape them.
+        // Strip colours first, because `note` would escape their control characters.
         for line in anstream::adapter::strip_str(text).to_string().lines() {
             self.terminal.note(line);
         }
@@ -248,7 +248,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whether both are the same object, and not two objects with the same name.
+/// Whether both are the same object, and not an object that was created later with the same name.
 fn is_same(before: &str, now: &str) -> bool {
     let uid = |text: &str| {
         let object: Value = serde_json::from_str(text).ok()?;

@@ -108,7 +108,6 @@ pub struct RemediateArguments {
     pub force: bool,
 }
 
-/// The Machine, and arguments for writing.
 #[derive(Debug, Args)]
 pub struct TargetArguments {
     /// Machine of a control plane, as NAME or machine/NAME
@@ -207,7 +206,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
     Box::pin(wait.run(engine.reader, engine.terminal)).await
 }
 
-/// Shows the consequences of the replacement, and prompts for confirmation.
+/// Shows the consequences of replacing the Machine, and asks the user to confirm.
 async fn confirm_replacement(
     engine: &Engine<'_>,
     machine: &MachineSnapshot,

@@ -1,4 +1,4 @@
-//! One module for each command.
+//! The commands of `kubectl kcp`, one module each.
 
 pub mod certificates;
 pub mod leader_migration;

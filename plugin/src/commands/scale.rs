@@ -1,4 +1,4 @@
-//! `kubectl kcp scale`: changes the number of Machines.
+//! Runs `kubectl kcp scale`, which changes the number of Machines of a control plane.
 
 use std::time::Duration;
 
@@ -103,7 +103,8 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         condition: WaitCondition::Replicas(*replicas),
         timeout,
         before,
-        // The hint contains --current-replicas, because another client may have scaled again before the user runs the command.
+        // The command in this hint contains --current-replicas, because another client may have scaled again by the time
+        // the user runs it.
         on_interrupt: format!(
             "scaling continues; wait for it with: kubectl kcp scale {name} -n {namespace} --replicas {replicas} \
              --current-replicas {replicas} --wait"
@@ -116,9 +117,9 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// Checks only the type, because admission rules check the value.
+/// Parses the number of Machines. Checks only that it is a whole number, because admission rules check the value.
 pub(crate) fn parse_replicas(text: &str) -> Result<i64, String> {
-    // The API uses 32-bit integers.
+    // Kubernetes' API stores the number as a 32-bit integer.
     match text.parse::<i32>() {
         Ok(replicas) if replicas >= 0 => Ok(replicas.into()),
         _ => Err(format!(

@@ -116,7 +116,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// Shows the preview, prompts for confirmation, and writes.
+/// Shows a preview of the upgrade, asks the user to confirm, and writes the version.
 async fn upgrade(
     arguments: &UpgradeArguments,
     version: &str,
@@ -166,7 +166,7 @@ async fn upgrade(
                 Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.object, snapshot.control_plane());
             return engine.report(&verb, &changed).await;
         }
-        // Workers may have changed while the user read the preview.
+        // Read the workers again, because they may have changed while the user read the preview.
         workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     }
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
@@ -196,7 +196,7 @@ fn decide_upgrade(
     Ok(decide(snapshot, options, context)?)
 }
 
-/// The preview of an upgrade: the plan, and changes in the new Kubernetes version.
+/// The preview of an upgrade: the planned steps, and what changes in the new Kubernetes version.
 fn preview(Upgrade { plan, assessment, .. }: &Upgrade, layout: Layout) -> String {
     let mut text = screen::screen(plan, layout);
     if !assessment.notices.is_empty() {

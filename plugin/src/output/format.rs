@@ -1,4 +1,4 @@
-//! `-o`: the output formats, with kubectl's names and error messages.
+//! Parses the value of `-o`, with kubectl's format names and error messages.
 
 use std::ffi::OsStr;
 
@@ -11,7 +11,7 @@ use crate::printer::{custom_columns::CustomColumns, jsonpath::Template};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OutputFormat {
-    /// Text with tables.
+    /// Text with tables, the default.
     #[default]
     Table,
     /// Text with more columns, and with lines that are not cut to the terminal's width.
@@ -27,24 +27,23 @@ pub enum OutputFormat {
     JsonPathAsJson(Template),
     /// A table of fields of the document, or of each item of a list.
     CustomColumns(CustomColumns),
-    /// A format of one command only.
     Special(CommandFormat),
 }
 
-/// A format of one command only.
+/// An output format that only one command has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandFormat {
-    /// `lint`: annotations for GitHub Actions.
+    /// The format `github` of `lint`: annotations for GitHub Actions.
     Github,
-    /// `pool lease`: shell variables.
+    /// The format `env` of `pool lease`: shell variables.
     Env,
-    /// `pool lease`: the patched install-config.
+    /// The format `install-config` of `pool lease`: the patched install-config.
     InstallConfig,
-    /// `pool lease --claim`: the kubeconfig of the claim's cluster.
+    /// The format `kubeconfig` of `pool lease --claim`: the kubeconfig of the claim's cluster.
     Kubeconfig,
 }
 
-/// A format's name, or `jsonpath=TEMPLATE` if it takes a value.
+/// A value of `-o` with its help: the name of a format, or `jsonpath=TEMPLATE` if the format takes a template.
 #[derive(Clone, Copy, Debug)]
 struct Word {
     text: &'static str,
@@ -100,7 +99,7 @@ const KUBECONFIG: Word = Word::new(
     "With --claim: the cluster's kubeconfig, which contains credentials",
 );
 
-/// The formats that a command accepts: the common ones and its own.
+/// The output formats that a command accepts: those of all commands, and its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
     own: &'static [Word],
@@ -108,11 +107,11 @@ pub struct Formats {
 
 impl Formats {
     pub const COMMON: Self = Self { own: &[] };
-    /// The formats of `rules`.
+    /// The output formats that `rules` accepts.
     pub const RULES: Self = Self { own: &[TEXT] };
-    /// The formats of `lint`.
+    /// The output formats that `lint` accepts.
     pub const LINT: Self = Self { own: &[TEXT, GITHUB] };
-    /// The formats of `pool lease`.
+    /// The output formats that `pool lease` accepts.
     pub const LEASE: Self = Self {
         own: &[ENV, INSTALL_CONFIG, KUBECONFIG],
     };

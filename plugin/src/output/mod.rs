@@ -1,6 +1,6 @@
-//! Prints reports to stdout in the format that the user has chosen.
+//! Prints the result of a command to stdout, in the format that the user has chosen with `-o`.
 //!
-//! - [`format`]: the formats
+//! - [`format`]: parses the name of a format
 
 pub mod format;
 
@@ -17,7 +17,7 @@ use crate::{
     terminal::{Terminal, escape, escape_json, escape_text, table::Layout},
 };
 
-/// Output flags.
+/// The flags that choose the output format.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
     /// Output format [default: text]
@@ -30,17 +30,17 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// The output format; text by default.
+    /// The chosen output format; text if the user chose none.
     pub fn format(&self) -> OutputFormat {
         self.output.clone().unwrap_or_default()
     }
 
-    /// Whether stdout gets text. If it gets a document, remarks go to stderr.
+    /// Whether stdout gets text for people. Otherwise remarks go to stderr, so that stdout gets only the document.
     pub fn is_text(&self) -> bool {
         matches!(self.output, None | Some(OutputFormat::Table | OutputFormat::Wide))
     }
 
-    /// The layout for a terminal of this width; none for no terminal.
+    /// How to lay out text on a terminal of this width; `None` means that stdout is not a terminal.
     pub fn layout(&self, width: Option<usize>) -> Layout {
         Layout {
             width,
@@ -50,26 +50,26 @@ impl OutputArguments {
     }
 }
 
-/// The printable result of a command.
+/// The result of a command, which can be printed in each output format.
 pub trait Report {
     fn table(&self, layout: Layout) -> String;
 
-    /// The output of `-o json`, with `apiVersion` and `kind`.
+    /// The JSON document for `-o json`, with `apiVersion` and `kind`.
     fn document(&self) -> impl Serialize;
 
-    /// `RESOURCE.GROUP/NAME` of each object, as in `kubectl get -o name`.
+    /// The objects as `RESOURCE.GROUP/NAME`, as `kubectl get -o name` prints them.
     fn names(&self) -> Vec<String>;
 
-    /// The text of a format that only this command has; none for other formats.
+    /// The output in a format that only this command has; `None` for the other formats.
     ///
     /// # Errors
-    /// The text cannot be created.
+    /// The output cannot be created.
     fn special(&self, _format: CommandFormat) -> Option<anyhow::Result<String>> {
         None
     }
 }
 
-/// Prints a report to stdout.
+/// Prints the result of a command to stdout.
 ///
 /// # Errors
 /// A template does not match the document, or writing to stdout fails.

@@ -1,4 +1,4 @@
-//! `-o custom-columns=HEADER:PATH,…`, as in `kubectl get`.
+//! Prints a table of chosen fields for `-o custom-columns=HEADER:PATH,…`, as `kubectl get` does.
 
 use std::slice;
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::terminal::{escape, width::width};
 
-/// The text of a cell if the object does not have the field.
+/// What a cell contains if the object does not have the field.
 const NONE: &str = "<none>";
 const GAP: usize = 3;
-/// Minimum width of a column, in cells.
+/// The minimum width of a column, in terminal cells.
 const MIN_WIDTH: usize = 6;
 
-/// The columns that the user has requested.
+/// The columns that the user requested, in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomColumns(Vec<CustomColumn>);
 
@@ -27,7 +27,7 @@ struct CustomColumn {
 }
 
 impl CustomColumns {
-    /// Reads `HEADER:PATH,…`.
+    /// Parses the column specification `HEADER:PATH,…`.
     ///
     /// # Errors
     /// kubectl's error message.
@@ -41,7 +41,7 @@ impl CustomColumns {
             .map(Self)
     }
 
-    /// The table of a document: a row for each item of a list, or one row.
+    /// The table of a document: one row for each item of a list, otherwise one row.
     ///
     /// # Errors
     /// A path does not match the document.
@@ -94,7 +94,7 @@ impl CustomColumn {
     }
 }
 
-/// Completes a path, which may lack its braces and its first dot.
+/// The path as a complete template. The user may leave out the braces and the first dot.
 fn template_source(path: &str) -> Option<String> {
     let inside = path
         .strip_prefix('{')
@@ -107,7 +107,7 @@ fn template_source(path: &str) -> Option<String> {
     (!fields.is_empty() && !fields.contains(['{', '}'])).then(|| format!("{{.{fields}}}"))
 }
 
-/// Aligns rows like Go's tabwriter in kubectl, without spaces after the last cell.
+/// Aligns the cells of rows as kubectl does with Go's tabwriter, but without spaces after the last cell.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |index: usize| {

@@ -1,4 +1,4 @@
-//! Prints values like kubectl.
+//! Prints single values as kubectl does.
 
 use serde::Serialize as _;
 use serde_json::{Serializer, Value, ser::PrettyFormatter};
@@ -13,7 +13,7 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// The text of a value in a custom column, in Go's default format.
+/// The text of a value in a custom column, as Go prints values by default.
 pub(super) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -31,7 +31,7 @@ pub(super) fn go_text(value: &Value) -> String {
     }
 }
 
-/// Values as an indented JSON array.
+/// The values as a JSON array with indentation.
 pub(super) fn json_array(values: &[&Value]) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b"    "));
@@ -40,7 +40,7 @@ pub(super) fn json_array(values: &[&Value]) -> serde_json::Result<String> {
     Ok(escape_html(&text) + "\n")
 }
 
-/// Go prints floats without a fraction as integers.
+/// The text of a number. Go prints a float without a fraction as a whole number.
 fn number_text(number: &serde_json::Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() => float.to_string(),
@@ -48,7 +48,7 @@ fn number_text(number: &serde_json::Number) -> String {
     }
 }
 
-/// Go's JSON encoder escapes these characters, which occur only in strings.
+/// Escapes `<`, `>` and `&` as Go's JSON encoder does. They occur only in strings.
 fn escape_html(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

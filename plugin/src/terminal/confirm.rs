@@ -1,16 +1,16 @@
-//! Prompts for confirmation.
+//! Asks the user to confirm a change.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use crate::terminal::{Terminal, escape};
 
 impl Terminal {
-    /// Whether stdin and stderr are both terminals.
+    /// Whether a user can answer a prompt, because stdin and stderr are both terminals.
     pub fn can_prompt() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks a yes-or-no question. Anything except yes means no.
+    /// Asks the user a yes-or-no question. Every answer except yes means no.
     ///
     /// # Errors
     /// stdin cannot be read.
@@ -20,7 +20,7 @@ impl Terminal {
         write!(stderr, "{} [y/N] ", escape(question))?;
         stderr.flush()?;
         drop(stderr);
-        // Use a thread, so that Ctrl-C works while waiting.
+        // Use a thread, so that Ctrl-C works while the command waits for the answer.
         let answer = tokio::task::spawn_blocking(|| {
             let mut answer = String::new();
             io::stdin().lock().read_line(&mut answer).map(|_| answer)

@@ -51,7 +51,7 @@ const fn is_layout(c: char) -> bool {
     matches!(c, '\n' | '\t')
 }
 
-/// The lines of `text`, escaped.
+/// The lines of `text`, each with its control characters escaped.
 pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(escape)
 }

@@ -1,8 +1,8 @@
-//! Draws a screen over the previous one.
+//! Draws a screen over the one before, for `--watch`.
 
 use crate::terminal::width::cut;
 
-/// Moves the cursor to the first line without clearing the screen, to avoid flicker.
+/// Moves the cursor to the first line. Does not clear the screen, to avoid flicker.
 const HOME: &str = "\u{1b}[H";
 const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
@@ -15,15 +15,15 @@ pub struct Size {
 }
 
 impl Size {
-    /// The number of lines that a frame can use. The terminal's last line stays free for the cursor, to avoid
-    /// scrolling.
+    /// The number of lines that a screen can use. The terminal's last line stays free for the cursor, so that nothing
+    /// scrolls.
     pub const fn lines(self) -> usize {
         self.height.saturating_sub(1)
     }
 }
 
-/// The output that replaces the terminal's content with `text`. Clears the terminal if `is_first` is true. Text
-/// that exceeds the terminal's size is cut.
+/// The output that replaces the terminal's content by `text`. Clears the terminal first if `is_first` is true. Text that
+/// exceeds the terminal's size is cut.
 pub fn frame(text: &str, size: Size, is_first: bool) -> String {
     let mut bytes = String::new();
     if is_first {

@@ -39,7 +39,7 @@ struct Shared {
     warnings: Vec<String>,
     spinner: Option<ProgressBar>,
     on_interrupt: Option<String>,
-    /// Whether the reader of stdout has closed its pipe.
+    /// Whether whatever reads stdout through a pipe has closed the pipe.
     is_unread: bool,
 }
 
@@ -56,8 +56,8 @@ impl Terminal {
         }
     }
 
-    /// Writes a result to stdout, unescaped. A closed pipe is not an error, so that the verdict still determines the
-    /// exit code.
+    /// Writes a result to stdout without escaping it. A closed pipe is not an error, so that the verdict still determines
+    /// the exit code.
     ///
     /// # Errors
     /// Writing to stdout fails, for example because the disk is full.
@@ -76,12 +76,12 @@ impl Terminal {
         self.print(&format!("{text}\n"))
     }
 
-    /// Whether the reader of stdout has closed its pipe, so that a watch can end.
+    /// Whether whatever reads stdout through a pipe has closed the pipe, so that a watch can end.
     pub fn is_unread(&self) -> bool {
         let stdout = io::stdout();
         let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec::default();
-        // For a closed pipe, poll reports an error even before a write.
+        // If the pipe is closed, poll reports an error even before a write.
         let is_left = rustix::event::poll(&mut stdout, Some(&now)).is_ok()
             && stdout
                 .iter()
@@ -103,7 +103,7 @@ impl Terminal {
         }
     }
 
-    /// The size of the terminal; none if stdout is not a terminal.
+    /// The size of the terminal; `None` if stdout is not a terminal.
     pub fn size() -> Option<Size> {
         let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
         Some(Size {
@@ -112,12 +112,12 @@ impl Terminal {
         })
     }
 
-    /// Draws a screen over the previous one. `is_first` is true if there is no previous screen.
+    /// Draws a screen over the one before. `is_first` means that there is none before.
     ///
     /// # Errors
     /// Writing to stdout fails.
     pub fn draw(&self, screen: &str, size: Size, is_first: bool) -> io::Result<()> {
-        // Bypass the stream, which would also strip cursor movements.
+        // Bypass the stream, because it would also strip the movements of the cursor.
         let choice = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stdout()),
             choice => choice,
@@ -133,7 +133,7 @@ impl Terminal {
         })
     }
 
-    /// Writes an error with its causes, and a hint, to stderr, one line each.
+    /// Writes an error with its causes and a hint to stderr, one line each.
     pub fn error(&self, error: &anyhow::Error, hint: Option<&str>) {
         self.stderr(&format!(
             "{} {}",
@@ -158,7 +158,7 @@ impl Terminal {
         self.note(&format!("warning: {text}"));
     }
 
-    /// Writes a warning, unless the same one was written before.
+    /// Writes a warning to stderr, unless this command has written the same warning before.
     pub fn warning_once(&self, text: &str) {
         let is_new = {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,13 +202,14 @@ impl Terminal {
         }
     }
 
-    /// Sets the text to print if the user interrupts the command. It says what continues, and how to watch it.
+    /// Sets the text to print if the user interrupts the command. The text says what continues in the cluster, and how to
+    /// watch it.
     pub fn on_interrupt(&self, note: impl Into<String>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.on_interrupt = Some(note.into());
     }
 
-    /// Prints the text that [`Terminal::on_interrupt`] has set.
+    /// Prints the text that was set with [`Terminal::on_interrupt`].
     pub fn interrupted(&self) {
         self.stop_spinning();
         let note = {
@@ -232,7 +233,7 @@ impl Terminal {
     }
 }
 
-/// The local time of day, for the lines that a watch prints.
+/// The local time of day, as it begins the lines that a watch prints.
 pub fn clock(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }

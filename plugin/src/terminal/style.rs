@@ -1,4 +1,4 @@
-//! Colours. No information is conveyed by colour alone.
+//! Defines the colours of text. No information is conveyed by colour alone.
 
 use owo_colors::Style;
 

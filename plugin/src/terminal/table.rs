@@ -1,5 +1,6 @@
-//! kubectl-style tables without borders. If a table is too wide, first its gaps shrink, then columns are omitted, and then each
-//! row continues on further lines. Cells are never cut or broken inside a word, so that users can paste names.
+//! Lays out tables like kubectl's, without borders. If a table is too wide, first the gaps between columns shrink, then
+//! columns are left out, and then each row continues on further lines. Cells are never cut or broken inside a word, so that
+//! users can paste names.
 
 use std::fmt::Write as _;
 
@@ -13,29 +14,29 @@ use crate::terminal::{
 
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
-/// Indentation of continuation lines, in cells.
+/// The indentation of lines that continue a row, in terminal cells.
 const CONTINUATION_INDENT: usize = 2;
-/// Minimum width of a cell that wraps, in cells.
+/// The minimum width of a cell that wraps, in terminal cells.
 const MIN_WRAPPED_WIDTH: usize = 20;
 
-/// The width and the level of detail of text.
+/// How wide and how detailed text must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The terminal's width in cells; none if stdout is not a terminal.
+    /// The terminal's width in cells; `None` if stdout is not a terminal.
     pub width: Option<usize>,
-    /// Whether to show all columns, and to leave lines uncut.
+    /// Whether to show all columns, and not to limit lines to the terminal's width.
     pub is_wide: bool,
-    /// Whether to omit the header lines of tables.
+    /// Whether to leave out the header lines of tables.
     pub no_headers: bool,
 }
 
 impl Layout {
-    /// The maximum width of a line in cells; none for no limit.
+    /// The maximum width of a line in terminal cells; `None` means no limit.
     pub const fn limit(self) -> Option<usize> {
         if self.is_wide { None } else { self.width }
     }
 
-    /// Escapes text and wraps it at spaces. The first line is indented by two spaces, the others by four. Names and
+    /// Escapes a paragraph and wraps it at spaces. The first line is indented by two spaces, the others by four. Names and
     /// commands are never broken, so that users can paste them.
     pub fn paragraph(self, text: &str) -> String {
         const INDENT: &str = "  ";
@@ -47,7 +48,7 @@ impl Layout {
         format!("{INDENT}{}\n", lines.join(&format!("\n{INDENT}{INDENT}")))
     }
 
-    /// The lines of a hint below a paragraph, without their indentation of ten spaces.
+    /// The lines of a hint that follows a paragraph, without their indentation of ten spaces.
     pub fn hint(self, text: &str) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
@@ -56,13 +57,13 @@ impl Layout {
         }
     }
 
-    /// Appends paragraphs to `text`.
+    /// Appends each paragraph to `text`, wrapped and escaped.
     pub fn append_paragraphs(self, mut text: String, paragraphs: &[String]) -> String {
         text.extend(paragraphs.iter().map(|line| self.paragraph(line)));
         text
     }
 
-    /// Escapes text and wraps it, leaving `reserved` cells of each line free.
+    /// Escapes text and wraps it into lines. `reserved` cells of each line stay free.
     pub fn lines(self, text: &str, reserved: usize) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
@@ -75,14 +76,15 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
-    /// The order in which columns are omitted, highest first; none for a column that is always shown.
+    /// When the column is left out of a table that is too wide: the column with the highest number first; `None` means
+    /// never.
     expendable: Option<u8>,
     is_wide: bool,
     stays_blank: bool,
 }
 
 impl Column {
-    /// A column that is omitted only if all of its cells are empty.
+    /// A column that is left out only if all of its cells are empty.
     pub const fn new(title: &'static str) -> Self {
         Self {
             title,
@@ -92,7 +94,8 @@ impl Column {
         }
     }
 
-    /// Lets the column be omitted if the table is too wide. The column with the highest order is omitted first.
+    /// Allows that the column is left out of a table that is too wide. The column with the highest `order` is left out
+    /// first.
     pub const fn expendable(mut self, order: u8) -> Self {
         self.expendable = Some(order);
         self
@@ -115,7 +118,7 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Column,
-    /// The cell extends to the end of the line and wraps.
+    /// The cell extends to the end of the line, and wraps.
     Rest,
 }
 
@@ -128,7 +131,7 @@ impl Cell {
         }
     }
 
-    /// Makes this the last cell of its row, which extends to the end of the line and wraps.
+    /// Makes this cell the last of its row. It extends to the end of the line, and wraps.
     pub fn rest(mut self) -> Self {
         self.extent = Extent::Rest;
         self
@@ -141,7 +144,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A table. Missing cells at the end of a row are empty.
+/// A table of text. If a row has fewer cells than the table has columns, the others are empty.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -153,12 +156,12 @@ struct Shown {
     index: usize,
     width: usize,
     expendable: Option<u8>,
-    /// Whether the column starts a further line of each row.
+    /// Whether each row continues on a further line with this column.
     starts_line: bool,
 }
 
 impl Table {
-    /// A table whose columns are never omitted.
+    /// A table whose columns are never left out.
     pub fn new(header: &[&'static str]) -> Self {
         let columns = header.iter().map(|title| Column {
             stays_blank: true,
@@ -175,7 +178,7 @@ impl Table {
         }
     }
 
-    /// Indents the table.
+    /// Indents the table by this number of spaces.
     pub fn indented(mut self, blanks: usize) -> Self {
         self.indent = blanks;
         self
@@ -185,7 +188,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as text.
+    /// The table as text for this layout.
     pub fn render(&self, layout: Layout) -> String {
         let limit = layout.limit();
         let mut shown = self.shown(layout);
@@ -234,7 +237,7 @@ impl Table {
     }
 }
 
-/// The minimum width of a cell that wraps between its words.
+/// The minimum width of a cell whose text wraps between its words.
 fn min_wrapped_width(text: &str) -> usize {
     let widest = text.split(' ').map(width).max().unwrap_or(0);
     width(text).min(MIN_WRAPPED_WIDTH.max(widest + CONTINUATION_INDENT))
@@ -245,7 +248,7 @@ fn total(shown: &[Shown], gap: usize) -> usize {
     widths + gap * shown.len().saturating_sub(1)
 }
 
-/// Fits the columns into the width as far as possible, and returns the gap between columns.
+/// Makes the columns fit into the width as far as possible, and returns the gap between columns.
 fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
     if total(shown, GAP) <= room {
         return GAP;
@@ -260,7 +263,7 @@ fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
     NARROW_GAP
 }
 
-/// Lets a column start a further line if it does not fit on the line.
+/// Lets a column continue the row on a further line if it does not fit on the line.
 fn start_lines(shown: &mut [Shown], room: usize) {
     let mut end = 0;
     for (index, column) in shown.iter_mut().enumerate() {
@@ -278,7 +281,7 @@ fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut below = Vec::new();
-    // The padding after a cell is written together with the next cell, so that no line ends in spaces.
+    // Write the padding after a cell only together with the next cell, so that no line ends in spaces.
     let mut pending = 0;
     let mut start = 0;
     for column in shown {
@@ -319,7 +322,7 @@ fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<
         start += column.width + gap;
     }
     lines.push(line);
-    // A row of several lines needs no blank one.
+    // A row whose cells take several lines needs no blank line.
     if lines.iter().any(|line| !line.is_empty()) {
         lines.retain(|line| !line.is_empty());
     }

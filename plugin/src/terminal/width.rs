@@ -1,4 +1,4 @@
-//! Measures, wraps and cuts text for a terminal. Expects escaped text.
+//! Measures, wraps and cuts text for a terminal. The text must already be escaped.
 
 use std::borrow::Cow;
 
@@ -6,12 +6,12 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 const ELLIPSIS: char = '…';
 
-/// The width of text without styles, in cells.
+/// The width of text without styles, in terminal cells.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Wraps text at spaces. A word that is wider than a line stays whole, so that users can paste names.
+/// Wraps text at spaces. A word that is wider than a line is not broken, so that users can paste names.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     wrap_words(text.split(' '), limit)
 }
@@ -43,7 +43,7 @@ fn wrap_words<'t>(words: impl Iterator<Item = &'t str>, limit: usize) -> Vec<Str
     lines
 }
 
-/// Cuts a styled line to a width, without breaking its styles.
+/// Cuts a styled line to a width, without cutting its styles.
 pub fn cut(line: &str, limit: usize) -> Cow<'_, str> {
     if width(&anstream::adapter::strip_str(line).to_string()) <= limit {
         return Cow::Borrowed(line);

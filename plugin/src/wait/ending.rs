@@ -1,4 +1,4 @@
-//! The end of a wait.
+//! Describes how a wait for a change ended.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -22,9 +22,9 @@ pub struct Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndingKind {
     Met,
-    /// The condition cannot be met. Contains the reason.
+    /// The condition can no longer be met, for this reason.
     Impossible(String),
-    /// The change has been blocked for too long by these blockers.
+    /// The same blockers have blocked the change for too long.
     Stuck(Vec<StuckBlocker>),
     TimedOut(Duration),
 }
@@ -37,7 +37,7 @@ impl Ending {
         }
     }
 
-    /// The text to print; empty if the condition is met.
+    /// The text to print at the end of a wait; empty if the condition is met.
     pub fn text(&self, condition: &WaitCondition, now: Timestamp) -> String {
         let waiting = || match condition.progress(&self.snapshot, None, now) {
             WaitProgress::WaitingFor(what) => what,

@@ -25,35 +25,35 @@ use kcp_control_plane::{
     wait::{WaitCondition, WaitProgress},
 };
 
-/// Time between polls. A change takes minutes. Unlike a watch, polling continues after the API server of a
+/// The time between two polls of a change, which takes minutes. Unlike a watch, a wait continues after the API server of a
 /// self-hosted management cluster restarts.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time limit of a wait that has none: ten years.
+/// The time limit of a wait without a limit: ten years.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Lines,
-    /// Print nothing, because stdout is for a document.
+    /// Print no changes, because stdout is for a document.
     Nothing,
 }
 
-/// The condition and the messages of `--wait`.
+/// What `--wait` waits for, and what it prints.
 pub struct Wait<'w> {
     pub name: &'w str,
     pub condition: WaitCondition,
     pub timeout: Duration,
-    /// The control plane before the change. It is read before the write, so that every new Machine is noticed.
+    /// The control plane before the change. It is read before the write, so that no new Machine is missed.
     pub before: Option<Snapshot>,
     /// The text to print if the user interrupts the wait.
     pub on_interrupt: String,
-    /// The text to print if the condition is met.
+    /// The text to print once the condition is met.
     pub done: String,
 }
 
 impl Wait<'_> {
-    /// Waits, and prints the result.
+    /// Polls the control plane until the wait ends, and prints the result.
     ///
     /// # Errors
     /// Same as [`poll_until`].
@@ -81,11 +81,11 @@ impl Wait<'_> {
     }
 }
 
-/// Polls a control plane until a condition is met or cannot be met, the change is stuck, or `timeout` (none for no
-/// limit) has passed. `before` is the control plane before the change.
+/// Polls a control plane until a condition is met or can no longer be met, until the change is stuck, or until `timeout`
+/// has passed (`None` for no limit). `before` is the control plane before the change.
 ///
 /// # Errors
-/// The control plane cannot be read. Transient errors are retried.
+/// The control plane cannot be read. After transient errors, the read is tried again.
 pub async fn poll_until(
     reader: &Reader<'_>,
     name: &str,

@@ -1,9 +1,9 @@
-//! Changes since the last poll, one line each.
+//! Describes the changes of a control plane since the last poll, one line each.
 
 use kcp_api::{Machine, Object as _};
 use kcp_control_plane::snapshot::Snapshot;
 
-/// The changes between two polls, or the counts for the first poll.
+/// The changes between two polls, one line each. Without an earlier poll, the counts of Machines.
 pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
     let counts = counts(after);
     let Some(before) = before else {
@@ -64,7 +64,7 @@ fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
         if before.is_none_or(|before| before.deletion_timestamp().is_none()) {
             events.push(format!("Machine {name} is being deleted"));
         }
-        // Deletion implies that the Machine is no longer ready.
+        // Leave out that the Machine is no longer ready, which follows from its deletion.
         return events;
     }
     match (before.and_then(Machine::ready), after.ready()) {

@@ -1,4 +1,4 @@
-//! The result of a request for a lease, and its messages.
+//! The result of a request for a lease or a cluster, and the messages that explain a refusal.
 
 use std::{
     fmt::{self, Write as _},
@@ -19,36 +19,36 @@ use crate::{
     objects::{Holder, PoolName},
 };
 
-/// The maximum number of entries of each state that a message names. The others are only counted.
+/// The maximum number of inventory entries of each state that a refusal names. It only counts the others.
 const MAX_NAMED: usize = 10;
 
-/// The maximum number of broken entries that a message explains.
+/// The maximum number of entries with broken patches that a refusal explains.
 const MAX_EXPLAINED: usize = 3;
 
-/// The maximum length of the explanation of a broken entry, in characters.
+/// The maximum length of the explanation of one broken entry, in characters.
 const MAX_EXPLANATION_CHARS: usize = 400;
 
 #[derive(Debug)]
 pub struct LeaseAnswer {
     pub pool: PoolName,
-    /// The holder; for a claim, the ClusterDeployment that Hive assigned.
+    /// The ClusterDeployment that holds the lease, or that Hive assigned to the claim.
     pub cluster_deployment: String,
     pub outcome: LeaseOutcome,
-    /// How long the command waited for a lease that it did not get.
+    /// How long the command waited before it gave up; `None` if it did not wait, or if it got a lease.
     pub waited: Option<Duration>,
-    /// Why the clusters could not be listed, so that it is unknown which customizations they use.
+    /// Why the ClusterDeployments could not be listed. It is then unknown which customizations they use.
     pub clusters_unread: Option<Error>,
-    /// Whether the leased customization has patches that were not checked because there was no install-config.
+    /// Whether the leased customization has patches that this program did not check, because it had no install-config.
     pub are_patches_unchecked: bool,
 }
 
 #[derive(Debug)]
 pub enum LeaseOutcome {
     Leased(Lease),
-    /// A cluster that Hive assigned to a claim.
+    /// Hive assigned this cluster to the ClusterClaim.
     Claimed {
         name: String,
-        /// The customization that Hive assigned; none if the pool has no inventory.
+        /// The customization that Hive assigned to the cluster; `None` if the pool has no inventory.
         customization: Option<String>,
     },
     Refused(LeaseRefusal),
@@ -57,14 +57,14 @@ pub enum LeaseOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub leased: Leased,
-    /// Whether the ClusterDeployment was created or already existed.
+    /// Whether the holder's ClusterDeployment exists, either from before or created by this command.
     pub has_cluster: bool,
 }
 
-/// Why there is no lease.
+/// Why the holder gets no lease or cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRefusal {
-    /// No entry is free. Contains the state of each entry.
+    /// No entry of the pool's inventory is free. Contains each entry's name and state.
     Exhausted {
         pool: PoolName,
         entries: Vec<(String, Availability)>,
@@ -72,7 +72,7 @@ pub enum LeaseRefusal {
     NoInventory {
         pool: String,
     },
-    /// The patches of the pool's `customizationRef`, which are for all clusters of the pool, cannot be applied.
+    /// The patches in the pool's `customizationRef`, which apply to all clusters of the pool, cannot be applied.
     PoolPatchProblem {
         pool: String,
         customization: String,
@@ -81,29 +81,29 @@ pub enum LeaseRefusal {
     PoolDeleting {
         pool: String,
     },
-    /// The holder's ClusterDeployment is being deleted.
     ClusterDeleting {
         cluster_deployment: String,
         pool: String,
     },
-    /// The pool's inventory has no entry that matches the request.
+    /// No entry of the pool's inventory matches `--customization` or `--selector`.
     NoneSelected {
         pool: String,
     },
-    /// Hive runs the pool. It would free an entry that it has not reserved itself, and delete a cluster that it did not
+    /// Hive runs the pool. Hive would free an entry that Hive has not reserved, and delete a cluster that Hive did not
     /// create.
     RunByHive {
         pool: String,
         because: HiveEvidence,
     },
-    /// The holder's cluster or an earlier lease names an entry that the holder cannot lease.
+    /// The holder must get this customization again, because its cluster or an earlier lease refers to it. But the
+    /// customization is not available.
     Bound {
         cluster_deployment: String,
         pool: String,
         customization: String,
         availability: Availability,
     },
-    /// The holder already has this entry, and the request is for a new lease.
+    /// The holder already holds this customization, but `--new` requests a new lease.
     HeldBefore {
         cluster_deployment: String,
         customization: String,
@@ -120,9 +120,9 @@ pub enum LeaseRefusal {
         customization: String,
         why: PatchProblem,
     },
-    /// The lease's cluster cannot be created.
+    /// The cluster for the lease cannot be created, so no customization was leased.
     Creation(Obstacle),
-    /// The entry is leased, but its cluster cannot be created.
+    /// The holder leased the customization, but the cluster cannot be created.
     Unfinished {
         customization: String,
         cluster_deployment: String,
@@ -136,12 +136,12 @@ pub enum LeaseRefusal {
         claim: String,
         pool: String,
     },
-    /// Hive did not assign a cluster in time.
+    /// Hive did not assign a cluster to the ClusterClaim in time.
     ClaimPending {
         why: String,
         fate: ClaimFate,
     },
-    /// The claim existed before, and the request is for a new claim.
+    /// The ClusterClaim already exists, but `--new` requests a new claim.
     ClaimExists {
         claim: String,
     },
@@ -158,15 +158,15 @@ pub enum LeaseRefusal {
     },
 }
 
-/// Whether a claim that got no cluster was deleted, and if not, why.
+/// What happened to a ClusterClaim that got no cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimFate {
-    /// The claim still exists, because `--keep` is set.
+    /// The command keeps the claim, because `--keep` is set.
     Kept,
     Deleted,
-    /// The claim existed before the command, so the command has not deleted it.
+    /// The claim existed before the command, so the command does not delete it.
     Existed,
-    /// The claim could not be deleted, for this reason.
+    /// The command could not delete the claim, for this reason.
     NotDeleted(String),
 }
 
@@ -198,7 +198,7 @@ impl LeaseAnswer {
         }
     }
 
-    /// Adds that the command waited this long.
+    /// Records how long the command waited before it gave up.
     pub fn timed_out(self, waited: Duration) -> Self {
         Self {
             waited: Some(waited),
@@ -336,7 +336,7 @@ impl fmt::Display for LeaseRefusal {
 }
 
 impl Availability {
-    /// After `which is`.
+    /// The state of the entry as a participle, to print after `which is`, such as `held`.
     const fn participle(&self) -> &'static str {
         match self {
             Self::Ours | Self::Free => "free",
@@ -346,7 +346,8 @@ impl Availability {
         }
     }
 
-    /// The holder and the end of the lease, such as ` by x until ...`, with the pool if it differs from the requested pool.
+    /// The holder and the end of its lease, such as ` by x until ...`. Names the holder's pool if it is not the pool
+    /// `asked`.
     fn holder_and_end(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
         let mut text = String::new();
@@ -366,7 +367,7 @@ impl Availability {
         text
     }
 
-    /// The entry and its state, such as `a, which is held by x`.
+    /// The entry with its state, such as `a, which is held by x`. Names the holder's pool if it is not the pool `asked`.
     pub fn with_state(&self, name: &str, asked: &str) -> String {
         format!(
             "{name}, which is {}{}",
@@ -375,12 +376,13 @@ impl Availability {
         )
     }
 
-    /// The entry and its holder, such as `a by x`.
+    /// The entry with its holder, such as `a by x`. Names the holder's pool if it is not the pool `asked`.
     fn with_holder(&self, name: &str, asked: &str) -> String {
         format!("{name}{}", self.holder_and_end(asked))
     }
 
-    /// The entry with its holder or with the reason why it cannot be used, such as `a by x` or `a (no such customization)`.
+    /// The entry with its holder or with the reason why it cannot be leased, such as `a by x` or `a (no such
+    /// customization)`.
     fn with_reason(&self, name: &str, asked: &str) -> String {
         match self {
             Self::Unusable(UnusableReason::Patches(why)) => {
@@ -396,7 +398,7 @@ impl Availability {
 }
 
 impl UnusableReason {
-    /// After `which is`.
+    /// The reason as a participle, to print after `which is`, such as `cordoned`.
     pub const fn participle(&self) -> &'static str {
         match self {
             Self::Patches(_) => "broken",
@@ -409,7 +411,7 @@ impl UnusableReason {
     }
 }
 
-/// The end of the lease, such as `until it is released`, to print after the name of the holder.
+/// When the lease ends, such as `until it is released`, to print after the holder's name.
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Gets a cluster from Hive with a ClusterClaim. Hive selects the cluster and its customization.
+//! Gets a cluster from Hive with a ClusterClaim. Hive chooses the cluster and its customization.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -20,40 +20,40 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The maximum number of attempts to create or delete a claim if responses are lost.
+/// The maximum number of attempts to create or delete a ClusterClaim whose response is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The pause before the claim is read again after a lost response.
+/// The pause before this program reads the ClusterClaim again, after a response was lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The time between two checks of a claim whose cluster is in use.
+/// How often a command that uses a claimed cluster checks that the claim still has the cluster.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(10);
 
-/// The key of the kubeconfig in Hive's Secret.
+/// The key of the kubeconfig in the Secret that Hive writes for a cluster.
 const KUBECONFIG: &str = "kubeconfig";
 
 #[derive(Clone, Debug)]
 pub struct ClaimRequest<'r> {
     pub holder: Holder<'r>,
     pub timeout: Timeout,
-    /// Whether to keep a claim that this command created and that gets no cluster.
+    /// Whether to keep a ClusterClaim that this command created but that gets no cluster.
     pub keep: bool,
-    /// Whether to refuse if a claim of this name already exists, because another process may use it.
+    /// Whether to refuse if a ClusterClaim with this name already exists, because another process may use its cluster.
     pub is_new: bool,
-    /// How long Hive keeps the cluster, as a Go duration.
+    /// How long Hive keeps the cluster, as a Go duration such as `8h30m`; `None` leaves it to Hive.
     pub lifetime: Option<&'r str>,
-    /// The RBAC subjects that may use the cluster.
+    /// The RBAC subjects that Hive allows to use the cluster.
     pub subjects: &'r [Value],
     pub hive: HiveMode,
 }
 
-/// The API server could not be reached, or refused a request.
+/// The API server could not be reached or refused a request, before or after the ClusterClaim was created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// The failure occurred before the claim was created.
+    /// The request failed before the ClusterClaim was created.
     #[error(transparent)]
     Api(#[from] Error),
-    /// The failure occurred while the claim waited for a cluster.
+    /// The request failed while the ClusterClaim waited for a cluster.
     #[error("ClusterClaim {claim} got no cluster; {fate}")]
     NoCluster {
         claim: String,
@@ -62,8 +62,8 @@ pub enum ClaimError {
     },
 }
 
-/// Creates a claim, and waits until Hive has assigned a cluster to it. A claim that gets no cluster, for whatever reason,
-/// is deleted, unless the request says to keep it or the claim existed before.
+/// Creates a ClusterClaim, and waits until Hive has assigned a cluster to it. Deletes a claim that gets no cluster, unless
+/// the request keeps it or the claim existed before.
 ///
 /// # Errors
 /// The API server cannot be reached or refuses a request. The error says what happened to the claim.
@@ -139,7 +139,7 @@ pub async fn claim(
     }
 }
 
-/// Deletes the claim with this uid, if it still exists.
+/// Deletes the ClusterClaim with this name and uid, if it still exists.
 async fn delete_by_uid(store: &Store<'_>, name: &str, uid: &str) -> Result<(), Error> {
     match store.claim(name).await?.filter(|claim| claim.uid() == uid) {
         Some(claim) => delete(store, &claim).await,
@@ -147,8 +147,8 @@ async fn delete_by_uid(store: &Store<'_>, name: &str, uid: &str) -> Result<(), E
     }
 }
 
-/// Waits until the claim no longer has this cluster, and returns the reason. Calls `failed` after each check that fails:
-/// while the API server cannot be reached, the claim counts as unchanged.
+/// Waits until the ClusterClaim no longer has this cluster, and returns the reason. While the API server cannot be reached,
+/// the claim counts as unchanged, and each failed check calls `failed`.
 pub async fn wait_until_lost(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -195,7 +195,7 @@ pub enum KubeconfigError {
     NoKey { namespace: String, name: String },
 }
 
-/// The kubeconfig of a claimed cluster. Hive allows the claim's subjects to read its Secret.
+/// Reads the kubeconfig of a claimed cluster from its Secret. Hive allows the claim's subjects to read that Secret.
 ///
 /// # Errors
 /// The cluster is not installed yet, or its Secret cannot be read.
@@ -215,7 +215,7 @@ pub async fn kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, Kub
     })
 }
 
-/// Why a wait for a cluster ended.
+/// Why the wait for a claimed cluster ended.
 enum ClaimWait {
     Given {
         customization: Option<String>,
@@ -223,7 +223,7 @@ enum ClaimWait {
     },
     ClaimDeleting,
     ClaimDeleted,
-    /// The cluster that Hive assigned is being deleted.
+    /// The ClusterDeployment that Hive assigned to the claim is being deleted.
     ClusterDeleting {
         cluster: String,
     },
@@ -266,20 +266,20 @@ async fn wait(
             Ok(_) => {
                 return Ok(ClaimWait::ClaimDeleted);
             }
-            // The next poll reports the error.
+            // Ignore the error here: the next poll returns it if it lasts.
             Err(error) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// The state of a claim at one time.
+/// What one poll of a ClusterClaim found.
 enum Observation {
     Ended(ClaimWait),
     Pending(String),
 }
 
-/// The state of the claim. A claim has a cluster only if the ClusterDeployment refers to the claim, because every
+/// Polls a ClusterClaim. The claim has a cluster only if the ClusterDeployment refers back to the claim, because every
 /// client that may write claims can write the name of any cluster into a claim.
 async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<Observation, Error> {
     let name = claim.name();
@@ -316,7 +316,7 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
     }))
 }
 
-/// Returns the claim of this name, and whether this command created it.
+/// Returns the ClusterClaim with the holder's name, and whether this command created it.
 async fn find_or_create(
     store: &Store<'_>,
     request: &ClaimRequest<'_>,
@@ -341,7 +341,7 @@ async fn find_or_create(
     }))
 }
 
-/// Deletes a claim. Hive deprovisions its cluster.
+/// Deletes a ClusterClaim. Hive then deprovisions its cluster.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -349,7 +349,7 @@ pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
         match store.delete_claim(claim).await? {
-            // `Changed`: another claim has the name now.
+            // `Changed` means that the claim was deleted, and another claim has its name now.
             Written::Stored | Written::Changed => return Ok(()),
             Written::Unknown(error) => {
                 unanswered = Some(error);

@@ -1,4 +1,4 @@
-//! Leases an entry and creates its cluster as Hive would, in pools that Hive does not run.
+//! Leases a customization and creates its cluster as Hive would, in pools that Hive does not run.
 
 use kcp_api::metadata::Object as _;
 
@@ -25,8 +25,8 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// Acquires a lease and creates its cluster. Without an install-config, the pool's template is used. A second call
-/// continues where the first was interrupted.
+/// Leases a customization and creates its cluster. Without an install-config in the request, the pool's template is used.
+/// If an earlier call was interrupted, continues where it stopped.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.
@@ -47,7 +47,7 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
             pool: holder.pool.to_owned(),
         })));
     };
-    // Check this before an entry is leased, so that a creation that must fail leases no entry.
+    // Check this first, so that a creation that must fail leases no entry.
     let foreign = foreign_namespace(store, holder.cluster_deployment);
     let obstacle = match invalid_name(holder) {
         Some(why) => Some(why),
@@ -94,7 +94,7 @@ async fn with_intent(
     Ok(LeaseAnswer { outcome, ..answer })
 }
 
-/// Creates the cluster of a lease, and records that it exists.
+/// Creates the cluster of a lease, and records in the lease that the cluster uses the entry.
 async fn create_for(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -131,7 +131,8 @@ async fn create_for(
         Ok(cluster) => cluster,
         Err(why) => return Ok(Err(why)),
     };
-    // One attempt to record the cluster is enough: if the entry changes at the same time, the next check of the lease records it.
+    // One attempt to record the cluster is enough: if another client changes the entry, the next check of the lease records
+    // it.
     let entry = store.get(customization).await.map_err(unfinished)?;
     let Some((entry, record)) = entry.and_then(|entry| name.record_in(&entry).map(|record| (entry, record)))
     else {

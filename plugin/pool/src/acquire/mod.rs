@@ -28,24 +28,25 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The time limit for writing the pool's conditions.
+/// How long a command tries to write the pool's conditions before it continues without them.
 const POOL_STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The entries of the inventory that may be leased.
+/// Which entries of a pool's inventory a holder may lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'s> {
-    /// If set, only this customization may be leased.
+    /// The only customization that may be leased; `None` for any.
     pub customization: Option<&'s str>,
-    /// If set, only customizations that match this label selector may be leased.
+    /// A label selector that the customization must match; `None` for any customization.
     pub labels: Option<&'s str>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'w> {
     pub holder: Holder<'w>,
-    /// How long the lease lasts. If none, a new lease gets the default, and an existing lease keeps its end.
+    /// How long the lease lasts. If `None`, a new lease gets [`DEFAULT_TTL`](crate::lease::DEFAULT_TTL), and an existing
+    /// lease keeps its end.
     pub ttl: Option<Ttl>,
-    /// The name of the cluster that the holder will create; none if the holder creates no cluster.
+    /// The cluster that the holder will create; `None` if the holder creates no cluster.
     pub cluster: Option<&'w ClusterName>,
     pub install_config: Option<&'w InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
@@ -54,7 +55,7 @@ pub struct LeaseRequest<'w> {
     pub hive: HiveMode,
 }
 
-/// Acquires a lease, if an entry is free now.
+/// Leases a customization if an entry is free now. Does not wait.
 pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
     let holder = request.holder;
     let reads = async {
@@ -97,7 +98,8 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             broken: &outcome.broken(),
         };
         if let Some(patch) = inventory_patch(&pool, findings, &capacity, store.now().latest) {
-            // Ignore errors: the client may lack the permission, and the next command writes the same conditions.
+            // Ignore errors: the client may not be allowed to write the pool, and the next command writes the same
+            // conditions.
             let written = store.write_pool_status(holder.pool, &patch);
             drop(tokio::time::timeout(POOL_STATUS_TIMEOUT, written).await);
         }
@@ -131,7 +133,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     })
 }
 
-/// The entries of the inventory that may be leased.
+/// The names in the pool's inventory that the selection allows.
 async fn selected_entries<'p>(
     store: &Store<'_>,
     pool: &'p ClusterPool,
@@ -148,8 +150,8 @@ async fn selected_entries<'p>(
     Ok(names)
 }
 
-/// The install-config of the pool's template, for callers without an install-config. Customizations whose patches cannot
-/// be applied to it are not leased. None if the template cannot be read.
+/// Reads the install-config of the pool's template, for a caller that passed none. Customizations whose patches cannot be
+/// applied to it are not leased. `None` if the template cannot be read.
 async fn template(
     store: &Store<'_>,
     pool: &ClusterPool,
@@ -166,7 +168,8 @@ async fn template(
     }
 }
 
-/// The install-config after the patches of `customizationRef`, which the pool applies to all of its clusters.
+/// Applies the patches of the pool's `customizationRef`, which the pool uses for all of its clusters, to the
+/// install-config.
 async fn customized_install_config(
     store: &Store<'_>,
     pool: &ClusterPool,
@@ -235,7 +238,7 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
     }
 }
 
-/// Why no entry of the pool can be leased at all.
+/// Why no entry of the pool can be leased, whatever its state; `None` if the pool itself is no obstacle.
 fn refusal(
     pool: &ClusterPool,
     hive: Hive,

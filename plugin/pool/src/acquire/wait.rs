@@ -1,4 +1,4 @@
-//! Waits until an entry is free.
+//! Repeats an attempt to lease a customization until an entry is free.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -9,8 +9,8 @@ use jiff::Timestamp;
 
 use crate::{acquire::answer::LeaseAnswer, lease::LeaseError};
 
-/// The minimum and maximum pause between two attempts. The pause is random, so that the clients of a pool do not all
-/// try at the same time.
+/// The minimum and maximum pause between two attempts to lease. The pause is random, so that the clients of a pool do not
+/// all try at the same time.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl WaitLimit {
     }
 }
 
-/// The start and the limit of a wait.
+/// When a wait started, and how long it may last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
     pub since: Timestamp,
@@ -36,13 +36,13 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// How long the wait has lasted; zero if the clock was set back.
+    /// How long the wait has lasted so far; zero if the clock was set back.
     pub fn waited(&self, now: Timestamp) -> Duration {
         Duration::try_from(now.duration_since(self.since)).unwrap_or_default()
     }
 
-    /// The pause before the next attempt; none if the limit is reached. `random` is any number, which determines the
-    /// length of the pause.
+    /// How long to pause before the next attempt; `None` if the wait has reached its limit. `random` determines the length
+    /// of the pause, and may be any number.
     pub fn until_next(&self, now: Timestamp, random: u64) -> Option<Duration> {
         let (least, most) = PAUSE;
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
@@ -51,27 +51,27 @@ impl Timeout {
             None => Some(pause),
             Some(limit) => {
                 let left = limit.saturating_sub(self.waited(now));
-                // The last attempt runs when the limit is reached.
+                // The last pause ends at the limit, so that the last attempt runs then.
                 (!left.is_zero()).then_some(pause.min(left))
             }
         }
     }
 }
 
-/// Receives reports while a command waits.
+/// Learns that a command waits for a free entry, and shows it to the user.
 pub trait Progress {
-    /// Called with the reason to wait, whenever it changes.
+    /// Receives the reason to wait, whenever it changes.
     fn waiting(&self, why: &str);
 
-    /// Called before and after each pause.
+    /// Receives `true` before each pause and `false` after it.
     fn pausing(&self, is_pausing: bool);
 }
 
-/// Repeats the attempt while no entry is free. Returns the last answer, or the value of `stop`. An attempt is never
-/// interrupted by `stop`, because it may acquire a lease.
+/// Repeats the attempt while no entry is free. Returns the last answer, or the value of `stop` if it is ready first. An
+/// attempt is never interrupted by `stop`, because it may acquire a lease.
 ///
 /// # Errors
-/// An attempt fails with an error that does not clear on its own.
+/// The first attempt fails, or an attempt fails with an error that another attempt cannot clear.
 pub async fn wait_for<S>(
     mut attempt: impl AsyncFnMut() -> Result<LeaseAnswer, LeaseError>,
     timeout: Timeout,
@@ -85,7 +85,7 @@ pub async fn wait_for<S>(
     loop {
         let result = match attempt().await {
             Ok(answer) if !answer.is_exhausted() => return Ok(Ok(answer)),
-            // An error of the first attempt may be a mistake of the user, such as a wrong address.
+            // The user may have caused an error of the first attempt, for example with a wrong address.
             Err(error) if attempts == 0 || !error.cause().is_transient() => return Err(error),
             result => result,
         };

@@ -17,25 +17,25 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The maximum number of intents of a pool.
+/// The maximum number of intents in a pool's annotation.
 const MAX_INTENTS: usize = 64;
 
-/// How long an intent counts if its cluster does not appear.
+/// How long an intent counts against the pool's limits if its cluster does not appear.
 const INTENT_LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
-/// The maximum number of attempts to write a pool that other clients change at the same time.
+/// The maximum number of attempts to add an intent to a pool that other clients change at the same time.
 const MAX_ATTEMPTS: u32 = 20;
 
-/// The pause before the pool is read again.
+/// The base of the pause before the pool is read again. Each pause is longer by this time than the one before.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The clusters that are being created, and the time until which each counts. An annotation that cannot be parsed is
-/// ignored.
+/// The clusters that are being created for a pool, each with the time until which it counts. An annotation that cannot be
+/// parsed counts as empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Intents(BTreeMap<String, Timestamp>);
 
 impl Intents {
-    /// The intents that have not expired, and whose clusters do not exist yet.
+    /// Reads the pool's intents. Leaves out intents that have expired and intents whose clusters exist.
     fn new(pool: &ClusterPool, deployments: &Deployments, now: Timestamp) -> Self {
         let text = pool.annotation(CREATING).unwrap_or_default();
         let mut intents: BTreeMap<String, Timestamp> = serde_json::from_str(text).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Intents {
         Self(intents)
     }
 
-    /// Returns the intents with one more, or the limit that the pool has reached.
+    /// Adds a cluster to the intents. Returns the limit instead if the pool has reached one.
     fn with(
         mut self,
         pool: &ClusterPool,
@@ -85,7 +85,8 @@ impl Intents {
     }
 }
 
-/// Adds an intent, unless the pool has reached a limit. A pool without limits needs no intent.
+/// Adds the holder's intent to the pool's annotation, or returns the limit that the pool has reached. A pool without limits
+/// gets no annotation.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -118,7 +119,8 @@ pub async fn add_intent(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<
     })
 }
 
-/// Removes the intent. One attempt is enough, because the intent expires after ten minutes.
+/// Removes the holder's intent from the pool's annotation. One attempt is enough, because the intent expires after ten
+/// minutes.
 pub async fn remove_intent(store: &Store<'_>, holder: Holder<'_>) {
     let Ok(pool) = store.pool(holder.pool).await else {
         return;

@@ -1,5 +1,5 @@
-//! Creates the cluster of a lease, in pools that Hive does not run. Continues an interrupted creation, and updates objects that
-//! an earlier lease has left.
+//! Creates the objects of a lease's cluster, in pools that Hive does not run. Continues an interrupted creation, and
+//! updates objects that an earlier lease left behind.
 
 use std::{fmt, time::Duration};
 
@@ -24,64 +24,64 @@ use crate::{
     store::{LeaseStore as _, ObjectTarget, Store},
 };
 
-/// The maximum length of a label's value, in characters.
+/// The maximum length of the value of a Kubernetes label, in characters.
 const MAX_LABEL: usize = 63;
 
-/// The maximum number of attempts to create an object if responses are lost.
+/// The maximum number of attempts to create an object whose response is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The pause before an object is created again.
+/// The pause before another attempt to create the object.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The lease is renewed to last at least this long before its cluster is created.
+/// The lease must last at least this long when its ClusterDeployment is created, so it is renewed before.
 const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
-/// Why a cluster is not created.
+/// What prevents the creation of a cluster for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     PoolFull {
         pool: String,
         full: LimitReached,
     },
-    /// The pool has the maximum number of intents.
+    /// The pool's annotation has the maximum number of intents.
     TooManyAtOnce {
         pool: String,
     },
     /// The customization's patches cannot be applied to the install-config.
     PatchProblem(PatchProblem),
     NotYaml,
-    /// Neither the caller nor the pool has an install-config that can be read.
+    /// The caller passed no install-config, and the pool has none that this client can read.
     NoInstallConfig {
         pool: String,
     },
-    /// The namespace exists, but was not created for a lease.
+    /// A namespace with the cluster's name exists, but was not created for a lease.
     ForeignNamespace {
         name: String,
     },
-    /// The ClusterDeployment exists and belongs to no lease or to another one.
+    /// A ClusterDeployment with this name exists, but was not created with this lease.
     ForeignCluster {
         name: String,
     },
     ClusterDeleted {
         name: String,
     },
-    /// The object exists, but was not created for a lease.
+    /// An object with this name exists, but was not created for a lease.
     ForeignObject {
         kind: &'static str,
         name: String,
     },
-    /// The cluster's name is not a valid name of a namespace.
+    /// The cluster's name cannot be the name of a namespace, which every cluster has.
     NoNamespace {
         name: String,
     },
-    /// The pool's name is not a valid value of a label.
+    /// The pool's name is too long for the value of a label, which the cluster's objects get.
     NoLabel {
         pool: String,
     },
     LeaseLost {
         customization: String,
     },
-    /// The lease was lost after the ClusterDeployment was created.
+    /// Another client took over the lease after this client created the ClusterDeployment.
     LostWhileCreating {
         customization: String,
         name: String,
@@ -143,7 +143,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Checks the names: the cluster's name becomes the name of a namespace, and the pool's name the value of a label.
+/// Checks that the cluster's name can be the name of a namespace, and that the pool's name can be the value of a label.
 pub fn invalid_name(holder: Holder<'_>) -> Option<Obstacle> {
     let (pool, name) = (holder.pool, holder.cluster_deployment);
     if !is_dns1123_label(name.as_bytes()) {
@@ -156,7 +156,8 @@ pub fn invalid_name(holder: Holder<'_>) -> Option<Obstacle> {
     })
 }
 
-/// The obstacle if the cluster's namespace exists but does not have the label for namespaces of leases.
+/// Checks the namespace with the cluster's name. It is an obstacle if it exists without the label that namespaces for
+/// leases have.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -167,8 +168,9 @@ pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<O
     Ok(is_foreign.then_some(Obstacle::ForeignNamespace { name }))
 }
 
-/// Creates the missing objects and returns the cluster, or why it is not created. Renews the lease right before the
-/// ClusterDeployment is created. Updates objects of an earlier lease, unless a cluster uses them.
+/// Creates the cluster's missing objects and returns its ClusterDeployment, or what prevents the creation. Renews the lease
+/// right before it creates the ClusterDeployment. Updates objects that an earlier lease left behind, unless a cluster uses
+/// them.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -212,7 +214,8 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     })
 }
 
-/// The existing cluster, if it belongs to this lease.
+/// The ClusterDeployment with the cluster's name, if it already exists. It is an obstacle if it was created with another
+/// lease.
 fn existing_cluster(
     store: &Store<'_>,
     parts: Parts<'_>,
@@ -230,7 +233,7 @@ fn existing_cluster(
     Ok(cluster)
 }
 
-/// Creates an object, unless it exists.
+/// Creates the object, unless an object with its name exists.
 async fn ensure(store: &Store<'_>, made: ObjectTarget<'_>, object: &Value) -> Result<(), Error> {
     let mut attempt = 1;
     loop {
@@ -245,7 +248,7 @@ async fn ensure(store: &Store<'_>, made: ObjectTarget<'_>, object: &Value) -> Re
     }
 }
 
-/// Creates an object, or updates the named field of an earlier lease's object.
+/// Creates the object, or replaces the named field of an object that an earlier lease left behind.
 async fn create_or_update(
     store: &Store<'_>,
     made: ObjectTarget<'_>,
@@ -267,7 +270,7 @@ async fn create_or_update(
                     name: name.to_owned(),
                 }));
             }
-            // Whatever the result of the write, the object is read again.
+            // Read the object again, whether or not the write succeeded.
             ExistingObject::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
                 Written::Stored | Written::Changed => {}
                 Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
@@ -280,18 +283,18 @@ async fn create_or_update(
     })
 }
 
-/// The difference between an existing object and the desired one. No `Debug`, because it may contain a pull secret.
+/// How an object that exists compares with the object to create. Has no `Debug`, because it may contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ExistingObject {
     UpToDate,
-    /// The object belongs to an earlier lease or has another install-config. This merge patch updates the object; the server
-    /// refuses the patch if the object has changed.
+    /// An earlier lease created the object, or it has another install-config. This merge patch updates it; the server
+    /// refuses the patch if the object has changed since it was read.
     Outdated(Value),
     /// The object was not created for a lease.
     Foreign,
 }
 
-/// Compares the named field of both objects.
+/// Decides whether an existing object can be kept, by comparing the named field of both objects.
 pub fn compare(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
     let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
     let (has, wants) = (of(found), of(wanted));
@@ -299,7 +302,7 @@ pub fn compare(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
         return ExistingObject::UpToDate;
     }
     let label = |object: &Value, name: &str| object.pointer("/metadata/labels")?.get(name).cloned();
-    // The lease of another pool may have the same name.
+    // A holder of another pool may have the same name.
     let pool = |object| label(object, CLUSTER_POOL_NAMESPACE);
     let is_another_pools = pool(found).is_some_and(|of| Some(of) != pool(wanted));
     if label(found, LABEL).is_none() || is_another_pools {
@@ -311,7 +314,7 @@ pub fn compare(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
     }))
 }
 
-/// The merge patch from one value to another. A null removes a field.
+/// The JSON merge patch that turns one value into the other. A null removes a field.
 fn replacing(has: &Value, wants: &Value) -> Value {
     let (Value::Object(has), Value::Object(wants)) = (has, wants) else {
         return wants.clone();

@@ -19,7 +19,7 @@ use crate::{
     objects::{Holder, entry::Entry},
 };
 
-/// Fields that a cluster's spec takes from the pool's spec.
+/// The fields that a ClusterDeployment's spec takes over from the pool's spec.
 const POOL_SPEC_FIELDS: [&str; 5] = [
     "baseDomain",
     "hibernateAfter",
@@ -28,11 +28,11 @@ const POOL_SPEC_FIELDS: [&str; 5] = [
     "pullSecretRef",
 ];
 
-/// The objects in the order of their creation. The ClusterDeployment comes last, after the objects that it refers to. No
-/// `Debug`, because they contain a pull secret.
+/// The objects of one cluster, in the order of their creation. The ClusterDeployment comes last, after the objects that it
+/// refers to. Has no `Debug`, because the objects contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Creation {
-    /// The namespace, which has the cluster's name.
+    /// The namespace in which all other objects are created. It has the cluster's name.
     pub namespace: Value,
     pub install_config: Value,
     pub customization: Value,
@@ -44,21 +44,20 @@ pub struct Parts<'p> {
     pub pool: &'p ClusterPool,
     pub entry: &'p Entry,
     pub holder: Holder<'p>,
-    /// The id of the lease.
+    /// The id of the lease for which the cluster is created.
     pub lease_id: &'p str,
-    /// The install-config after the patches.
+    /// The install-config to which the customization's patches were applied.
     pub install_config: &'p InstallConfig,
 }
 
 impl Parts<'_> {
-    /// The objects.
+    /// Builds the objects of the cluster.
     ///
     /// # Errors
     /// The install-config cannot be written as YAML.
     pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
-        // The Secret's name contains the name of the customization, so that leases of two pools with the same holder do
-        // not share a Secret.
+        // The Secret's name contains the customization's name, so that a holder with leases in two pools has two Secrets.
         let secret = format!("{name}-{}-install-config", self.entry.name());
         let metadata = |object: &str| json!({"name": object, "namespace": name, "labels": self.labels()});
         Ok(Creation {
@@ -105,7 +104,7 @@ impl Parts<'_> {
         .collect()
     }
 
-    /// Annotations with the lease's id, and with the pool's version if it is known.
+    /// The annotations of the cluster's objects: the lease's id, and the pool's version if it is known.
     fn annotations(&self) -> Map<String, Value> {
         let version = pool_version(&self.pool.spec).map(|version| (ANNOTATION, version));
         let id = (annotation::LEASE_ID, self.lease_id.to_owned());
@@ -113,7 +112,7 @@ impl Parts<'_> {
         all.map(|(name, value)| (name.to_owned(), value.into())).collect()
     }
 
-    /// The pool's labels or annotations for its clusters, and those of this program, which take precedence.
+    /// The labels or annotations (`field`) that the pool sets on its clusters, overridden by those of this program.
     fn with_pools(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
         let mut all = match self.pool.whole_spec.get(field) {
             Some(Value::Object(pools)) => pools.clone(),

@@ -1,7 +1,7 @@
-//! The install-config, to which a customization's patches are applied. It contains a pull secret, and passwords on
-//! some platforms, so it is printed only on request.
+//! Reads, checks and writes the install-config to which a customization's patches are applied. An install-config contains
+//! a pull secret, and passwords on some platforms, so it is printed only on request.
 //!
-//! - [`scalars`]: finds YAML scalars that Hive reads differently
+//! - [`scalars`]: finds unquoted YAML values that Hive reads differently from this program
 //! - [`patches`]: applies a customization's patches as RFC 6902 and Hive's library do
 
 mod scalars;
@@ -14,12 +14,12 @@ use kcp_api::{Secret, kind::SECRET};
 use kcp_client::{Connection, Error};
 use serde_json::Value;
 
-/// The key of the install-config in a Secret. Hive uses the same key.
+/// The key of the install-config in a Secret, the same as Hive's.
 pub const KEY: &str = "install-config.yaml";
 
-/// The maximum depth of nesting.
+/// The maximum depth of nesting in an install-config.
 const MAX_DEPTH: usize = 128;
-/// The maximum number of parser events that YAML aliases may add.
+/// The maximum number of parser events that the YAML aliases of an install-config may add.
 const MAX_REPEATED: usize = 100_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ impl fmt::Debug for InstallConfig {
 }
 
 impl InstallConfig {
-    /// Reads the install-config in a Secret of the connection's namespace.
+    /// Reads the install-config from a Secret in the connection's namespace.
     ///
     /// # Errors
     /// The Secret cannot be read, or does not contain a YAML object.
@@ -58,7 +58,8 @@ impl InstallConfig {
         Self::parse(content, &format!("secret/{name}"))
     }
 
-    /// Parses YAML. Error messages name `place` and the position of a syntax error, never the content.
+    /// Parses an install-config from YAML. Error messages name `place` and the position of a syntax error, never the
+    /// content.
     ///
     /// # Errors
     /// The text is not a YAML object.
@@ -94,7 +95,7 @@ impl InstallConfig {
         &self.0
     }
 
-    /// The install-config as YAML, with fields sorted by name.
+    /// The install-config as YAML, with its fields sorted by name.
     ///
     /// # Errors
     /// The install-config cannot be written as YAML.

@@ -26,25 +26,25 @@ use crate::install_config::{
     patches::hive_jsonpatch::{Refused, apply_as_hive},
 };
 
-/// The maximum length of a path in a message, in characters.
+/// The maximum length of a patch's path in a message, in characters.
 const MAX_PATH_CHARS: usize = 120;
 
-/// The result of a customization's patches.
+/// What a customization's patches result in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     pub install_config: InstallConfig,
-    /// The patches for the manifests that the installer writes, unchanged.
+    /// The customization's patches for the manifests that the installer writes. They are not applied here.
     pub manifest_patches: Vec<Value>,
-    /// A sentence for each patch whose text Hive does not take literally.
+    /// One sentence for each patch whose text Hive does not take literally.
     pub warnings: Vec<String>,
 }
 
-/// Why the patches of an entry cannot be applied. The messages contain no values, which may be secrets.
+/// Why a customization's patches cannot be applied. The messages contain no values of patches, which may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchProblem {
-    /// Neither the RFC nor Hive's library can apply the patch.
+    /// Neither RFC 6902 nor Hive's library can apply the patch.
     Broken(String),
-    /// Only Hive's library applies the patch, and the result differs from what the patch says.
+    /// Hive's library applies the patch, but RFC 6902 does not allow it, and the result differs from what the patch says.
     StrictlyBroken(String),
 }
 
@@ -56,11 +56,11 @@ impl fmt::Display for PatchProblem {
     }
 }
 
-/// Applies the patches in the spec of a customization.
+/// Applies the patches of a customization's spec to the install-config.
 ///
 /// # Errors
-/// A patch cannot be applied: the first one that nothing can apply, or else the first one that only Hive's library
-/// applies.
+/// A patch cannot be applied. The first patch that Hive's library cannot apply either is reported before patches that it
+/// can apply.
 pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, PatchProblem> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
@@ -92,7 +92,7 @@ fn patched_document(
         let value = place.value()?;
         let strictly = match &strictly_broken {
             None => place.applied(&document, &value, warnings),
-            // Later patches would be applied to a document that only Hive's library produces.
+            // Later patches would then apply to a document that only Hive's library can produce.
             Some(_) => Err("the patch cannot be applied"),
         };
         document = match strictly {
@@ -106,7 +106,7 @@ fn patched_document(
                 document
             }
         };
-        // Hive checks this after every patch.
+        // Hive checks the document after every patch, too.
         if !document.is_object() && !document.is_array() {
             return Err(place.broken("the result is not a YAML mapping, but an install-config must be one"));
         }
@@ -131,7 +131,7 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
         status: None,
     };
     let judgement = judge(&Change::create(&customization), &Configuration::default());
-    // Ignore rules about names and other objects, which concern only writes of the customization.
+    // Ignore rules about names and about other objects, which concern only writes of the customization.
     let of_patches = |field: &str| field.starts_with("spec.installerManifestPatches");
     let found = judgement
         .denials()
@@ -146,7 +146,7 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
     }
 }
 
-/// A patch and its position.
+/// A patch, and its index in the customization's spec.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     index: usize,
@@ -162,7 +162,7 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Place<'_> {
-    /// The document after the patch according to the RFC, or why the patch fails.
+    /// Applies the patch to the document as RFC 6902 says, and returns the new document or why the patch fails.
     fn applied(
         &self,
         document: &Value,
@@ -170,7 +170,7 @@ impl Place<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Value, &'static str> {
         let operation = self.operation(value, warnings)?;
-        // The library does not undo a failed operation.
+        // Work on a copy, because the library does not undo a failed operation.
         let mut document = document.clone();
         match json_patch::patch(&mut document, &Patch(vec![operation])) {
             Ok(()) => Ok(document),
@@ -184,7 +184,7 @@ impl Place<'_> {
         }
     }
 
-    /// The patch as an operation of the RFC.
+    /// Turns the patch into an operation of RFC 6902.
     fn operation(&self, value: &Value, warnings: &mut Vec<String>) -> Result<PatchOperation, &'static str> {
         let patch = self.patch;
         let pointer = self.pointer("path", &patch.path, warnings);
@@ -204,7 +204,8 @@ impl Place<'_> {
         PatchOperation::deserialize(operation).map_err(|_| "the op is not one of RFC 6902")
     }
 
-    /// Refuses a patch of the whole document. The RFC allows it for every operation, but Hive's library only for two.
+    /// Refuses a patch of the whole document. RFC 6902 allows it for every operation, but Hive's library only for `replace`
+    /// and `test`.
     fn check_not_whole_document(&self) -> Result<(), PatchProblem> {
         let patch = self.patch;
         let names_it = match patch.op.as_str() {
@@ -218,7 +219,8 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Adds the `/` that is missing in paths such as `metadata/name`, which the design document of inventories uses.
+    /// The JSON pointer of the patch's `path` or `from`. Adds the `/` that is missing in paths such as `metadata/name`,
+    /// which the design document of inventories uses.
     fn pointer(&self, field: &str, text: &str, warnings: &mut Vec<String>) -> String {
         if text.is_empty() || text.starts_with('/') {
             return text.to_owned();
@@ -231,7 +233,8 @@ impl Place<'_> {
         format!("/{text}")
     }
 
-    /// The value of the patch: `valueJSON` if it is set, otherwise `value` as a string, which is empty if it is absent.
+    /// The value of the patch: `valueJSON` if it is set, otherwise `value` as a string. If neither is set, the string is
+    /// empty.
     fn value(&self) -> Result<Value, PatchProblem> {
         if !matches!(self.patch.op.as_str(), "add" | "replace" | "test") {
             return Ok(Value::Null);
@@ -254,7 +257,7 @@ impl Place<'_> {
     }
 }
 
-/// The first characters of `text`, followed by dots if it is longer.
+/// The first characters of `text`, with dots at the end if it is longer.
 pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => text.into(),
@@ -262,12 +265,12 @@ pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Hive writes a value with Go's `%q` and reads the result as JSON, which does not have all of Go's escapes: `\a`,
-/// `\v`, `\x00` and `\U000e0001`.
+/// Whether Hive would turn this character into invalid JSON. Hive writes a value with Go's `%q` and reads the result as
+/// JSON, which lacks some of Go's escapes: `\a`, `\v`, `\x00` and `\U000e0001`.
 fn is_not_json_between_gos_quotes(c: char) -> bool {
     match c {
         '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => false,
-        // The last two are tags and private use, which Go escapes with more than four digits.
+        // The last two ranges are tags and private use characters, which Go escapes with more than four digits.
         '\0'..='\u{1f}' | '\u{7f}' | '\u{e0000}'..='\u{e00ff}' | '\u{f0000}'.. => true,
         _ => false,
     }

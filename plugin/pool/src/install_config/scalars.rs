@@ -1,16 +1,16 @@
-//! Finds plain scalars that Hive reads differently from this crate. Hive uses sigs.k8s.io/yaml (v1.6.0), which mostly
-//! follows YAML 1.1.
+//! Finds unquoted YAML values (plain scalars) that Hive reads differently from this program. Hive uses sigs.k8s.io/yaml
+//! (v1.6.0), which mostly follows YAML 1.1.
 
 use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 
-/// The number up to which a float represents every whole number: 2^53.
+/// Up to this number, 2^53, a float represents every whole number exactly.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The line and column, both from 1, of the first plain scalar that `read` and Hive read differently.
+/// The line and column, both counted from 1, of the first plain scalar that Hive reads differently from `read`.
 pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
     let mut levels: Vec<Level> = Vec::new();
-    // A syntax error is reported when the document is parsed.
+    // Ignore a syntax error here, because the parser of the document reports it.
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {
         match event {
             Event::Scalar(text, style, _, tag) => {
@@ -36,13 +36,13 @@ pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) ->
     None
 }
 
-/// A list or mapping that the parser has begun but not finished.
+/// A list or mapping that the parser has begun, but not finished.
 enum Level {
     List,
     Mapping { is_key_next: bool },
 }
 
-/// Whether the next node is a key.
+/// Records that a node begins, and returns whether it is the key of a mapping.
 fn next_node(levels: &mut [Level]) -> bool {
     match levels.last_mut() {
         Some(Level::Mapping { is_key_next }) => {
@@ -54,14 +54,14 @@ fn next_node(levels: &mut [Level]) -> bool {
 }
 
 fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -> bool {
-    // Hive and this crate both read text with spaces as text, and `<<` as the merge of a mapping.
+    // Hive and this program both read text with spaces as text, and `<<` as the merge of a mapping.
     if text.contains(char::is_whitespace) || text == "<<" {
         return false;
     }
     let meant = resolved(text);
     match (is_key, meant) {
         (true, Value::String(_)) => false,
-        // A key is text in JSON: Hive uses the JSON form of the scalar, this crate its original text.
+        // The keys of a mapping are text in JSON: Hive uses the JSON form of the scalar, this program its original text.
         (true, meant) => {
             let json = meant.to_string();
             meant.is_null() || json != text
@@ -74,7 +74,7 @@ fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -
     }
 }
 
-/// A plain scalar as go.yaml.in/yaml/v2 (v2.4.2, `resolve.go`) reads it.
+/// The value that Hive reads from a plain scalar, as in go.yaml.in/yaml/v2 (v2.4.2, `resolve.go`).
 fn resolved(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => true.into(),
@@ -95,7 +95,7 @@ fn number(text: &str) -> Option<Value> {
     integer(&plain).or_else(|| float(&plain))
 }
 
-/// Octal with a leading zero as in YAML 1.1, and with `0o` as in 1.2.
+/// Parses a whole number. Both `0` (YAML 1.1) and `0o` (YAML 1.2) begin an octal number.
 fn integer(text: &str) -> Option<Value> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -126,7 +126,7 @@ fn integer(text: &str) -> Option<Value> {
 }
 
 fn float(text: &str) -> Option<Value> {
-    // Rust also parses words such as `inf`.
+    // Rust's parser also accepts words such as `inf`.
     if text.contains(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')) {
         return None;
     }
@@ -135,7 +135,7 @@ fn float(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Writes `1.0` as `1`, as Go's JSON encoder does.
+/// Replaces floats such as `1.0` by whole numbers, because Go's JSON encoder writes `1`.
 pub(super) fn with_whole_numbers(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(with_whole_numbers),

@@ -1,4 +1,5 @@
-//! Counts a pool's clusters against its limits, and builds the conditions about its inventory. No I/O.
+//! Counts a pool's clusters, compares them with the pool's limits, and builds the pool's conditions about its inventory. No
+//! I/O.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -9,16 +10,16 @@ use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::Desired, metadat
 
 use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, EntryStatus as _};
 
-/// A pool's limits, and the clusters that count against them.
+/// A pool's limits, and how many clusters count against each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// The desired number of unclaimed clusters.
+    /// The desired number of unclaimed clusters, `spec.size`.
     pub size: usize,
-    /// The maximum number of clusters; none for no limit. A negative limit allows no cluster, as in Hive.
+    /// The maximum number of clusters; `None` means no limit. A negative limit allows no cluster, as in Hive.
     pub max_size: Option<usize>,
-    /// The maximum number of clusters that may be created or deleted at the same time.
+    /// The maximum number of clusters that may be created or deleted at the same time; `None` means no limit.
     pub max_concurrent: Option<usize>,
-    /// The number of customizations in the inventory; none if the pool has no inventory.
+    /// The number of customizations in the inventory; `None` if the pool has no inventory.
     pub inventory: Option<usize>,
     pub clusters: usize,
     /// The number of unclaimed clusters that are not being deleted.
@@ -29,14 +30,14 @@ pub struct Capacity {
     pub deleting: usize,
 }
 
-/// The limit that is reached.
+/// The limit of a pool that prevents another cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
     MaxSize { clusters: usize, limit: usize },
     MaxConcurrent { changing: usize, limit: usize },
 }
 
-/// An inventory with fewer entries than the pool's size.
+/// An inventory that has fewer entries than the pool's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     size: usize,
@@ -44,7 +45,7 @@ pub struct Shortage {
 }
 
 impl Capacity {
-    /// Counts the clusters of a pool.
+    /// Counts the clusters of a pool, and reads its limits.
     pub fn count<'d>(pool: &ClusterPool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
         let limit = |given: Option<i32>| given.map(|limit| usize::try_from(limit).unwrap_or(0));
         let mut capacity = Self {
@@ -57,7 +58,7 @@ impl Capacity {
         for cluster in clusters {
             capacity.clusters += 1;
             capacity.unclaimed += usize::from(cluster.claim().is_none() && !cluster.is_deleting());
-            // Like Hive, this counts a cluster that is deleted during its installation as being deleted.
+            // Like Hive, this program counts a cluster that is deleted during its installation only as being deleted.
             if cluster.is_deleting() {
                 capacity.deleting += 1;
             } else if !cluster.spec.installed {
@@ -69,10 +70,10 @@ impl Capacity {
         capacity
     }
 
-    /// How many clusters may be created now; none for no limit.
+    /// How many more clusters the pool may create now; `None` means no limit.
     ///
     /// # Errors
-    /// The limit that is reached.
+    /// The pool has reached a limit.
     pub fn room(&self) -> Result<Option<usize>, LimitReached> {
         let of_all = self.max_size.map(|limit| limit.saturating_sub(self.clusters));
         let changing = self.installing + self.deleting;
@@ -87,7 +88,7 @@ impl Capacity {
         }
     }
 
-    /// Adds one cluster that is being created to the counts.
+    /// The counts after one more cluster begins to be created.
     pub fn with_one_more(self) -> Self {
         Self {
             clusters: self.clusters + 1,
@@ -97,7 +98,8 @@ impl Capacity {
         }
     }
 
-    /// Whether the inventory has fewer entries than the pool's size. The design document requires a condition for this.
+    /// The shortage, if the inventory has fewer entries than the pool's size. The design document requires a condition for
+    /// this.
     pub fn shortage(&self) -> Option<Shortage> {
         let entries = self.inventory.filter(|entries| self.size > *entries)?;
         Some(Shortage {
@@ -130,15 +132,15 @@ impl fmt::Display for LimitReached {
     }
 }
 
-/// Hive's condition about the inventory.
+/// The type of Hive's condition that says whether all entries of the inventory can be used.
 const INVENTORY_VALID: &str = "InventoryValid";
-/// The condition that the design document of inventories requires if the inventory is smaller than the pool's size. Hive
-/// does not have this condition, so this program has chosen its name.
+/// The type of the condition that says whether the inventory has enough entries for the pool's size. The design document of
+/// inventories requires such a condition, but Hive has none, so this program has chosen the name.
 const INVENTORY_SUFFICIENT: &str = "InventorySufficient";
-/// Hive's reason in `ApplySucceeded` for a cluster that could not be created.
+/// The reason that Hive gives in `ApplySucceeded` if the cluster could not be created.
 const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
-/// The input of the conditions.
+/// The facts from which the conditions about an inventory follow.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings<'f> {
     pub entries: &'f [Entry],
@@ -146,7 +148,8 @@ pub struct Findings<'f> {
     pub broken: &'f BTreeSet<&'f str>,
 }
 
-/// The patch of the pool's conditions; None if they are up to date. The server refuses the patch if the pool has changed.
+/// The patch that updates the pool's conditions about its inventory; `None` if they are up to date. The server refuses the
+/// patch if the pool has changed since it was read.
 pub fn inventory_patch(
     pool: &ClusterPool,
     findings: Findings<'_>,
@@ -190,7 +193,7 @@ pub fn inventory_patch(
     }))
 }
 
-/// The problems of the inventory in Hive's format; None if there are no problems.
+/// The problems of the inventory, in the format of Hive's condition; `None` if there are no problems.
 fn faults(pool: &ClusterPool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);

@@ -7,19 +7,21 @@ use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// The cluster was created from a different version of the pool.
+    /// The cluster was created from another version of the pool's spec.
     Version {
-        /// The cluster's version; none if it has no version, which Hive treats as a different version.
+        /// The version from which the cluster was created; `None` if the cluster does not say, which Hive treats as another
+        /// version.
         made_from: Option<String>,
     },
-    /// The pool no longer lists the cluster's customization.
+    /// The pool's inventory no longer lists the cluster's customization.
     DroppedFromInventory { customization: String },
 }
 
-/// The current version and inventory of a pool, with which its clusters are compared.
+/// A pool's current version and inventory, with which its clusters are compared.
 #[derive(Clone, Debug)]
 pub struct Freshness<'p> {
-    /// The pool's version; none if it is unknown because the platform has a field that only a newer Hive knows.
+    /// The pool's version; `None` if this program cannot compute it, because the platform has a field that only a newer
+    /// Hive knows.
     version: Option<String>,
     inventory: Vec<&'p str>,
     is_run_by_hive: bool,
@@ -38,7 +40,7 @@ impl<'p> Freshness<'p> {
         self.version.as_deref()
     }
 
-    /// Why a cluster of the pool is stale; none if it is not stale, claimed, or being deleted.
+    /// Why a cluster of the pool is stale; `None` if it is up to date, claimed, or being deleted.
     pub fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
         if !is_replaceable(cluster) {
             return None;
@@ -46,8 +48,8 @@ impl<'p> Freshness<'p> {
         let made_from = cluster.annotation(ANNOTATION);
         let is_of_another = match (&self.version, made_from) {
             (Some(now), made_from) => made_from != Some(now.as_str()),
-            // Hive annotates each cluster with a version. Without Hive, only this program annotates clusters, and it
-            // cannot compute this version.
+            // Hive annotates each cluster with a version, so a cluster without one is stale. Without Hive, only this
+            // program annotates clusters, but it cannot compute this version.
             (None, None) => self.is_run_by_hive,
             (None, Some(_)) => false,
         };
@@ -63,13 +65,13 @@ impl<'p> Freshness<'p> {
         })
     }
 
-    /// Whether it is unknown if the cluster was created from the pool's current version.
+    /// Whether nothing says if the cluster was created from the pool's current version.
     pub fn is_unknown(&self, cluster: &ClusterDeployment) -> bool {
         self.version.is_none() && is_replaceable(cluster) && self.stale(cluster).is_none()
     }
 }
 
-/// Whether Hive replaces the cluster if it is stale. Hive does not replace a cluster that is claimed or being deleted.
+/// Whether Hive would replace the cluster if it were stale: it is neither claimed nor being deleted.
 pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
     cluster.claim().is_none() && !cluster.is_deleting()
 }

@@ -1,6 +1,6 @@
 //! One attempt to lease an entry of an inventory for a holder.
 //!
-//! A lease is acquired with one write. If the holder already has a lease, it is written again before it is reported: this
+//! One write of an entry acquires a lease. If the holder already has a lease, it is written again before it is reported: this
 //! changes the entry's resourceVersion, so that the server refuses a release that another client decided before. After a
 //! new lease was written, the clusters are listed again. If another holder's cluster uses the entry by then, the lease is
 //! given to that holder.
@@ -32,23 +32,23 @@ use crate::{
     },
 };
 
-/// How often the entries are listed again after other clients reserved all free entries. In each round at least one client
-/// gets an entry, so the limit is reached only if entries are released as fast as they are leased.
+/// How often the entries are listed again because other clients leased all free entries first. In each round at least one
+/// client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
-/// One attempt's input.
+/// The holder, the pool, and the conditions of one attempt to lease an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptRequest<'r> {
-    /// The names in the inventory.
+    /// The names of the entries in the pool's inventory.
     pub names: &'r [&'r str],
     pub clusters: &'r Clusters,
     pub holder: Holder<'r>,
-    /// How long the lease lasts. If none, a new lease gets the default, and an existing lease keeps its end.
+    /// How long the lease lasts. If `None`, a new lease gets the default, and an existing lease keeps its end.
     pub ttl: Option<Ttl>,
-    /// The name of the cluster that the holder will create; none if the holder creates no cluster.
+    /// The cluster that the holder will create; `None` if the holder creates no cluster.
     pub cluster: Option<&'r ClusterName>,
     pub user: Option<&'r str>,
-    /// The install-config to which the entry's patches must be applicable; none if the patches are not checked.
+    /// The install-config to which the entry's patches must be applicable; `None` to leave the patches unchecked.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
     pub is_new: bool,
@@ -59,21 +59,22 @@ pub struct AttemptRequest<'r> {
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub outcome: AttemptOutcome,
-    /// All entries of the last list.
+    /// All entries of the namespace, as they were last listed.
     pub entries: Vec<Entry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     Leased(Box<Leased>),
-    /// No entry is free. Contains the state of each entry.
+    /// No entry of the inventory is free. Contains each entry's name and state.
     Exhausted(Vec<(String, Availability)>),
-    /// The holder's cluster or an earlier lease names an entry that the holder cannot lease.
+    /// The holder must get this entry again, because its cluster or an earlier lease refers to it. But the entry is not
+    /// available.
     Bound {
         customization: String,
         availability: Availability,
     },
-    /// The holder already has this entry, and the request is for a new lease.
+    /// The holder already holds this entry, but the request is for a new lease.
     HeldBefore {
         customization: String,
     },
@@ -93,18 +94,18 @@ pub enum AttemptOutcome {
 pub struct Leased {
     pub customization: String,
     pub record: LeaseRecord,
-    /// Whether the holder had the entry before the request.
+    /// Whether the holder already held the entry before the request.
     pub already: bool,
-    /// The install-config after the entry's patches.
+    /// The install-config after the entry's patches; `None` if the request had no install-config.
     pub patched: Option<Patched>,
-    /// Entries that were skipped because their patches cannot be applied.
+    /// Entries that were skipped, because their patches cannot be applied to the install-config.
     pub unfit: PatchProblems,
 }
 
 pub type PatchProblems = BTreeMap<String, PatchProblem>;
 
 impl AttemptOutcome {
-    /// The entries whose patches Hive cannot apply either.
+    /// The names of entries whose patches Hive cannot apply either.
     pub fn broken(&self) -> BTreeSet<&str> {
         let is_broken = |why: &PatchProblem| matches!(why, PatchProblem::Broken(_));
         let is_unusable_by_patch = |availability: &Availability| match availability {
@@ -140,11 +141,11 @@ impl AttemptOutcome {
 /// Leases an entry, or confirms the lease that the holder already has.
 ///
 /// # Errors
-/// The API server cannot be reached or refuses a request, or other clients reserve every free entry first. If it is
-/// unknown whether an entry was reserved, the message says so; running the same command again finds out.
+/// The API server cannot be reached or refuses a request, or other clients lease every free entry first. If it is unknown
+/// whether an entry was leased, the message says so; running the same command again finds out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
     let mut unfit = PatchProblems::new();
-    // The clusters; set if this attempt has listed them again.
+    // The clusters, once this attempt has listed them itself.
     let mut listed: Option<Clusters> = None;
     for _ in 0..MAX_ROUNDS {
         let request = AttemptRequest {
@@ -177,7 +178,8 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
                 steps,
             } => {
                 for RecordUpdate { entry, pool, record } in steps {
-                    // One attempt to write the record is enough: if the entry has changed, the next check decides again.
+                    // One attempt to write the record is enough: if another client has changed the entry, the next check
+                    // decides again.
                     let patch = entry.lease(&pool, &record, store.now().latest);
                     store.write_status(entry.name(), &patch).await?;
                 }
@@ -216,7 +218,7 @@ fn rule(store: &impl LeaseStore, clusters: &Clusters) -> Rule {
     }
 }
 
-/// The record of a new lease.
+/// The record of a new lease of the entry by the requesting holder.
 fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
     let now = store.now();
     let ttl = request.ttl.unwrap_or(Ttl::For(DEFAULT_TTL));
@@ -238,8 +240,8 @@ fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_
     }
 }
 
-/// The new record if the holder requests a lease that it already has. If that lease has ended, the record gets a new id,
-/// because a process that uses the old id has lost the lease.
+/// The record that confirms a lease that the holder already has. If that lease has ended, the record gets a new id, because
+/// a process that uses the old id has lost the lease.
 fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
     let Reservation::Leased(before) = entry.reservation() else {
         return new_record(store, entry, request);
@@ -262,7 +264,8 @@ fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<
     }
 }
 
-/// Writes an existing lease again. None if another client has changed the entry, so that the entries must be listed again.
+/// Writes the holder's existing lease again. `None` if another client has changed the entry, so that the entries must be
+/// listed again.
 async fn confirm(
     store: &impl LeaseStore,
     held: &Entry,
@@ -298,7 +301,7 @@ fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
     })
 }
 
-/// Applies the entry's patches to the install-config, if the request has one. A patch that Hive cannot apply either is
+/// Applies the entry's patches to the request's install-config, if there is one. Patches that Hive cannot apply either are
 /// reported in the entry's status.
 async fn apply_patches(
     store: &impl LeaseStore,
@@ -312,7 +315,7 @@ async fn apply_patches(
     if let Err(PatchProblem::Broken(why)) = &outcome
         && !entry.has_broken_message(why)
     {
-        // Ignore errors: the next client finds the same problem and reports it, unless the entry was corrected.
+        // Ignore errors: the next client reports the same problem, unless the patches were corrected.
         store
             .write_status(entry.name(), &entry.broken(why, store.now().latest))
             .await?;
@@ -320,17 +323,17 @@ async fn apply_patches(
     Ok(outcome.map(Some))
 }
 
-/// The result of trying the free entries.
+/// What happened when this client tried to lease the free entries, one after the other.
 enum TryOutcome {
     Taken(Box<Leased>),
-    /// The entries must be listed again: other clients have changed them, or their patches cannot be applied.
+    /// The entries must be listed again, because other clients have changed them, or their patches cannot be applied.
     ListAgain,
-    /// The entries must be listed again, because another holder's cluster uses the leased entry. Contains the current
-    /// clusters.
+    /// The entries must be listed again: this client leased one, but another holder's cluster uses it. Contains the
+    /// clusters that were listed after the lease was written.
     Withdrawn(Clusters),
 }
 
-/// Tries to lease one of the entries.
+/// Tries to lease these entries, one after the other, until one write succeeds.
 async fn try_each(
     store: &impl LeaseStore,
     free: &[&Entry],
@@ -339,7 +342,8 @@ async fn try_each(
 ) -> Result<TryOutcome, LeaseError> {
     for listed in free {
         let name = listed.name();
-        // Among hundreds of lessees the list is outdated once it is parsed, and a read is cheaper than a conflict.
+        // Read the entry first. Among hundreds of clients the list is out of date once it is parsed, and a read is cheaper
+        // than a conflict.
         let Some(current) = store.get(name).await? else {
             continue;
         };
@@ -366,7 +370,7 @@ async fn try_each(
             WriteResult::Superseded(after) => {
                 let is_ours = has_record(after.as_deref(), &record);
                 if !is_ours && after.is_some_and(|after| after.refers_to(request.holder)) {
-                    // Another process has leased the entry for the same holder. The next list shows this lease.
+                    // Another process has leased the entry for the same holder. The next list of entries shows this lease.
                     return Ok(TryOutcome::ListAgain);
                 }
                 is_ours
@@ -389,7 +393,7 @@ async fn try_each(
     Ok(TryOutcome::ListAgain)
 }
 
-/// Whether the entry's reservation is the same as when it was listed. Other fields may have changed.
+/// Whether the entry's lease is the same as when the entries were listed. Other fields may have changed.
 fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     fn lease(entry: &Entry) -> (bool, bool, Option<&str>, Option<&str>, Reservation) {
         let names = (entry.cluster_deployment(), entry.cluster_pool());
@@ -404,8 +408,8 @@ fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-/// Lists the clusters after the entry was leased. If another holder's cluster uses the entry, records that holder in the
-/// entry and returns the clusters.
+/// Lists the clusters after this client leased the entry. If another holder's cluster uses the entry, gives the lease to
+/// that holder and returns the clusters.
 async fn withdraw(
     store: &impl LeaseStore,
     name: &str,
@@ -446,7 +450,8 @@ async fn withdraw(
     Ok(Some(clusters))
 }
 
-/// The entries of the inventory, followed by the holder's entries that the pool does not list.
+/// The entries of the inventory in its order, followed by entries that the holder holds although the pool does not list
+/// them.
 fn slots<'l>(request: AttemptRequest<'l>, entries: &'l [Entry], unfit: &PatchProblems) -> Vec<Slot<'l>> {
     let holder = request.holder;
     let by_name: BTreeMap<_, _> = entries.iter().map(|entry| (entry.name(), entry)).collect();

@@ -1,4 +1,4 @@
-//! Decides which entry of an inventory a holder gets, and in which order free entries are tried. No I/O.
+//! Decides which entry of an inventory a holder gets, and in which order the free entries are tried. No I/O.
 
 use std::cmp::Ordering;
 
@@ -20,97 +20,97 @@ use crate::{
     },
 };
 
-/// The entries of a pool, other entries of the holder, and the clusters.
+/// A pool's inventory, with the facts that decide which of its entries a holder gets.
 #[derive(Clone, Debug)]
 pub struct Inventory<'l> {
-    /// One slot for each name in the inventory, in the pool's order, followed by the holder's entries that the pool does
-    /// not list.
+    /// One slot for each name in the inventory, in its order, followed by entries that the holder holds although the pool
+    /// does not list them.
     pub slots: Vec<Slot<'l>>,
     pub clusters: &'l Clusters,
     pub rule: Rule,
 }
 
-/// One name of an inventory.
+/// A name in a pool's inventory, and the entry of that name.
 #[derive(Clone, Debug)]
 pub struct Slot<'l> {
     pub name: &'l str,
-    /// Whether the pool lists the entry. Other entries are never leased.
+    /// Whether the pool's inventory lists the name. An entry that is not listed is never leased to a new holder.
     pub is_named: bool,
-    /// The entry; none if the customization does not exist.
+    /// The customization of that name; `None` if it does not exist.
     pub entry: Option<&'l Entry>,
-    /// Why the entry's patches cannot be applied; none if no problem was found.
+    /// Why the entry's patches cannot be applied; `None` if they can, or were not checked.
     pub unfit: Option<PatchProblem>,
 }
 
-/// Whether a holder can lease an entry.
+/// Whether a holder can lease an entry, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     Ours,
     /// The entry is free, or its lease has ended.
     Free,
-    /// Another holder has the entry.
+    /// Another holder holds the entry.
     Held {
-        /// The other holder; none while Hive reserves the entry, which takes it two writes.
+        /// The ClusterDeployment that holds the entry; `None` between Hive's two writes of a reservation.
         cluster_deployment: Option<String>,
         pool: Option<String>,
         until: Option<Until>,
     },
-    /// The entry has no holder, but a cluster uses it.
+    /// No holder holds the entry, but a cluster uses it.
     Referenced {
         by: ClusterName,
     },
-    /// The entry has no holder, but cannot be leased.
+    /// No holder holds the entry, but it cannot be leased for this reason.
     Unusable(UnusableReason),
 }
 
-/// How long an entry stays with another holder.
+/// How long an entry stays with the holder that holds it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Until its cluster no longer exists.
+    /// Until the holder's cluster no longer exists.
     ClusterGone,
-    /// Until its lease ends.
+    /// Until the lease ends at this time.
     Time(Timestamp),
-    /// Until a check finds that no cluster uses the entry. The lease has ended.
+    /// Until a check finds that no cluster uses the entry. The lease has already ended.
     NextCheck,
     Never,
 }
 
-/// Why an entry cannot be leased by a new holder.
+/// Why an entry without a holder cannot be leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnusableReason {
     Patches(PatchProblem),
     Cordoned(String),
     Deleting,
-    /// The pool does not list the entry.
+    /// The pool's inventory does not list the entry.
     Unnamed,
-    /// The customization does not exist.
+    /// The customization that the inventory lists does not exist.
     Missing,
     Unreadable(Unreadable),
 }
 
-/// The decision about the entry that a holder gets.
+/// Which entry a holder gets, or why it gets none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice<'l> {
-    /// The holder already has this entry.
+    /// The holder already holds this entry.
     Held(&'l Entry),
-    /// The holder gets one of these free entries, which are tried in this order. Never empty.
+    /// The holder gets one of these free entries, which are tried in this order. The list is never empty.
     Free(Vec<&'l Entry>),
-    /// The holder gets no entry: its ClusterDeployment or an earlier lease names this entry, but the holder cannot lease
-    /// it.
+    /// The holder must get this entry again, because its ClusterDeployment or an earlier lease refers to it. But the entry
+    /// is not available, so the holder gets none.
     Bound {
         name: &'l str,
         availability: Availability,
     },
-    /// The holder gets no entry, because none of the pool's entries is free.
+    /// No entry of the pool is free, so the holder gets none.
     Exhausted {
-        /// Why each entry is not free.
+        /// The entry's name, and why it is not free.
         availabilities: Vec<(&'l str, Availability)>,
-        /// Leases whose records are out of date.
+        /// Leases whose records are out of date, because a cluster appeared or disappeared.
         steps: Vec<RecordUpdate<'l>>,
     },
 }
 
-/// A new record of a lease, because a cluster appeared or disappeared.
+/// The new record of a lease, after a cluster appeared or disappeared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordUpdate<'l> {
     pub entry: &'l Entry,
@@ -119,7 +119,7 @@ pub struct RecordUpdate<'l> {
 }
 
 impl Availability {
-    /// The ClusterDeployment and the pool that have the entry.
+    /// The ClusterDeployment and the pool that hold or use the entry.
     pub fn user(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Self::Held {
@@ -134,8 +134,8 @@ impl Availability {
 }
 
 impl<'l> Inventory<'l> {
-    /// Decides which entry the holder gets. An entry that the holder already has comes first, so that a repeated request
-    /// leases only one entry.
+    /// Decides which entry the holder gets. An entry that the holder already holds comes first, so that a repeated request
+    /// never leases a second entry.
     pub fn choose(&self, holder: Holder<'_>) -> Choice<'l> {
         let availabilities: Vec<_> = self
             .slots
@@ -181,8 +181,8 @@ impl<'l> Inventory<'l> {
         }
     }
 
-    /// Whether the holder can lease the entry. An existing lease continues while the entry is being deleted, is cordoned
-    /// or is not in the inventory; a new lease requires an entry without these.
+    /// Whether the holder can lease the entry. A new lease requires an entry that the inventory lists, and that is neither
+    /// cordoned nor being deleted. An existing lease continues without this.
     fn availability(&self, slot: &Slot<'_>, holder: Holder<'_>) -> Availability {
         let Some(entry) = slot.entry else {
             return Availability::Unusable(UnusableReason::Missing);
@@ -246,7 +246,7 @@ impl<'l> Inventory<'l> {
         users(deployments, entry).find(|cluster| !is_own(cluster, deployments.namespace(), holder))
     }
 
-    /// New records for leases that the rule changes without freeing their entries.
+    /// The new records of leases that a check changes without freeing their entries.
     fn steps(&self) -> Vec<RecordUpdate<'l>> {
         let named = self.slots.iter().filter(|slot| slot.is_named);
         let step = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), lease_id) {
@@ -256,10 +256,11 @@ impl<'l> Inventory<'l> {
         named.filter_map(|slot| step(slot.entry?)).collect()
     }
 
-    /// The order in which entries are tried. Free entries come before entries whose lease has ended. Entries whose last
-    /// use succeeded or that were never used come before entries whose last use failed. Then comes the entry that was
-    /// unused for the longest time. Equal entries have a different order for each holder, so that not all holders try
-    /// the same entry first. Unlike Hive's order, which has cycles with three failed entries, this is a total order.
+    /// The order in which free entries are tried. Entries without a lease come before entries whose lease has ended.
+    /// Entries whose last use succeeded, and unused ones, come before entries whose last use failed. Then the entry comes
+    /// first that was unused for the longest time. Equal entries have another order for each holder, so that not all
+    /// holders try the same entry first. Unlike Hive's order, which has cycles with three failed entries, this is a total
+    /// order.
     fn order(&self, a: &Entry, b: &Entry, holder: Holder<'_>) -> Ordering {
         let key = |entry: &Entry| {
             let is_taken = entry.reservation() != Reservation::Free;
@@ -277,8 +278,8 @@ fn bound<'l>(slot: &Slot<'l>, availability: &Availability) -> Choice<'l> {
     }
 }
 
-/// A hash of a holder and an entry: FNV-1a over both, followed by the last step of `SplitMix64`. With FNV alone, names
-/// that differ in their last letter have almost the same order for every holder.
+/// A hash of a holder and an entry, which orders equal entries: FNV-1a over both, followed by the last step of
+/// `SplitMix64`. With FNV alone, names that differ in their last letter have almost the same order for every holder.
 fn tie_break_hash(holder: Holder<'_>, entry: &str) -> u64 {
     let bytes = [holder.pool, "\0", holder.cluster_deployment, "\0", entry]
         .into_iter()

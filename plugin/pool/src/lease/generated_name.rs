@@ -1,17 +1,18 @@
-//! Random names and ids, with the letters that Kubernetes uses for generated names.
+//! Generates random names of holders and random ids of leases, with the letters that Kubernetes uses in generated names.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use kcp_rules::syntax::is_dns1123_label;
 
-/// The characters of generated names: no vowels, and no digits that look like letters.
+/// The letters and digits of Kubernetes' generated names: no vowels, and no digits that look like letters.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The number of random characters. With 27^8 names, the chance that two of a thousand holders get the same name, and would
-/// count as one holder, is about one in half a million.
+/// The number of random characters in a generated name. With 27^8 names, the chance that two of a thousand holders get the
+/// same name, and would count as one holder, is about one in half a million.
 const LENGTH: usize = 8;
 
-/// Parses a prefix. A cluster's namespace has the cluster's name, so the name has to be valid for a namespace.
+/// Parses the prefix of generated names. A cluster's namespace has the cluster's name, so a name with this prefix must be a
+/// valid name of a namespace.
 ///
 /// # Errors
 /// A sentence that says what is wrong with the prefix.
@@ -26,13 +27,13 @@ pub fn parse_prefix(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Generates a random name with this prefix.
+/// Generates a random name that begins with this prefix.
 pub fn generate(prefix: &str) -> String {
-    // The standard library's hash keys are random.
+    // Use the keys of the standard library's hash maps, which are random.
     name(prefix, RandomState::new().hash_one(prefix))
 }
 
-/// Generates the id of a new lease, one of 27^16.
+/// Generates the random id of a new lease, one of 27^16.
 pub fn lease_id() -> String {
     generate(&generate(""))
 }

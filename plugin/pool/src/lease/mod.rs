@@ -1,4 +1,4 @@
-//! Leases. `plugin/pool/MODEL.md` describes the whole model on one page.
+//! Acquires, checks and renews leases. `plugin/pool/MODEL.md` describes the whole model on one page.
 //!
 //! - [`access`]: the reads and writes of leases
 //! - [`usage`]: finds the clusters that use an entry; [`rule`]: decides when a lease
@@ -24,10 +24,10 @@ use kcp_client::{Error, ServerTime};
 
 use crate::objects::record::LeaseRecord;
 
-/// How long a lease lasts by default.
+/// How long a lease lasts if the request does not say.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a lease lasts.
+/// How long a lease lasts if it is not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     For(Duration),
@@ -36,7 +36,7 @@ pub enum Ttl {
 }
 
 impl Ttl {
-    /// The end of a lease that begins now; none if the lease never ends.
+    /// The end of a lease that begins now; `None` if the lease never ends.
     pub fn deadline(self, now: ServerTime) -> Option<Timestamp> {
         match self {
             Self::For(duration) => {
@@ -48,7 +48,7 @@ impl Ttl {
     }
 }
 
-/// A request for a lease failed, or it is unknown whether the lease was stored.
+/// A request for a lease failed. For some errors, it is unknown whether the lease was written.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error(transparent)]
@@ -81,7 +81,7 @@ impl LeaseError {
         }
     }
 
-    /// The message and its cause, on one line.
+    /// The error's message and its cause, on one line.
     pub fn full_message(&self) -> String {
         match self {
             Self::Api(cause) => cause.to_string(),

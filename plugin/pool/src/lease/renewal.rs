@@ -1,4 +1,4 @@
-//! Renews a lease once, or while a command runs.
+//! Renews a lease, once or for as long as a command runs.
 
 use std::{fmt, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// The maximum number of attempts to write an entry that other clients change at the same time.
+/// The maximum number of attempts to renew a lease in an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Names a lease by its holder, and optionally by its id.
+/// Identifies a lease by its holder, and by its id if one is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseName<'l> {
     pub holder: Holder<'l>,
@@ -30,7 +30,7 @@ pub struct LeaseName<'l> {
 }
 
 impl LeaseName<'_> {
-    /// The record of the lease, if the entry has this lease.
+    /// The entry's lease record, if it is the record of this lease.
     pub fn record_in(&self, entry: &Entry) -> Option<LeaseRecord> {
         match entry.reservation() {
             Reservation::Leased(record)
@@ -43,7 +43,7 @@ impl LeaseName<'_> {
     }
 }
 
-/// Renews a lease once. The lease then ends at its old deadline or after the ttl, whichever is later. Returns none if the
+/// Renews a lease once. The lease then ends at its old deadline or after the ttl, whichever is later. Returns `None` if the
 /// holder no longer has the lease.
 ///
 /// # Errors
@@ -91,7 +91,7 @@ pub async fn renew(
     .into())
 }
 
-/// The sorted names of the entries that have the lease.
+/// The names of the entries that have this lease, sorted.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -103,7 +103,7 @@ pub async fn held_by(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Ve
     Ok(held)
 }
 
-/// A lease that is renewed while a command runs.
+/// A lease that this process renews while its command runs.
 pub struct RenewedLease<'k, S> {
     pub store: &'k S,
     pub customization: &'k str,
@@ -111,12 +111,12 @@ pub struct RenewedLease<'k, S> {
     pub heartbeat: Heartbeat,
 }
 
-/// Why a lease was lost.
+/// Why a process that renews a lease has lost it.
 #[derive(Debug)]
 pub enum LossReason {
-    /// The entry is free, or has another lease.
+    /// The entry is free, or another lease is on it.
     Gone,
-    /// The lease could not be renewed in time.
+    /// The lease could not be renewed before it was too late.
     NotRenewed,
 }
 
@@ -130,8 +130,8 @@ impl fmt::Display for LossReason {
 }
 
 impl<S: LeaseStore> RenewedLease<'_, S> {
-    /// Checks and renews the lease, which ends at this deadline, until it is lost. Returns why it was lost. Calls
-    /// `failed` after each check that fails.
+    /// Renews the lease until it is lost, and returns why it was lost. `deadline` is the lease's current end. Each failed
+    /// check calls `failed`.
     pub async fn wait_until_lost(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> LossReason {
         loop {
             let left = self.left(deadline);
@@ -169,38 +169,37 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
         renewed.map_err(LeaseError::into_cause)
     }
 
-    /// How long the command may still run. After this time it must be stopped, so that it has ended when the deadline is
-    /// reached.
+    /// How long the command may still run before it must be stopped, so that it has ended when the lease ends.
     fn left(&self, deadline: Timestamp) -> Duration {
         let left = deadline.duration_since(self.store.now().latest) - self.heartbeat.grace();
         Duration::try_from(left.max(SignedDuration::ZERO)).unwrap_or_default()
     }
 }
 
-/// The maximum time between the signals TERM and KILL.
+/// The maximum time between the signals TERM and KILL to a command that has lost its lease.
 const MAX_GRACE: Duration = Duration::from_secs(10);
 
-/// The maximum time between two checks of a lease.
+/// The maximum time between two checks of a lease while its command runs.
 const MAX_BETWEEN_CHECKS: Duration = Duration::from_secs(10);
 
-/// Decides when a lease with this ttl is checked and renewed.
+/// When a lease with this ttl is checked and renewed while its command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub ttl: Duration,
 }
 
 impl Heartbeat {
-    /// The time until the next check, if the command may run for `left`.
+    /// The time until the next check of the lease, if the command may run for `left`.
     pub fn until_check(&self, left: Duration) -> Duration {
         (self.ttl / 6).min(MAX_BETWEEN_CHECKS).min(left)
     }
 
-    /// Whether to renew the lease, because a third of its time has passed.
+    /// Whether the lease must be renewed now, because a third of its ttl has passed.
     pub fn is_due(&self, left: Duration) -> bool {
         left + Duration::from_secs(self.grace().as_secs().unsigned_abs()) <= self.ttl * 2 / 3
     }
 
-    /// The time between the signals TERM and KILL after the lease was lost.
+    /// The time between the signals TERM and KILL to the command, after the lease was lost.
     pub fn grace(&self) -> SignedDuration {
         let grace = (self.ttl / 3).min(MAX_GRACE);
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO)

@@ -28,21 +28,21 @@ use crate::{
     },
 };
 
-/// How long an entry stays reserved by default after a check found that its cluster no longer exists.
+/// How long an entry stays reserved after its cluster no longer exists, unless `--grace` says otherwise.
 pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long other clients wait after the deadline, because the holder's estimate of the server's time may be this much
-/// behind.
+/// How long other clients wait after a lease's deadline, because the holder's estimate of the server's time may be late by
+/// this much.
 const MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// The inputs of the rule: the time and the grace period.
+/// The time and the grace period with which leases are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub now: ServerTime,
     pub grace: SignedDuration,
 }
 
-/// The change of a lease that a check makes.
+/// What a check does with a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Keep,
@@ -51,13 +51,13 @@ pub enum Step {
 }
 
 impl Rule {
-    /// Whether a lease with this deadline has ended, so that another holder can have the entry.
+    /// Whether a lease with this deadline has ended for certain, so that another holder can have the entry.
     pub fn has_ended(&self, deadline: Option<Timestamp>) -> bool {
         let end = deadline.and_then(|deadline| deadline.checked_add(MARGIN).ok());
         self.now.is_certain && end.is_some_and(|end| self.now.earliest >= end)
     }
 
-    /// The change of a lease, given whether a cluster uses its entry.
+    /// What a check does with a lease, depending on whether a cluster uses its entry.
     pub fn step(&self, record: &LeaseRecord, seen: Usage<'_>) -> Step {
         match (seen, &record.state) {
             (Usage::Unknown, _) => Step::Keep,
@@ -75,7 +75,7 @@ impl Rule {
         }
     }
 
-    /// The record of a lease whose cluster no longer exists.
+    /// The record of the lease, after a check found that its cluster no longer exists.
     fn gone(&self, record: &LeaseRecord) -> LeaseRecord {
         LeaseRecord {
             state: State::Gone,
@@ -84,8 +84,8 @@ impl Rule {
         }
     }
 
-    /// A record for a reservation that has none. It is for the cluster that uses the entry, or else for the holder that
-    /// the reservation names. None if neither is known.
+    /// The new record for an entry that is reserved without one. The record names the cluster that uses the entry, or else
+    /// the holder in the entry's status. `None` if neither is known.
     pub fn adopted(&self, holder: Option<Holder<'_>>, seen: Usage<'_>, id: String) -> Option<LeaseRecord> {
         let (name, state) = match (seen, holder) {
             (Usage::Used(cluster), _) => {
@@ -107,8 +107,8 @@ impl Rule {
         })
     }
 
-    /// The change of an entry, and the pool for which the entry is then reserved. `id` is for a reservation that has no
-    /// record.
+    /// What a check does with an entry's lease, and the pool for which the entry is then reserved. `id` generates the id of
+    /// the record if the entry has none.
     pub fn check(&self, entry: &Entry, seen: Usage<'_>, id: impl FnOnce() -> String) -> (String, Step) {
         let used_by = match seen {
             Usage::Used(cluster) => cluster.pool(),

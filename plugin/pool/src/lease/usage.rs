@@ -1,4 +1,4 @@
-//! Finds the clusters that use an entry. No I/O.
+//! Finds the ClusterDeployments that use an entry. No I/O.
 
 use kcp_api::metadata::Object as _;
 use kcp_client::{Error, ServerTime};
@@ -11,15 +11,15 @@ use crate::objects::{
 };
 use kcp_api::names::annotation;
 
-/// The clusters of all namespaces.
+/// The ClusterDeployments of all namespaces, if they could be listed.
 #[derive(Debug)]
 pub enum Clusters {
     All(Deployments),
-    /// The list failed or is incomplete. Nothing may be freed.
+    /// The list failed or is incomplete, so no entry may be freed.
     Unknown(Error),
 }
 
-/// Whether a cluster uses an entry.
+/// Whether a cluster uses an entry, and which.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Usage<'s> {
     Used(&'s ClusterDeployment),
@@ -42,8 +42,8 @@ impl Clusters {
         }
     }
 
-    /// The time for which leases are checked with this list of clusters: the time at which the list was requested. A cluster
-    /// that was created before the end of its lease must be in the list.
+    /// The server's time when this list of clusters was requested. Leases are checked for that time, because a cluster that
+    /// was created before the end of its lease is then in the list.
     pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
         let requested = self.known().and_then(Deployments::as_of);
         ServerTime {
@@ -52,7 +52,7 @@ impl Clusters {
         }
     }
 
-    /// Whether a cluster uses the entry. The holder's own cluster takes precedence.
+    /// Whether a cluster uses the entry. If several do, the holder's own cluster is returned.
     pub fn usage(&self, entry: &Entry) -> Usage<'_> {
         let Some(deployments) = self.known() else {
             return Usage::Unknown;
@@ -66,7 +66,7 @@ impl Clusters {
     }
 }
 
-/// The clusters that use an entry.
+/// All clusters that use the entry.
 pub fn users<'d>(deployments: &'d Deployments, entry: &Entry) -> impl Iterator<Item = &'d ClusterDeployment> {
     let record = match entry.reservation() {
         Reservation::Leased(record) => Some(record),
@@ -78,7 +78,7 @@ pub fn users<'d>(deployments: &'d Deployments, entry: &Entry) -> impl Iterator<I
         .filter(move |cluster| uses(cluster, deployments.namespace(), &name, record.as_ref()))
 }
 
-/// Whether a cluster uses an entry of this namespace, with this record.
+/// Whether the cluster uses this entry, whose lease has this record.
 pub fn uses(cluster: &ClusterDeployment, namespace: &str, entry: &str, record: Option<&LeaseRecord>) -> bool {
     if cluster.deletion_state() == DeletionState::Over {
         return false;
@@ -96,7 +96,7 @@ pub fn uses(cluster: &ClusterDeployment, namespace: &str, entry: &str, record: O
     is_named || is_of_lease
 }
 
-/// Whether a cluster that uses an entry is the holder's own.
+/// Whether the cluster is the one that the holder's lease is for.
 pub fn is_own(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) -> bool {
     let is_of_pool = cluster.spec.cluster_pool_ref.is_none() || cluster.is_of(namespace, holder.pool);
     cluster.name() == holder.cluster_deployment && is_of_pool

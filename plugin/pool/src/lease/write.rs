@@ -1,6 +1,6 @@
-//! Sends one write of an entry's status until its result is certain. If the response was lost, the server may still store
-//! the write, as long as the entry has the resourceVersion that the write requires. A client that reserved another entry
-//! instead could then hold two. So the same write is sent again; the server stores it at most once.
+//! Writes an entry's status, and repeats the write until its result is certain. After a lost response, the server may still
+//! store the write, as long as the entry has the resourceVersion that the write requires. A client that leased another
+//! entry instead could then hold two. So the same write is sent again; the server stores it at most once.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::{
     objects::entry::Entry,
 };
 
-/// The maximum number of attempts to send a write if responses are lost.
+/// The maximum number of times that the same write is sent if responses are lost.
 const MAX_SENDS: u32 = 5;
 
-/// The pause before the second attempt. Each later pause is twice as long; all pauses together take 3 s.
+/// The pause before the write is sent a second time. Each later pause is twice as long; all pauses together take 3 s.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The result of a write.
+/// The certain result of a write.
 #[derive(Debug)]
 pub enum WriteResult {
     Stored,
-    /// The write can no longer be stored: the entry has another version, or no longer exists. The current entry shows
+    /// The server can no longer store the write, because the entry has changed or no longer exists. The current entry shows
     /// whether the write was stored before.
     Superseded(Option<Box<Entry>>),
-    /// The server refused the write, and would refuse the write of every other entry too.
+    /// The server refused the write, and would refuse the write of every other entry, too.
     Refused(Error),
 }
 
-/// Writes an entry's status until the result is certain.
+/// Writes an entry's status, and repeats the write until its result is certain.
 ///
 /// # Errors
-/// The result stays uncertain.
+/// The result is still uncertain after the last attempt.
 pub async fn send(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Result<WriteResult, LeaseError> {
     let name = entry.name();
     let in_doubt = |source: Error| LeaseError::InDoubt {

@@ -1,4 +1,4 @@
-//! The state of ClusterDeployments that leases depend on. No I/O.
+//! Reads from ClusterDeployments what leases depend on: their pool and their deletion. No I/O.
 
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeployment;
@@ -10,17 +10,18 @@ use serde_json::{Value, json};
 
 use crate::objects::Holder;
 
-/// The progress of a cluster's deletion. A deleted cluster uses its hosts until it is deprovisioned.
+/// How far the deletion of a cluster is. A deleted cluster uses its hosts until it is deprovisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionState {
     Alive,
-    /// The cluster is being deleted, and finalizers of other controllers remain.
+    /// The cluster is being deleted, and other controllers still have finalizers on it.
     Deprovisioning,
-    /// The cluster is deprovisioned. At most this program's finalizer remains.
+    /// The cluster is deprovisioned, and no finalizer remains, or only this program's.
     Over,
 }
 
-/// The deletion of a ClusterDeployment, which this program's finalizer delays until the lease is released.
+/// Reads how far the deletion of a ClusterDeployment is. This program's finalizer keeps a deleted one until its lease is
+/// released.
 pub trait Deletion: Object {
     fn deletion_state(&self) -> DeletionState {
         if !self.is_deleting() {
@@ -40,12 +41,13 @@ pub trait Deletion: Object {
         of_others.cloned().collect()
     }
 
-    /// Whether only this program's finalizer remains.
+    /// Whether the cluster is deprovisioned, and only this program's finalizer keeps the object.
     fn waits_only_for_us(&self) -> bool {
         self.is_deleting() && matches!(self.finalizers(), [only] if only == finalizer::POOL_LEASE)
     }
 
-    /// A merge patch that removes this program's finalizer. The server refuses the patch if the cluster has changed.
+    /// A merge patch that removes this program's finalizer. The server refuses the patch if the cluster has changed since
+    /// it was read.
     fn without_lease_finalizer(&self) -> Value {
         json!({"metadata": {
             "resourceVersion": self.resource_version(),
@@ -53,7 +55,7 @@ pub trait Deletion: Object {
         }})
     }
 
-    /// The name of the pool that the cluster was created for.
+    /// The name of the pool for which the cluster was created.
     fn pool(&self) -> Option<&str>;
 }
 
@@ -63,13 +65,12 @@ impl Deletion for ClusterDeployment {
     }
 }
 
-/// The ClusterDeployments of all namespaces, as seen from a pool's namespace.
+/// The ClusterDeployments of all namespaces, with the namespace of the pool in question.
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
-    /// The pool's namespace.
     namespace: String,
     all: Vec<ClusterDeployment>,
-    /// The server's time when the list was requested. The list contains every cluster that was created before. None if
+    /// The server's time when the list was requested. The list contains every cluster that was created before. `None` if
     /// the list counts as current.
     as_of: Option<Timestamp>,
 }
@@ -83,7 +84,7 @@ impl Deployments {
         }
     }
 
-    /// Records the server's time at which these clusters were requested.
+    /// Records the server's time at which this list was requested.
     pub fn requested_at(self, time: Timestamp) -> Self {
         Self {
             as_of: Some(time),
@@ -95,17 +96,16 @@ impl Deployments {
         self.as_of
     }
 
-    /// The pools' namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// All clusters, also those that belong to no pool.
+    /// All ClusterDeployments, including those that belong to no pool.
     pub fn iter(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter()
     }
 
-    /// The clusters of pools in the namespace.
+    /// The clusters that belong to pools in this namespace.
     pub fn in_namespace(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter().filter(|cluster| {
             let reference = cluster.spec.cluster_pool_ref.as_ref();
@@ -113,27 +113,27 @@ impl Deployments {
         })
     }
 
-    /// The clusters of one pool in the namespace.
+    /// The clusters that belong to this pool.
     pub fn in_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.all
             .iter()
             .filter(move |cluster| cluster.is_of(&self.namespace, pool))
     }
 
-    /// The clusters with the holder's name and pool.
+    /// The clusters that have the holder's name and belong to the holder's pool.
     pub fn for_holder<'d>(&'d self, holder: Holder<'_>) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.in_pool(holder.pool)
             .filter(move |cluster| cluster.name() == holder.cluster_deployment)
     }
 }
 
-/// A copy of a customization in its cluster's namespace, with this program's label. Hive's own copies do not have this
-/// label, and are deleted with their namespace.
+/// The copy of a customization that this program creates in a cluster's namespace, with its own label. Hive's copies do not
+/// have this label, and are deleted with their namespace.
 pub type Copy = PartialObjectMetadata;
 
-/// The pool that a copy belongs to.
+/// Reads from an object's labels to which pool it belongs.
 pub trait BelongsToPool: Object {
-    /// The namespace of the pool that has the original customization.
+    /// The namespace of the pool, which is also the namespace of the original customization.
     fn pool_namespace(&self) -> Option<&str> {
         self.label(label::CLUSTER_POOL_NAMESPACE)
     }

@@ -1,5 +1,5 @@
-//! An entry of an inventory, which is a ClusterDeploymentCustomization. Reads the lease from the entry's status, and builds
-//! patches of the status. The server refuses a patch if the entry has changed. No I/O.
+//! Reads the lease from the status of an inventory's entry (a ClusterDeploymentCustomization), and builds patches of that
+//! status. The server refuses a patch if the entry has changed since it was read. No I/O.
 
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeploymentCustomization as Entry;
@@ -15,86 +15,87 @@ use crate::objects::{
     record::{CONDITION, LeaseRecord, Unreadable},
 };
 
-/// The condition that says whether an entry is free.
+/// The type of the condition that says whether an entry is free.
 pub const AVAILABLE: &str = "Available";
-/// The condition with the result of the last use of an entry.
+/// The type of the condition with the result of an entry's last use.
 pub const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 
-/// The reason of `ApplySucceeded` for patches that cannot be applied.
+/// The reason in `ApplySucceeded` if an entry's patches cannot be applied.
 pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
-/// Hive's reason while a cluster is being installed with the patches.
+/// Hive's reason in `ApplySucceeded` while a cluster is being installed with the entry's patches.
 pub const INSTALLATION_PENDING: &str = "InstallationPending";
-/// The maximum length of a condition's message, in bytes. The schema allows as many characters, which can be longer.
+/// The maximum length of a condition's message, in bytes. The schema allows as many characters, which can be more bytes.
 const MAX_MESSAGE: usize = 32_768;
 
-/// The lease in an entry's status.
+/// What an entry's status says about its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
     Free,
     Leased(LeaseRecord),
-    /// The entry is reserved without a record for its holder: by Hive, by hand, or before a backup was restored.
+    /// The entry is reserved for a holder, but has no record: Hive or a person reserved it, or a backup was restored.
     Unrecorded,
-    /// The entry is reserved with a record that cannot be read, so the lease never ends.
+    /// The entry is reserved, but its record cannot be read, so the lease never ends.
     Unreadable(Unreadable),
 }
 
-/// The result of the last use of an entry.
+/// How the last use of an entry ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LastResult {
-    /// The last use succeeded. Contains the time when the cluster was created, or the current time for an entry that was never
-    /// used.
+    /// The last use succeeded. Contains the time when the cluster was created, or the current time for an entry that was
+    /// never used.
     Succeeded(Timestamp),
-    /// The cluster was not created, or was not installed completely.
+    /// The cluster was not created, or its installation was not completed.
     Failed(Timestamp),
 }
 
-/// The reservation of a customization.
+/// Reads the lease in an entry's status, and builds patches of the status.
 pub trait EntryStatus {
     fn conditions(&self) -> &Conditions;
 
-    /// Whether `Available` is `False`. Like Hive, this treats an absent condition and `Unknown` as available.
+    /// Whether `Available` is `False`. Like Hive, this program treats an absent condition and `Unknown` as available.
     fn is_reserved(&self) -> bool {
         self.conditions().status(AVAILABLE) == Some("False")
     }
 
-    /// When the entry was last reserved or freed.
+    /// When the entry was last reserved or freed, from the condition `Available`.
     fn since(&self) -> Option<Timestamp> {
         self.conditions().last_transition_time(AVAILABLE)
     }
 
     fn reservation(&self) -> Reservation;
 
-    /// Whether the status refers to the holder. The condition may still be absent, because Hive writes it separately.
+    /// Whether the status refers to the holder. The condition `Available` may still be absent, because Hive writes it
+    /// separately.
     fn refers_to(&self, holder: Holder<'_>) -> bool;
 
-    /// Why the entry is cordoned; none if it is not cordoned.
+    /// Why the entry is cordoned; `None` if it is not cordoned.
     fn cordoned(&self) -> Option<&str>;
 
     fn last_result(&self, now: Timestamp) -> LastResult;
 
-    /// Reserves the entry: sets the condition, both references and the record. The condition has Hive's reason and message,
-    /// because Hive overwrites reservations that have others.
+    /// The patch that leases the entry: it sets the condition `Available`, both references and the record. The condition
+    /// has Hive's reason and message, because Hive overwrites reservations that have others.
     fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
-    /// Like [`Self::lease`], for an entry whose patches can be applied to the holder's install-config: if `ApplySucceeded` says
-    /// that the patches are broken, this is corrected. Other values of `ApplySucceeded` stay, because this crate does not watch
+    /// Like [`Self::lease`], for an entry whose patches can be applied to the holder's install-config. If `ApplySucceeded`
+    /// says that they are broken, the patch corrects this. Other values of `ApplySucceeded` stay: this crate does not watch
     /// the installation, and a cluster that is being installed would count as failed when the next entry is chosen.
     fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
-    /// Reserves the entry without a record, as Hive does.
+    /// The patch that reserves the entry without a record, as Hive does.
     fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value;
 
-    /// Frees the entry.
+    /// The patch that frees the entry.
     fn free(&self, now: Timestamp) -> Value;
 
-    /// Sets `ApplySucceeded` for patches that cannot be applied.
+    /// The patch that sets `ApplySucceeded` to false because the entry's patches cannot be applied.
     fn broken(&self, why: &str, now: Timestamp) -> Value;
 
-    /// Sets `ApplySucceeded` after the holder's cluster was installed.
+    /// The patch that sets `ApplySucceeded` to true after the holder's cluster was installed.
     fn succeeded(&self, now: Timestamp) -> Value;
 
-    /// Whether `ApplySucceeded` already has this message.
+    /// Whether `ApplySucceeded` already says that the patches are broken, with this message.
     fn has_broken_message(&self, why: &str) -> bool;
 }
 
@@ -108,7 +109,7 @@ impl EntryStatus for Entry {
         let is_taken = self.is_reserved() || holder.is_some() || self.cluster_pool().is_some();
         match self.conditions().message(CONDITION).map(LeaseRecord::parse) {
             Some(Err(why)) => Reservation::Unreadable(why),
-            // Hive leaves this condition when it revokes a lease.
+            // Compare the holders, because Hive leaves this condition in place when it revokes a lease.
             Some(Ok(record)) if holder == Some(&record.holder) => Reservation::Leased(record),
             _ if is_taken => Reservation::Unrecorded,
             _ => Reservation::Free,
@@ -241,7 +242,7 @@ fn only_conditions(entry: &Entry, conditions: Conditions) -> Value {
     })
 }
 
-/// Shortens a message to the maximum length of a condition's message.
+/// Cuts a condition's message to the maximum length.
 fn within_limit(message: &str) -> &str {
     if message.len() <= MAX_MESSAGE {
         return message;

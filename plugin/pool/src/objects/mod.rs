@@ -1,4 +1,4 @@
-//! Entries, the records of their leases, and clusters. The crate `kcp-api` decodes the Kubernetes kinds.
+//! Reads the lease, the pool and the deletion of stored objects. The crate `kcp-api` decodes the Kubernetes kinds.
 
 pub mod cluster_deployment;
 pub mod entry;
@@ -6,10 +6,10 @@ pub mod record;
 
 use std::fmt;
 
-/// The holder of a lease. Two callers with the same name are the same holder.
+/// The holder of a lease: a ClusterDeployment's name and a pool. Two callers with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'h> {
-    /// The pool's name. A customization serves only pools of its own namespace.
+    /// The name of the pool. A customization serves only pools of its own namespace.
     pub pool: &'h str,
     pub cluster_deployment: &'h str,
 }

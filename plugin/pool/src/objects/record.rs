@@ -1,4 +1,4 @@
-//! The record of a lease: the message of condition `kubectl-kcp.dev/Lease` on the customization. No I/O.
+//! Reads and writes the record of a lease, which is the message of condition `kubectl-kcp.dev/Lease` on the customization. No I/O.
 //!
 //! The grammar is strict: no other message can be parsed, and a lease whose record cannot be parsed never ends. The
 //! message contains the times because Hive keeps a condition's message unchanged, but not its lastTransitionTime.
@@ -18,23 +18,23 @@ use jiff::Timestamp;
 
 use crate::objects::ClusterName;
 
-/// The type of the condition.
+/// The type of the condition whose message is the record of a lease.
 pub const CONDITION: &str = "kubectl-kcp.dev/Lease";
 
 const VERSION: &str = "v1";
 
-/// The maximum length of a user's name, in characters. A longer name is cut.
+/// The maximum length of the user's name in a record, in characters. A longer name is cut.
 const MAX_USER: usize = 200;
 
-/// The state of a lease. A free entry has no record.
+/// The state of a lease, as its record says. An entry that is free has no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No check has seen a cluster that uses the entry.
+    /// The entry is leased, and no check has seen a cluster that uses it.
     Held,
-    /// A cluster with this uid uses the entry. The lease does not end.
+    /// A cluster with this uid uses the entry, so the lease does not end.
     InUse { uid: String },
-    /// The cluster no longer exists, or the lease has ended and may have had a cluster. The entry is freed after the
-    /// deadline.
+    /// The cluster no longer exists, or the lease has ended and may have had a cluster. After the deadline, a check frees
+    /// the entry.
     Gone,
 }
 
@@ -43,25 +43,25 @@ pub struct LeaseRecord {
     pub state: State,
     /// The name of the ClusterDeployment that holds the entry.
     pub holder: String,
-    /// A random id, different for each lease of the same holder.
+    /// The random id of the lease. The next lease of the same holder has another id.
     pub id: String,
     /// How often the holder has confirmed the lease. Each confirmation changes the entry's resourceVersion, so that the
     /// server refuses writes that were decided before.
     pub renewals: u32,
     pub acquired: Timestamp,
-    /// When the lease ends; none if it never ends.
+    /// When the lease ends; `None` if it never ends.
     pub deadline: Option<Timestamp>,
-    /// The holder's cluster, which uses the entry even if the cluster names no pool. None if the holder creates no
+    /// The holder's cluster, which uses the entry even if the cluster names no pool. `None` if the holder creates no
     /// cluster.
     pub cluster: Option<ClusterName>,
-    /// The user who acquired the lease; none if the server did not report the user.
+    /// The user who acquired the lease; `None` if the server did not report the user's name.
     pub user: Option<String>,
 }
 
-/// Why a record cannot be used.
+/// Why the record of a lease cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// The record has another version of the grammar.
+    /// The record has this version of the grammar, which this program does not know.
     Version(String),
     Malformed,
 }
@@ -79,7 +79,7 @@ impl fmt::Display for Unreadable {
 }
 
 impl State {
-    /// The state in a record, and in JSON.
+    /// The name of the state in a record, and in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// The condition's reason, in which `-`, `.` and `/` are not allowed.
+    /// The reason of the condition, where `-`, `.` and `/` are not allowed.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Held => "Held",
@@ -99,10 +99,10 @@ impl State {
 }
 
 impl LeaseRecord {
-    /// Parses a condition's message.
+    /// Parses the record of a lease from a condition's message.
     ///
     /// # Errors
-    /// The message is not one that [`Self::message`] writes.
+    /// The message is not a record that [`Self::message`] could have written.
     pub fn parse(message: &str) -> Result<Self, Unreadable> {
         let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
         let is_version = |version: &str| {
@@ -156,7 +156,7 @@ impl LeaseRecord {
         })
     }
 
-    /// The condition's message.
+    /// The record as the message of the condition.
     pub fn message(&self) -> String {
         let uid = match &self.state {
             State::InUse { uid } => Some(uid.as_str()),
@@ -191,13 +191,14 @@ impl LeaseRecord {
         message
     }
 
-    /// Rounds a time up to whole seconds, which records contain. Rounding down would end a lease early.
+    /// Rounds a time up to a whole second, because records contain whole seconds. If times were rounded down, a lease would
+    /// end early.
     pub fn whole_second(time: Timestamp) -> Timestamp {
         let whole = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
         Timestamp::from_second(whole).unwrap_or(time)
     }
 
-    /// This record after one more confirmation by the holder.
+    /// The record after the holder confirmed the lease once more.
     pub fn after_confirmation(&self) -> Self {
         Self {
             renewals: self.renewals.wrapping_add(1),
@@ -227,7 +228,7 @@ fn encode(value: Option<&str>, message: &mut String) {
     }
 }
 
-/// Decodes a value; none if the text is not a valid value, `Some(None)` for `-`.
+/// Decodes a value of the record: `None` if the text is invalid, `Some(None)` for `-`.
 #[expect(clippy::option_option, reason = "an invalid value differs from the value -")]
 fn decode_value(text: &str) -> Option<Option<String>> {
     if text == "-" {

@@ -1,4 +1,4 @@
-//! Reads the desired pool from a manifest.
+//! Reads the desired ClusterPool from a manifest.
 
 use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_rules::api::hive::Inventory;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The manifest is neither JSON nor YAML.
+    /// The file is neither JSON nor YAML.
     #[error("{path} is not a manifest: {cause}")]
     Syntax {
         path: String,
@@ -18,16 +18,16 @@ pub enum ManifestError {
     Pool { path: String, cause: serde_json::Error },
     #[error("ClusterPool in {path} has no metadata.name")]
     Nameless { path: String },
-    /// The inventory is an object, as in the design document, but the API server accepts only a list.
+    /// `spec.inventory` is an object, as in the design document, but the API server accepts only a list.
     #[error("ClusterPool in {path}: spec.inventory is an object, but must be a list")]
     DocumentedInventory { path: String },
 }
 
-/// Returns the only pool of a manifest. `path` is used in messages.
+/// Returns the only ClusterPool of a manifest. `path` is the file's name in messages.
 pub fn pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
-    // The manifest may contain secrets, so an error contains only the position.
+    // The manifest may contain secrets, so an error must contain only the position.
     let options = serde_saphyr::options! { with_snippet: false };
     let objects: Vec<Value> =
         serde_saphyr::from_multiple_with_options(&text, options).map_err(|cause| ManifestError::Syntax {

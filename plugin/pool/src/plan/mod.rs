@@ -1,6 +1,6 @@
-//! Predicts what a change to a pool does to its clusters and entries. No I/O. If Hive runs the pool, it replaces unclaimed
-//! clusters of another version or of a dropped entry, one at a time, and deletes unclaimed clusters if there are more than
-//! `size`. Claimed clusters stay.
+//! Predicts what a change to a pool's spec does to its clusters and entries. No I/O. If Hive runs the pool, it replaces
+//! unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed clusters if there are
+//! more than `size`. Claimed clusters stay.
 
 use std::fmt;
 
@@ -22,32 +22,32 @@ pub mod manifest;
 pub struct PoolPlan {
     pub namespace: String,
     pub name: String,
-    /// Whether the pool does not exist yet.
+    /// Whether the change creates the pool.
     pub is_new: bool,
     /// Whether Hive runs the pool, and therefore replaces and deletes clusters.
     pub is_run_by_hive: bool,
     pub version: Version,
-    /// Unclaimed clusters that the change makes stale.
+    /// The unclaimed clusters that the change makes stale.
     pub stale: Vec<StaleCluster>,
-    /// How many unclaimed clusters Hive deletes because the size becomes smaller. Hive selects them.
+    /// How many unclaimed clusters Hive deletes because `size` becomes smaller. Hive selects them.
     pub excess: usize,
     pub entries: Vec<EntryChange>,
-    /// The problems of the pool after the change, one sentence each.
+    /// The problems that the pool has after the change, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// The pool's version before and after the change.
+/// The version of the pool's spec before and after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The version before the change; none if it is unknown or the pool did not exist.
+    /// The version before the change; `None` if it is unknown, or if the change creates the pool.
     pub before: Option<String>,
-    /// The version after the change; none if it is unknown.
+    /// The version after the change; `None` if it is unknown.
     pub after: Option<String>,
-    /// Whether the versions differ. This is known even if the versions are unknown.
+    /// Whether the versions differ. This is known even if the versions themselves are unknown.
     pub changes: bool,
 }
 
-/// A cluster that the change makes stale.
+/// An unclaimed cluster that the change makes stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleCluster {
     pub namespace: String,
@@ -61,7 +61,7 @@ pub enum StaleReason {
     DroppedFromInventory,
 }
 
-/// An entry that the change adds or drops.
+/// An entry that the change adds to or drops from the inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryChange {
     pub name: String,
@@ -76,7 +76,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The name in JSON.
+    /// The name of the change in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -86,13 +86,13 @@ impl Change {
 }
 
 impl PoolPlan {
-    /// Whether clusters become stale or are deleted.
+    /// Whether the change makes clusters stale, or lets Hive delete clusters.
     pub fn is_destructive(&self) -> bool {
         !self.stale.is_empty() || self.excess > 0
     }
 }
 
-/// Predicts the effects of a change to `after`.
+/// Predicts the effects of changing the pool to `after`.
 pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     let before = snapshot.pool(after.name());
     let deployments = snapshot.deployments().into_iter();
@@ -115,13 +115,13 @@ pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     }
 }
 
-/// The number of unclaimed clusters that exceed the size.
+/// The number of unclaimed clusters above the pool's size, which Hive deletes.
 fn excess(pool: &ClusterPool, clusters: &[&ClusterDeployment]) -> usize {
     let capacity = Capacity::count(pool, clusters.iter().copied());
     capacity.unclaimed.saturating_sub(capacity.size)
 }
 
-/// The pool before and after the change, computed once for all clusters.
+/// The versions of the pool before and after the change, computed once for all clusters.
 struct Versions<'p> {
     before: Option<Freshness<'p>>,
     after: Freshness<'p>,
@@ -157,7 +157,7 @@ impl<'p> Versions<'p> {
             .before
             .as_ref()
             .is_some_and(|before| before.stale(cluster).is_some());
-        // If the version is unknown, compare the fields that determine it.
+        // If the version is unknown, compare the fields of the spec that determine it.
         let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
         let why = match self.after.stale(cluster) {
             Some(Stale::Version { .. }) => StaleReason::Version,
@@ -271,27 +271,27 @@ fn problems(
     problems
 }
 
-/// The effect of the change on an entry.
+/// What the change means for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The entry can be leased.
+    /// The added entry is free, so it can be leased.
     Free,
-    /// The customization does not exist yet.
+    /// The added customization does not exist yet.
     Missing,
-    /// Other pools list the entry too.
+    /// Other pools list the added entry, too.
     Shared { with: Vec<String> },
-    /// The entry is not in use.
+    /// The dropped entry is not in use.
     Unused,
-    /// The entry's unclaimed cluster becomes stale, or already is.
+    /// An unclaimed cluster uses the dropped entry, and is stale after the change.
     ClusterStale { cluster: String },
-    /// The entry's claimed cluster stays.
+    /// A claimed cluster uses the dropped entry, and stays.
     ClusterClaimed { cluster: String, claim: String },
-    /// The entry stays reserved until this ClusterDeployment releases it.
+    /// The dropped entry stays reserved until this ClusterDeployment releases it.
     Held { by: String },
 }
 
 impl Effect {
-    /// The name in JSON.
+    /// The name of the effect in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Free => "free",

@@ -1,4 +1,4 @@
-//! Decides which entries a release frees. No I/O.
+//! Decides which entries and claims a release request frees. No I/O.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::{
     release::in_use::Cluster,
 };
 
-/// The leases to release.
+/// What to release: a holder's leases in a pool, or one customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All entries of a pool that the holder has.
+    /// All entries that the holder holds from this pool.
     Pool(String),
     Customization(String),
 }
@@ -27,16 +27,16 @@ pub enum Target {
 pub struct ReleaseRequest<'r> {
     pub target: &'r Target,
     pub cluster_deployment: &'r str,
-    /// If set, only the lease with this id is released.
+    /// The id of the only lease to release; `None` for all leases of the holder.
     pub id: Option<&'r str>,
-    /// Whether to release entries that a cluster uses or may use.
+    /// Whether to release an entry although a cluster uses it or may use it.
     pub force: bool,
-    /// Whether to release a claim, which destroys its cluster.
+    /// Whether to release a ClusterClaim, which destroys its cluster.
     pub delete_cluster: bool,
     pub hive: HiveMode,
 }
 
-/// Why an entry or claim is not released.
+/// Why an entry or a ClusterClaim is not released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseRefusal {
     NoSuchEntry {
@@ -47,24 +47,24 @@ pub enum ReleaseRefusal {
         holder: String,
         cluster_deployment: String,
     },
-    /// The customization is reserved, but its status does not refer to a holder.
+    /// The customization is reserved, but its status does not say for which holder.
     UnclearHolder {
         customization: String,
         cluster_deployment: String,
     },
-    /// The holder has another lease on the customization.
+    /// The holder has a lease on the customization, but with another id than the request's.
     OtherLease {
         customization: String,
         cluster_deployment: String,
         id: String,
     },
-    /// Clusters use these customizations.
+    /// Clusters still use these customizations.
     InUse(Vec<InUse>),
-    /// The client may not list clusters, so a cluster may use these customizations.
+    /// The client may not list clusters, so it is unknown whether clusters use these customizations.
     MayBeInUse {
         customizations: Vec<String>,
     },
-    /// Releasing the claim destroys its cluster.
+    /// The release of the ClusterClaim would destroy its cluster, but `--delete-cluster` is not set.
     DestroysCluster {
         claim: String,
         cluster: Option<String>,
@@ -72,14 +72,14 @@ pub enum ReleaseRefusal {
     },
 }
 
-/// A customization that a cluster uses.
+/// A customization that is not released, and the cluster that uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
     pub customization: String,
     pub by: Cluster,
 }
 
-/// The decision for an entry.
+/// Whether to release an entry, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryRelease {
     Free,
@@ -89,7 +89,7 @@ pub enum EntryRelease {
 }
 
 impl ReleaseRequest<'_> {
-    /// Whether the request includes an entry.
+    /// Whether the entry is one of those to release.
     pub fn is_about(&self, entry: &Entry) -> bool {
         match self.target {
             Target::Pool(pool) => entry.refers_to(Holder {
@@ -117,7 +117,7 @@ impl ReleaseRequest<'_> {
             return EntryRelease::Free;
         }
         let Some(deployments) = clusters.known() else {
-            // The lease was acquired without a cluster, and no check has found one.
+            // The holder declared that it creates no cluster, and no check has found one.
             let has_no_cluster =
                 record.is_some_and(|record| record.cluster.is_none() && record.state == State::Held);
             return if has_no_cluster {
@@ -135,7 +135,7 @@ impl ReleaseRequest<'_> {
     }
 }
 
-/// Why a customization in the user's request is not released; none if the holder has it or if it is free.
+/// Why the customization that the user named cannot be released; `None` if the holder holds it, or if it is free.
 pub fn not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
     let customization = name.to_owned();
     let Some(entry) = entry else {

@@ -1,4 +1,4 @@
-//! A cluster that uses a customization. The customization is not released until the cluster is deleted. No I/O.
+//! Describes a cluster that uses a customization. The customization is not released until the cluster is deleted. No I/O.
 
 use kcp_api::{metadata::Object as _, names::finalizer};
 
@@ -10,9 +10,9 @@ pub struct Cluster {
     pub namespace: String,
     pub name: String,
     pub is_deleting: bool,
-    /// The finalizers of other programs.
+    /// The finalizers on the ClusterDeployment, without this program's.
     pub finalizers: Vec<String>,
-    /// Whether this program, not Hive, created the ClusterDeployment: it then has this program's finalizer.
+    /// Whether this program, not Hive, created the ClusterDeployment, which then has this program's finalizer.
     pub is_ours: bool,
 }
 
@@ -29,11 +29,12 @@ impl From<&ClusterDeployment> for Cluster {
 }
 
 impl Cluster {
-    /// A message that says why the customization is not released, and what to do.
+    /// The message that says why the customization is not released, and what to do.
     pub fn refusal(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         if !self.is_deleting {
-            // This program's finalizer keeps a deleted ClusterDeployment until the lease is released, so `kubectl delete` without --wait=false would never return.
+            // This program's finalizer keeps a deleted ClusterDeployment until its lease is released, so `kubectl delete`
+            // without --wait=false would never return.
             let (wait, then) = if self.is_ours {
                 (" --wait=false", ", and release it again")
             } else {
@@ -60,7 +61,7 @@ impl Cluster {
         )
     }
 
-    /// The warning about a cluster that still runs after a forced release.
+    /// The warning that a cluster still uses a customization that was released with `--force`.
     pub fn left(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         let state = if self.is_deleting {

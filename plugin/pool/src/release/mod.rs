@@ -1,4 +1,4 @@
-//! Releases the entries and claims of a holder.
+//! Releases the entries and ClusterClaims of a holder.
 //! - [`decision`]: decides which entries are released; [`in_use`]: describes a cluster that uses a customization
 
 pub mod decision;
@@ -26,44 +26,44 @@ use crate::{
     store::{LeaseStore, Store},
 };
 
-/// The maximum number of attempts to write entries and clusters that other clients change at the same time.
+/// The maximum number of attempts to free entries, or to change clusters, that other clients change at the same time.
 const MAX_ROUNDS: usize = 8;
 
-/// The pause before the next attempt after a write without a response.
+/// The pause before the next attempt, after the response to a write was lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The result of a release.
+/// What a release request has released, and what it has not.
 #[derive(Debug)]
 pub struct Release {
-    /// The pool; none if the request named one customization.
+    /// The pool; `None` if the request named one customization instead.
     pub pool: Option<PoolName>,
     pub cluster_deployment: String,
-    /// The released customizations, sorted.
+    /// The names of the released customizations, sorted.
     pub customizations: Vec<String>,
-    /// The claim that was deleted together with its cluster.
+    /// The ClusterClaim that was deleted, and with it its cluster.
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
-    /// Clusters that still use released customizations.
+    /// Clusters that still use customizations that were released with `--force`.
     pub still_used: Vec<InUse>,
-    /// Why the clusters could not be listed, so that it is unknown whether a cluster uses the customizations.
+    /// Why the clusters could not be listed. It is then unknown whether a cluster uses the customizations.
     pub clusters_unread: Option<Error>,
-    /// Whether the name given for a pool is the name of a customization.
+    /// Whether the user gave the name of a customization where the name of a pool is expected.
     pub is_customization: bool,
 }
 
-/// The result of releasing entries.
+/// The entries that a release has freed, and those that it has not.
 #[derive(Debug, Default)]
 pub struct ReleasedEntries {
-    /// The released customizations, sorted.
+    /// The names of the released customizations, sorted.
     pub customizations: Vec<String>,
     pub in_use: Vec<InUse>,
     pub may_be_in_use: Vec<String>,
     pub of_other_leases: Vec<String>,
-    /// The clusters of the last read.
+    /// The clusters as they were last listed.
     pub clusters: Option<Clusters>,
 }
 
-/// Releases the target, if the holder has it.
+/// Releases the holder's entries, or its ClusterClaim, that the request names.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -103,7 +103,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         && released.may_be_in_use.is_empty()
         && released.of_other_leases.is_empty());
     if let (Target::Pool(pool), false, true) = (request.target, refused, released.customizations.is_empty()) {
-        // The leases of a deleted pool can still be released, but a mistyped name must be an error.
+        // A pool that no longer exists is allowed, because its leases can still be released. But report a mistyped name.
         let found = store.pool(pool).await;
         release.is_customization =
             matches!(found, Err(Error::NotFound { .. })) && store.get(pool).await?.is_some();
@@ -130,7 +130,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 remove_finalizer(store, cluster).await?;
             }
         }
-        // With --force, customizations are released although a cluster uses them.
+        // With --force, customizations are released although clusters use them.
         let living = deployments
             .in_namespace()
             .filter(|cluster| cluster.deletion_state() != DeletionState::Over);
@@ -167,7 +167,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
     Ok(release)
 }
 
-/// Writes the Events of the released customizations.
+/// Writes Events about the released customizations.
 async fn record_releases(store: &Store<'_>, release: &Release) {
     let holder = release.cluster_deployment.as_str();
     let change = LeaseChange::Released { holder };
@@ -179,8 +179,8 @@ async fn record_releases(store: &Store<'_>, release: &Release) {
     record_by_name(store, pool, changes).await;
 }
 
-/// Releases the requested entries that no cluster uses, whether or not the pool lists them. Entries of other holders are not
-/// changed.
+/// Frees the requested entries that no cluster uses, even if the pool no longer lists them. Entries of other holders do not
+/// change.
 ///
 /// # Errors
 /// The API server cannot be reached or refuses a request, or other clients change an entry before each attempt.
@@ -192,7 +192,8 @@ pub async fn release_entries(
     for _ in 0..MAX_ROUNDS {
         let entries = store.list().await?;
         let meant: Vec<_> = entries.iter().filter(|entry| request.is_about(entry)).collect();
-        // List the clusters after the entries: if a cluster is created later, its entry has changed, and the write is refused.
+        // List the clusters after the entries: if a cluster is created later, its entry has changed, and the server refuses
+        // the write.
         let clusters = store.clusters().await?;
         let mut released = ReleasedEntries::default();
         let mut settled = true;
@@ -209,8 +210,8 @@ pub async fn release_entries(
                     match store.write_status(&name, &entry.free(store.now().latest)).await? {
                         Written::Stored => customizations.push(name),
                         Written::Changed => settled = false,
-                        // The next read shows whether the write was stored. If not, the write is sent again, and the server
-                        // stores only one of both.
+                        // The next read shows whether the write was stored. If it was not, the write is sent again, and the
+                        // server stores only one of both.
                         Written::Unknown(_) => {
                             customizations.push(name);
                             settled = false;
@@ -273,8 +274,8 @@ async fn release_claim(
     })
 }
 
-/// The claim with the holder's name, or else the claim of the ClusterDeployment with that name. None if Hive does not run the
-/// pool.
+/// The ClusterClaim with the holder's name, or else the claim of the ClusterDeployment with that name. `None` if Hive does
+/// not run the pool.
 async fn find_claim(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -282,14 +283,14 @@ async fn find_claim(
 ) -> Result<Option<ClusterClaim>, Error> {
     match store.pool(holder.pool).await {
         Ok(pool) if store.hive(hive).await?.runs(&pool) => {}
-        // The leases of a deleted pool can still be released.
+        // The pool was deleted. Its leases can still be released, but it has no claims.
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     }
     let is_of_pool = |claim: &ClusterClaim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
-    // An account that may not read claims has not created one. An account that may not read clusters has to use the name of its
-    // claim.
+    // An account that may not read claims has not created one. An account that may not read clusters must use the name of
+    // its claim.
     match store.claim(name).await {
         Err(Error::Forbidden { .. }) => return Ok(None),
         found => {
@@ -309,7 +310,7 @@ async fn find_claim(
     Ok(store.claim(claim).await?.filter(is_of_pool))
 }
 
-/// Removes this program's finalizer, if the cluster has it.
+/// Removes this program's finalizer from a ClusterDeployment that has it.
 ///
 /// # Errors
 /// The API server cannot be reached or refuses a request, or other clients change the ClusterDeployment before each attempt.

@@ -1,4 +1,4 @@
-//! Applies the remedy for an entry: reads the entry and the clusters again, checks the finding again, and writes the entry
+//! Repairs one entry: reads the entry and the clusters again, checks that the problem still exists, and writes the entry
 //! only if it still has the resourceVersion that was read. If the process is killed at any point, the next repair
 //! continues.
 
@@ -25,23 +25,23 @@ use crate::{
     store::LeaseStore,
 };
 
-/// The maximum number of attempts to write an entry that other clients change at the same time.
+/// The maximum number of attempts to repair an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairOutcome {
     Repaired,
-    /// The problem no longer existed when the entry was read again.
+    /// The problem had disappeared when the entry was read again.
     Settled,
-    /// The object cannot be removed until its customization is free.
+    /// The object cannot be removed before its customization is free.
     Waits,
-    /// The cluster cannot be created.
+    /// The missing cluster cannot be created again, for this reason.
     Blocked(Obstacle),
-    /// Other clients changed the object before each attempt.
+    /// Other clients changed the object before each attempt to write it.
     Contended,
 }
 
-/// Applies the remedy, if the problem still exists.
+/// Repairs the entry, if the problem still exists.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -77,7 +77,7 @@ pub async fn apply(
             .map_err(LeaseError::into_cause)?
         {
             WriteResult::Stored => return Ok(RepairOutcome::Repaired),
-            // The next read shows whether the write was stored.
+            // The next read shows whether the server stored the write.
             WriteResult::Superseded(_) => may_be_written = true,
             WriteResult::Refused(error) => return Err(error),
         }
@@ -85,7 +85,7 @@ pub async fn apply(
     Ok(RepairOutcome::Contended)
 }
 
-/// Reads an entry and the clusters again, and returns whether the finding still exists. Repeats the reads until the entry
+/// Reads an entry and the clusters again, and returns whether the problem still exists. Repeats the reads until the entry
 /// does not change while the clusters are listed, because an entry and clusters of different times can contradict each
 /// other.
 ///
@@ -119,7 +119,7 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
     let now = store.now().latest;
     Some(match &finding.remedy {
         Remedy::Free => entry.free(now),
-        // This also sets the condition `Available` if it was wrong.
+        // The record's patch also corrects the condition `Available`.
         Remedy::Record { pool, record } => entry.lease(pool, record, now),
         Remedy::Reserve {
             pool,
@@ -135,7 +135,8 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
     })
 }
 
-/// Records that a cluster uses an entry. One attempt is enough, because the next check finds the cluster again.
+/// Records in the entry's lease that a cluster uses the entry. One attempt is enough, because the next check finds the
+/// cluster again.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.

@@ -1,4 +1,4 @@
-//! Finds the problems of the leases of a namespace, and their remedies. No I/O.
+//! Finds problems of the leases in a namespace, and decides how to repair each. No I/O.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// All problems: first those of entries, then objects that are removed after their entry is free.
+/// All problems in the namespace: first those of entries, then objects that can be removed once their entry is free.
 pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
@@ -45,7 +45,7 @@ pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     entries.into_iter().chain(after).collect()
 }
 
-/// The problem of an entry.
+/// The problem of an entry and its remedy; `None` if the entry has no problem.
 pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
     let users = users_of(snapshot, entry);
     if !is_selected_entry(snapshot, entry, &users, options) {
@@ -101,7 +101,7 @@ fn rule(snapshot: &Snapshot, options: &Options<'_>) -> Rule {
     }
 }
 
-/// Whether a cluster other than the holder's uses the entry before the holder's lease has ended.
+/// Whether a cluster uses the entry, although the lease of another holder has not ended.
 fn is_used_by_another(
     record: &LeaseRecord,
     user: &ClusterDeployment,
@@ -112,8 +112,8 @@ fn is_used_by_another(
     user.name() != record.holder && !is_over && record.state == State::Held
 }
 
-/// Applies the rule to a lease. A change that the rule makes is a finding, unless it only records the holder's cluster
-/// for the first time.
+/// Applies the rule for leases to the entry. A change by the rule is a problem to report, unless it only records the
+/// holder's cluster for the first time.
 fn check_lease(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -173,7 +173,7 @@ fn check_lease(
     }
 }
 
-/// The new record for a cluster that the entry's record does not contain yet.
+/// The new record of an entry's lease, if a cluster uses the entry and the current record does not say so.
 pub fn new_cluster_record(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -191,8 +191,8 @@ pub fn new_cluster_record(
     }
 }
 
-/// Whether the holder's cluster is installed and `ApplySucceeded` must be set. In pools that Hive runs, Hive sets this
-/// condition.
+/// Whether the holder's cluster is installed, but `ApplySucceeded` does not say so yet. In pools that Hive runs, Hive sets
+/// this condition.
 pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
     let users = users_of(snapshot, entry);
@@ -207,7 +207,8 @@ pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -
         })
 }
 
-/// The finding for a lease whose cluster no longer exists. The remedy is to record this, or to create the cluster again.
+/// The finding that a lease's cluster no longer exists. The remedy is to record this, or with `--recreate` to create the
+/// cluster again.
 fn missing_cluster_finding(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -254,8 +255,7 @@ fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     entry_finding(entry, Cause::Contested { by }, Remedy::None)
 }
 
-/// The finding for an entry whose holder is unknown. If the user passed the entry to --force, it is freed, unless a
-/// cluster uses it.
+/// The finding that an entry's holder is unknown. With `--force`, the entry is freed, unless a cluster uses it.
 fn unknown_holder_finding(
     entry: &Entry,
     why: String,
@@ -270,8 +270,8 @@ fn unknown_holder_finding(
     entry_finding(entry, Cause::Unknown { why }, remedy)
 }
 
-/// The finding for an entry that has no problem, but that the user passed to --force. The entry is freed if its lease
-/// never ends and no cluster uses it.
+/// The finding about an entry without a problem that the user named with `--force`. The entry is freed if its lease never
+/// ends and no cluster uses it.
 fn not_freed_finding(
     snapshot: &Snapshot,
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! A problem of a lease, its remedy, and their messages. No I/O.
+//! Describes the problem of a lease and its remedy, and writes their messages. No I/O.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::objects::{Holder, record::LeaseRecord};
 
-/// A problem and its remedy.
+/// A problem of a lease, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub subject: Subject,
@@ -16,7 +16,7 @@ pub struct Finding {
     pub remedy: Remedy,
 }
 
-/// The object with the problem.
+/// The object that has the problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A customization in the pool's namespace.
@@ -42,68 +42,68 @@ pub enum Subject {
 pub enum Cause {
     /// The lease has ended, and no cluster uses the entry.
     Ended { at: Option<Timestamp> },
-    /// The cluster no longer exists, or the lease has ended and may have had a cluster.
+    /// The lease's cluster no longer exists, or the lease has ended and may have had a cluster.
     ClusterGone {
-        /// The time until which the entry stays reserved; none if the lease never ends.
+        /// The time until which the entry stays reserved; `None` if the lease never ends.
         until: Option<Timestamp>,
     },
-    /// The status of the entry is incomplete or contradictory.
+    /// The entry's status is incomplete, or contradicts the clusters.
     StatusFault(StatusFault),
-    /// A cluster other than the holder's uses the entry, or several clusters use it.
+    /// Several clusters use the entry, or another cluster than the holder's. Contains their names.
     Contested { by: Vec<String> },
-    /// The holder is unknown. Contains the reason.
+    /// The entry is reserved, but its holder is unknown, for this reason.
     Unknown { why: String },
-    /// An object of an ended lease remains.
+    /// An object of a lease that has ended still exists. Contains a sentence about it.
     Left(&'static str),
-    /// A problem that Hive causes. Contains a sentence about it.
+    /// Hive causes the problem. Contains a sentence about it.
     Hive { what: String },
-    /// Not a problem: the user passed the entry to --force, but it is not freed. Contains the reason.
+    /// The entry has no problem. The user named it with `--force`, but it is not freed, for this reason.
     InUse { why: String },
 }
 
-/// How the status of an entry is incomplete or contradictory.
+/// In which way an entry's status is incomplete, or contradicts the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFault {
-    /// The entry is reserved for a holder, but has no record.
+    /// The entry is reserved for a holder, but its status has no record of the lease.
     NoRecord,
-    /// `Available` is `True`, but the entry has a record.
+    /// `Available` is `True`, although the status has the record of a lease.
     MarkLost,
-    /// `Available` is `True`, but a cluster uses the entry.
+    /// `Available` is `True`, although a cluster uses the entry.
     MarkedAvailable,
-    /// A cluster uses the entry, but the entry has no holder, or a holder whose lease has ended.
+    /// A cluster uses the entry, but the entry has no holder, or the holder's lease has ended.
     UsedByAnother,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     Free,
-    /// Write this record, for this pool.
+    /// Write this record of a lease for this pool.
     Record {
         pool: String,
         record: LeaseRecord,
     },
-    /// Write the reservation again in the form that Hive writes.
+    /// Write the reservation for this holder again, in the form that Hive writes.
     Reserve {
         pool: String,
         cluster_deployment: String,
     },
-    /// Create the holder's missing cluster.
+    /// Create the holder's missing cluster again.
     Recreate,
-    /// Remove a finalizer or a copy.
+    /// Remove the finalizer from the object, or delete the object.
     Remove,
-    /// Free the entry, if the user passes it to --force.
+    /// Free the entry, but only if the user names it with `--force`.
     Force,
-    /// The user must decide.
+    /// Change nothing, because the user must decide.
     None,
 }
 
 impl Remedy {
-    /// Whether `--yes` applies the remedy without --force.
+    /// Whether `--yes` alone is enough to apply the remedy.
     pub const fn is_safe(&self) -> bool {
         !matches!(self, Self::Force | Self::None)
     }
 
-    /// The name in JSON and in tables.
+    /// The name of the remedy in JSON and in tables.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -117,7 +117,7 @@ impl Remedy {
 }
 
 impl Cause {
-    /// The name in JSON.
+    /// The name of the cause in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Ended { .. } => "ended",
@@ -133,7 +133,7 @@ impl Cause {
 }
 
 impl Finding {
-    /// A sentence that describes the cause.
+    /// Describes the problem in one sentence.
     pub fn sentence(&self) -> String {
         let holder = self.cluster_deployment.as_deref().unwrap_or("an unknown holder");
         match &self.cause {
@@ -174,7 +174,7 @@ impl Finding {
         }
     }
 
-    /// Whether the object can only be removed after its holder's customization is free.
+    /// Whether the object cannot be removed before its holder's customization is free.
     pub const fn is_removed_after_its_entry(&self) -> bool {
         matches!(self.subject, Subject::Cluster { .. } | Subject::Copy { .. })
     }
@@ -186,7 +186,7 @@ impl Finding {
         })
     }
 
-    /// Whether both findings describe the same problem.
+    /// Whether both findings are about the same problem.
     pub fn is_same(&self, other: &Self) -> bool {
         self.subject == other.subject
             && self.cause.as_str() == other.cause.as_str()
@@ -221,7 +221,7 @@ impl Subject {
         }
     }
 
-    /// The object's namespace, if it differs from the pool's.
+    /// The namespace of the object; `None` if it is the pool's namespace.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Entry { .. } | Self::OldRecord { .. } => None,
@@ -229,7 +229,7 @@ impl Subject {
         }
     }
 
-    /// The object's name as kubectl prints it.
+    /// The object's name, as `kubectl get -o name` prints it.
     pub fn resource_name(&self) -> String {
         let resource = match self {
             Self::Entry { .. } | Self::Copy { .. } => "clusterdeploymentcustomization.hive.openshift.io",
@@ -239,7 +239,7 @@ impl Subject {
         format!("{resource}/{}", self.name())
     }
 
-    /// The object's name with kubectl's short names.
+    /// The object's name, with the short name of its kind, such as `cdc/host-a`.
     pub fn short_name(&self) -> String {
         let resource = match self {
             Self::Entry { .. } | Self::Copy { .. } => "cdc",
@@ -256,7 +256,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Joins names, such as `a, b and c`.
+/// Joins names for a sentence, such as `a, b and c`.
 fn join_names(names: &[&str]) -> String {
     match names {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! Finds problems of entries in pools that Hive runs. No I/O. Hive repairs its own leases, except for these problems.
+//! Finds problems of entries in pools that Hive runs. Hive repairs its own leases, except for these problems. No I/O.
 
 use kcp_api::metadata::Object;
 
@@ -11,7 +11,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// The problem of an entry in a pool that Hive runs.
+/// The problem of an entry in a pool that Hive runs; `None` if Hive repairs it, or if there is no problem.
 pub(super) fn check_hive_entry(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -50,7 +50,7 @@ pub(super) fn check_hive_entry(
         let what = format!("reserved for pool {pool}, which does not exist, so Hive does not free the entry");
         return Some(finding(what, Remedy::Free, None));
     }
-    // Hive frees an entry shortly before its cluster is deleted, which is not a problem.
+    // Hive frees an entry shortly before it deletes the entry's cluster, which is not a problem.
     let [user] = users else { return None };
     if user.deletion_state() != DeletionState::Alive || Some(user.name()) == entry.cluster_deployment() {
         return None;

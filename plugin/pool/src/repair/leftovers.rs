@@ -1,4 +1,5 @@
-//! Finds objects of ended leases: finalizers, copies of customizations, and records of version 0.1. No I/O.
+//! Finds objects that leases left behind when they ended: finalizers, copies of customizations, and records of version 0.1.
+//! No I/O.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::{Object as _, PartialObjectMetadata};
@@ -15,7 +16,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// The finding for a deleted ClusterDeployment on which only this program's finalizer remains.
+/// The finding for a ClusterDeployment that is deleted, except that this program's finalizer remains on it.
 pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
     (cluster.waits_only_for_us() && options.is_about(Some(pool))).then(|| Finding {
@@ -30,8 +31,8 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>)
     })
 }
 
-/// The finding for a copy whose cluster does not exist and is not about to be created. No cluster is created for a
-/// customization that this repair frees.
+/// The finding for a copy of a customization whose cluster neither exists nor is about to be created. No cluster is created
+/// for a customization that this repair frees.
 pub(super) fn copy_left(
     snapshot: &Snapshot,
     of_entries: &[Finding],
@@ -56,7 +57,7 @@ pub(super) fn copy_left(
         let is_its = entry.cluster_pool() == copy.pool_name() || entry.name() == copy.name();
         entry.cluster_deployment() == Some(name) && is_its && entry.is_reserved() && !is_freed(entry)
     });
-    // A copy can be newer than the list of clusters, whose time is used as the current time.
+    // A copy can be newer than the list of clusters, whose time counts as the current time.
     let age = copy.creation_timestamp().map(|created| {
         snapshot
             .now
@@ -77,7 +78,7 @@ pub(super) fn copy_left(
     })
 }
 
-/// The finding for a Lease in which version 0.1 stored a record, which this version does not read.
+/// The finding for a Lease (`coordination.k8s.io`) with a record of version 0.1, which this version does not read.
 pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -> Option<Finding> {
     options.pool.is_none().then(|| Finding {
         subject: Subject::OldRecord {

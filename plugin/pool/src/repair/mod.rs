@@ -47,24 +47,24 @@ use crate::{
     store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
 
-/// The maximum number of attempts to delete a copy if responses are lost.
+/// The maximum number of attempts to delete a copy of a customization whose response is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The pause before the next attempt.
+/// The pause before the copy is deleted again, after the response was lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A request to repair pools, the same for every namespace.
+/// What to repair, the same for every namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRequest<'r> {
     pub options: Options<'r>,
-    /// The install-config for creating missing clusters again; none if they are not created again.
+    /// The install-config for creating missing clusters again; `None` if they are not created again.
     pub install_config: Option<&'r InstallConfig>,
-    /// Whether to apply remedies. If not, the findings are only reported.
+    /// Whether to repair the problems. If not, they are only reported.
     pub is_applied: bool,
     pub hive: HiveMode,
 }
 
-/// The namespaces that a repair of all namespaces must read.
+/// The namespaces that `--all-namespaces` must read: those with pools or with leases.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -78,7 +78,7 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     Ok(traces.namespaces())
 }
 
-/// The problems that prevented a complete repair of one namespace.
+/// What was missing for a complete repair of one namespace.
 #[derive(Debug, Default)]
 pub struct RepairGaps {
     pub refusal: Option<RepairRefusal>,
@@ -99,7 +99,7 @@ pub async fn repair(
     if let Some(pool) = options.pool
         && snapshot.pool(pool).is_none()
     {
-        // If the pool does not exist, this returns the server's error.
+        // Report the server's error if the pool does not exist.
         store.pool(pool).await?;
     }
     let missing = options.forced.iter().find(|name| snapshot.entry(name).is_none());
@@ -155,7 +155,7 @@ pub async fn repair(
             if let Some((pool, seen)) = new_cluster_record(&snapshot, &entry, options) {
                 record(store, &entry, &pool, &seen).await?;
             } else if is_installed(&snapshot, &entry, options) {
-                // One attempt is enough: the next repair tries again.
+                // One attempt is enough, because the next repair tries again.
                 store
                     .write_status(entry.name(), &entry.succeeded(store.now().latest))
                     .await?;
@@ -202,7 +202,7 @@ async fn apply_remedy(
                 match store.delete_customization(&copy.metadata).await? {
                     Written::Stored => return Ok(RepairOutcome::Repaired),
                     Written::Changed => break,
-                    // The request contains the version of the copy, so a repeated request cannot delete a later copy.
+                    // The request names the version of the copy, so a repeated request cannot delete a later copy.
                     Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
                 }
             }
@@ -212,7 +212,7 @@ async fn apply_remedy(
     }
 }
 
-/// Creates the missing cluster of a lease again, as `lease --create` does.
+/// Creates the missing cluster of a lease again, as `pool lease --create` does.
 async fn recreate_cluster(
     store: &Store<'_>,
     request: &RepairRequest<'_>,
@@ -251,8 +251,8 @@ async fn recreate_cluster(
     })
 }
 
-/// Writes the conditions of pools that Hive does not run. Ignores errors, because an account that may not write pools can
-/// still repair entries.
+/// Writes the conditions of the pools that Hive does not run. Ignores errors, because an account that may not write pools
+/// can still repair entries.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
     let Some(deployments) = snapshot.deployments() else {
         return;
@@ -273,17 +273,17 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
     }
 }
 
-/// The objects of all namespaces that may belong to a lease.
+/// The objects of all namespaces that may belong to leases.
 #[derive(Clone, Debug, Default)]
 struct LeaseObjects {
     pools: Vec<ClusterPool>,
-    /// All customizations, including copies in the namespaces of clusters.
+    /// All ClusterDeploymentCustomizations, including copies in the namespaces of clusters.
     entries: Vec<Entry>,
     clusters: Vec<ClusterDeployment>,
 }
 
 impl LeaseObjects {
-    /// Namespaces with pools, or with leases whose pool may have been deleted.
+    /// The namespaces with pools, or with leases whose pool may have been deleted.
     fn namespaces(self) -> BTreeSet<String> {
         let pools = self.pools.iter().map(Object::namespace);
         let entries = self.entries.iter().flat_map(|entry| {

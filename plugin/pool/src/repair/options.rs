@@ -1,20 +1,20 @@
-//! The request for a repair. No I/O.
+//! What the user asks a repair of one namespace to do. No I/O.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;
 
 use crate::objects::entry::Entry;
 
-/// The request to repair the pools of one namespace.
+/// Which pools of a namespace to repair, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'w> {
-    /// The pool; none for all pools of the namespace.
+    /// The name of the only pool to repair; `None` for all pools of the namespace.
     pub pool: Option<&'w str>,
-    /// How long an entry stays reserved after a check found that its cluster no longer exists.
+    /// How long an entry stays reserved after a check found that its cluster no longer exists (`--grace`).
     pub grace: SignedDuration,
-    /// Customizations to free although their holder is unknown.
+    /// The names of customizations to free although their holder is unknown (`--force`).
     pub forced: &'w [String],
-    /// Whether missing clusters are created again.
+    /// Whether to create missing clusters again (`--recreate`).
     pub recreate: bool,
 }
 

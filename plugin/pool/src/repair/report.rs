@@ -1,4 +1,4 @@
-//! The findings of a repair, and the results of their remedies.
+//! Collects the findings of a repair, and the result of each remedy.
 
 use std::fmt;
 
@@ -14,22 +14,22 @@ use crate::{
 
 #[derive(Debug)]
 pub struct RepairReport {
-    /// The namespace; none for all namespaces.
+    /// The namespace that was repaired; `None` for all namespaces.
     pub namespace: Option<String>,
-    /// The pool; none for all pools of the namespace.
+    /// The pool that was repaired; `None` for all pools of the namespace.
     pub pool: Option<String>,
-    /// Whether `--yes` is set.
+    /// Whether `--yes` is set, so that problems are repaired.
     pub is_applied: bool,
     pub found: Vec<Found>,
-    /// Namespaces that were not repaired completely.
+    /// The namespaces that were not repaired completely, with the reason.
     pub failures: Vec<Failure>,
-    /// Why the request was refused.
+    /// Why nothing was repaired, if the request was refused.
     pub refusal: Option<RepairRefusal>,
-    /// Why the clusters could not be listed. If they could not, no entry is freed.
+    /// Why the clusters could not be listed. No entry is then freed.
     pub clusters_unread: Option<Error>,
 }
 
-/// Why a namespace was not repaired completely.
+/// A namespace that was not repaired completely, and why.
 #[derive(Debug)]
 pub struct Failure {
     pub namespace: String,
@@ -38,12 +38,12 @@ pub struct Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairRefusal {
-    /// A customization that the user passed to --force does not exist.
+    /// A customization that the user named with `--force` does not exist.
     NoSuchEntry { name: String },
 }
 
 impl RepairRefusal {
-    /// The name in JSON, and before the message on stderr.
+    /// The name of the refusal in JSON, and before the message on stderr.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoSuchEntry { .. } => "no-such-entry",
@@ -61,21 +61,21 @@ impl fmt::Display for RepairRefusal {
 
 #[derive(Debug)]
 pub struct Found {
-    /// The pool's namespace.
+    /// The namespace of the pool.
     pub namespace: String,
     pub finding: Finding,
-    /// The result of the remedy; none if it was not applied.
+    /// The result of the repair; `None` if the problem was only reported.
     pub result: Option<Result<RepairOutcome, Error>>,
 }
 
-/// The number of findings by result.
+/// How many findings had which result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// The number of findings that were repaired or are no longer a problem.
+    /// How many findings were repaired, or are no longer a problem.
     pub repaired: usize,
-    /// The number of findings that are not repaired yet or whose repair failed.
+    /// How many findings are not repaired yet, or could not be repaired.
     pub open: usize,
-    /// The number of findings whose repair is blocked.
+    /// How many findings cannot be repaired because something prevents it.
     pub blocked: usize,
     pub by_name: usize,
     pub by_hand: usize,
@@ -89,7 +89,7 @@ impl Found {
         )
     }
 
-    /// The name of the result in JSON and in tables.
+    /// The name of the result in JSON and in tables; `None` if the problem was only reported.
     pub fn result(&self) -> Option<&'static str> {
         Some(match self.result.as_ref()? {
             Ok(RepairOutcome::Repaired) => "done",
@@ -101,7 +101,7 @@ impl Found {
         })
     }
 
-    /// The obstacle that blocked the repair.
+    /// What prevents that the missing cluster is created again.
     pub fn obstacle(&self) -> Option<&Obstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),

@@ -1,4 +1,4 @@
-//! The state of a pool: its entries, clusters, waiting claims, and problems.
+//! Computes the state of a pool: its entries, clusters, waiting claims, and problems.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ use crate::{
     store::Store,
 };
 
-/// The field manager, which is required although `status` writes nothing.
+/// The field manager for [`Store`], which requires one although `status` writes nothing.
 const FIELD_MANAGER: &str = "kubectl-kcp";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,19 +38,19 @@ pub struct PoolState {
     pub name: String,
     pub hive: HiveConclusion,
     pub is_deleting: bool,
-    /// The pool's version; none if it is unknown.
+    /// The version of the pool's spec; `None` if this program cannot compute it.
     pub version: Option<String>,
     pub capacity: Capacity,
-    /// The entries of the inventory in the inventory's order, then held entries that are no longer in the inventory.
+    /// The entries of the inventory in its order, followed by entries that are held, but no longer in the inventory.
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
-    /// Claims without a cluster, oldest first.
+    /// ClusterClaims that wait for a cluster, oldest first.
     pub waiting: Vec<Waiting>,
-    /// Findings of `pool repair` about objects other than entries.
+    /// The findings of `pool repair` about objects other than entries.
     pub left: Vec<Finding>,
-    /// Why the pool cannot create clusters, from Hive's conditions.
+    /// Why the pool cannot create clusters, from the conditions that Hive writes.
     pub stuck: Vec<String>,
-    /// A sentence for each kind of object that could not be read.
+    /// One sentence for each kind of object that could not be read.
     pub unseen: Vec<String>,
 }
 
@@ -59,19 +59,19 @@ pub struct EntryUse {
     pub name: String,
     pub state: EntryUseState,
     pub is_in_inventory: bool,
-    /// The ClusterDeployment that holds the entry.
+    /// The name of the ClusterDeployment that holds the entry.
     pub holder: Option<String>,
-    /// The pool for which the entry is leased.
+    /// The name of the pool for which the entry is leased.
     pub leased_for: Option<String>,
     pub since: Option<Timestamp>,
-    /// The record of the entry's lease.
+    /// The record of the entry's lease, if it has one.
     pub lease: Option<LeaseRecord>,
-    /// Why the entry is cordoned; none if it is not cordoned.
+    /// Why the entry is cordoned; `None` if it is not cordoned.
     pub cordoned: Option<String>,
     pub last_result: Option<LastUse>,
-    /// Other pools that list the entry too.
+    /// The names of other pools that list the entry, too.
     pub shared_with: Vec<String>,
-    /// The finding of `pool repair` about the entry.
+    /// What `pool repair` reports about the entry, if it has a problem.
     pub leak: Option<Finding>,
 }
 
@@ -82,11 +82,11 @@ pub enum EntryUseState {
     Held,
     /// A cluster uses the entry.
     InUse,
-    /// The cluster no longer exists, and the entry stays reserved until the lease ends.
+    /// The holder's cluster no longer exists, and the entry stays reserved until the lease ends.
     Gone,
-    /// The lease has ended, and the next lease or repair frees the entry.
+    /// The lease has ended. The next lease or repair frees the entry.
     Expired,
-    /// The entry is reserved without a record: by Hive, or by hand.
+    /// Hive or a person has reserved the entry, without a record.
     Reserved,
     /// The record of the lease cannot be read.
     Unreadable,
@@ -94,10 +94,10 @@ pub enum EntryUseState {
     Missing,
 }
 
-/// The result of the last use of an entry.
+/// How the last use of an entry ended, from its condition `ApplySucceeded`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
-    /// The condition's status: `True`, `False` or `Unknown`.
+    /// The status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
     pub reason: String,
     pub message: String,
@@ -111,25 +111,25 @@ pub struct ClusterUse {
     pub customization: Option<String>,
     pub claim: Option<String>,
     pub state: ClusterUseState,
-    /// `Running`, `Hibernating` or a state in between; none if Hive has not written it. Hive assigns only running
-    /// clusters to claims.
+    /// The power state that Hive reports: `Running`, `Hibernating` or a state in between; `None` if Hive has not reported
+    /// it. Hive assigns only running clusters to claims.
     pub power: Option<String>,
     pub created: Option<Timestamp>,
     pub stale: Option<Stale>,
-    /// Whether it is unknown if the cluster was created from the pool's current version.
+    /// Whether nothing says if the cluster was created from the pool's current version.
     pub has_unknown_version: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterUseState {
     Installing,
-    /// Hive has stopped installing the cluster.
+    /// Hive has stopped its attempts to install the cluster.
     Failed,
     Installed,
     Deleting,
 }
 
-/// A claim without a cluster.
+/// A ClusterClaim that waits for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub name: String,
@@ -138,9 +138,9 @@ pub struct Waiting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The kind of problem: missing, broken, shared, leaked, left, short, stuck or failed.
+    /// The kind of the problem: missing, broken, shared, leaked, left, short, stuck or failed.
     pub kind: &'static str,
-    /// The object: `cdc/NAME`, or the pool.
+    /// The object with the problem: `cdc/NAME`, or the pool.
     pub object: String,
     pub message: String,
 }
@@ -173,24 +173,24 @@ impl ClusterUseState {
 }
 
 impl LastUse {
-    /// Whether Hive cannot use the entry.
+    /// Whether the last use failed with one of Hive's reasons that begin with `Broken`.
     pub fn is_broken(&self) -> bool {
         self.status == "False" && self.reason.starts_with("Broken")
     }
 }
 
-/// The pools to read.
+/// Which pools to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolSelection<'s> {
     pub is_of_all_namespaces: bool,
-    /// If set, only this pool is read.
+    /// The name of the only pool to read; `None` for all pools.
     pub pool: Option<&'s str>,
-    /// If set, only pools that match this label selector are read.
+    /// A label selector that pools must match; `None` for all pools.
     pub labels: Option<&'s str>,
     pub hive: HiveMode,
 }
 
-/// The state of the selected pools.
+/// Reads the selected pools and computes the state of each.
 ///
 /// # Errors
 /// The API server cannot be reached or refuses a request, or the pool or namespace does not exist.
@@ -200,7 +200,7 @@ pub async fn pool_states(
 ) -> Result<Vec<PoolState>, Error> {
     let store = Store::new(connection, FIELD_MANAGER);
     let namespace = (!selection.is_of_all_namespaces).then_some(connection.namespace.as_str());
-    // The state of an entry depends on all pools of its namespace, so pools that the selector does not match are read too.
+    // The state of an entry depends on all pools of its namespace, so pools that do not match the selector are read, too.
     let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
         Some(labels) => {
             let pools = store.pools(namespace, Some(labels)).await?;
@@ -233,7 +233,7 @@ pub async fn pool_states(
         if let Some(pool) = selection.pool
             && snapshot.pool(pool).is_none()
         {
-            // If the pool does not exist, this returns the server's error.
+            // Report the server's error if the pool does not exist.
             store.pool(pool).await?;
         }
         if snapshot.pools.is_empty() {
@@ -250,7 +250,7 @@ pub async fn pool_states(
     Ok(states)
 }
 
-/// The state of one pool.
+/// Computes the state of one pool.
 pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPool) -> PoolState {
     let options = Options {
         pool: Some(pool.name()),
@@ -307,7 +307,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
     }
 }
 
-/// Why a pool cannot create clusters, from the conditions that Hive writes.
+/// Why Hive cannot create clusters for the pool, from the conditions that Hive writes.
 fn creation_problems(pool: &ClusterPool) -> Vec<String> {
     let conditions = &pool.status.conditions;
     let is_wrong = |(condition, wrong): &(&str, &str)| conditions.status(condition) == Some(wrong);
@@ -431,8 +431,8 @@ impl PoolState {
             .count()
     }
 
-    /// All problems in this order: the pool's, those of its entries as the inventory lists them, the clusters', and those of
-    /// other objects.
+    /// All problems: first those of the pool, then those of its entries in the inventory's order, then those of its
+    /// clusters, then those of other objects.
     pub fn problems(&self) -> Vec<Problem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
         let left = self.left.iter().map(|finding| Problem {

@@ -30,7 +30,7 @@ pub(super) struct CertificatesDocument<'r> {
 #[serde(rename_all = "camelCase")]
 struct ControlPlaneCertificates<'r> {
     metadata: ObjectName,
-    /// The most urgent state of all certificates.
+    /// The most urgent state of all certificates of the control plane.
     state: Urgency,
     certificates: Vec<CertificateDocument<'r>>,
 }
@@ -40,20 +40,20 @@ struct ControlPlaneCertificates<'r> {
 #[serde(rename_all = "camelCase")]
 struct CertificateDocument<'r> {
     purpose: Purpose,
-    /// `Secret/edge-ca`, `Machine/edge-x7k2p`
+    /// The object with the certificate, such as `Secret/edge-ca` or `Machine/edge-x7k2p`.
     object: &'r str,
     state: Urgency,
     #[serde(skip_serializing_if = "Option::is_none")]
     issued: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<Timestamp>,
-    /// Why the certificate is missing or could not be read.
+    /// Why the certificate is missing, or why it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'r str>,
     renewed_by: Renewer,
-    /// How the certificate is renewed.
+    /// Who or what renews the certificate, and how.
     renewal: &'r str,
-    /// Whether the Secret lacks the ownerReference that Cluster API gives it.
+    /// Whether the Secret lacks the ownerReference to the control plane that Cluster API sets.
     lacks_owner: bool,
 }
 

@@ -29,14 +29,15 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Maximum number of control planes to read at the same time. Each needs up to six requests.
+/// The maximum number of control planes whose certificates are read at the same time. Each control plane needs up to six
+/// requests.
 const MAX_CONCURRENT: usize = 4;
 
-/// The certificates of control planes at one time.
+/// The certificates of one or several control planes, as they were read.
 pub(super) struct CertificatesReport {
     control_planes: Vec<Certificates>,
     now: Timestamp,
-    /// Whether the control planes are those of a list.
+    /// Whether the user requested a list, rather than one control plane by name.
     is_list: bool,
     all_namespaces: bool,
 }
@@ -91,7 +92,7 @@ async fn read(
         listed
     };
     let reads = observed.iter().map(async |observed| {
-        // In a list, each control plane has the whole time limit.
+        // The time limit applies to each control plane of a list, not to the whole list.
         let timeout = if arguments.name.is_some() {
             remaining()
         } else {

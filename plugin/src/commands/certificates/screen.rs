@@ -1,4 +1,4 @@
-//! The text of `certificates`: one line for each certificate.
+//! Prints the certificates of control planes as a table, one line each.
 
 use jiff::Timestamp;
 use kcp_control_plane::{
@@ -20,7 +20,7 @@ pub(super) fn screen(report: &CertificatesReport, layout: Layout) -> String {
     if report.control_planes.is_empty() {
         return "no control planes found\n".to_owned();
     }
-    // Names of a single control plane and namespace are left out, because the user has given them.
+    // Leave out the names of a single control plane and namespace, because the user has given them.
     let mut table = Table::with_columns([
         Column::new("NAMESPACE"),
         Column::new("CONTROL PLANE"),
@@ -78,7 +78,7 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
     ]
 }
 
-/// The date of the expiry, the time until then, and the age.
+/// The date of the expiry, the time until then, and the age of the certificate, as columns.
 fn columns(validity: &Validity, urgency: Urgency, now: Timestamp) -> (String, String, String) {
     let none = || "-".to_owned();
     let Validity::Certificate { issued, expires } = validity else {

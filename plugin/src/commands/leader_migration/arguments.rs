@@ -24,7 +24,6 @@ pub struct LeaderMigrationArguments {
     pub command: LeaderMigrationCommand,
 }
 
-/// The commands of `leader-migration`.
 #[derive(Debug, Subcommand)]
 pub enum LeaderMigrationCommand {
     /// Show which controller manager runs each controller before and after an upgrade
@@ -221,15 +220,11 @@ pub struct RbacArguments {
     pub cloud: CloudIdentity,
 }
 
-/// Where the manifest of a cloud-controller-manager comes from.
+/// The source of a cloud-controller-manager's manifest: a file, or an object of the workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloudSource {
     File(PathBuf),
-    /// An object of the workload cluster.
-    Object {
-        kind: WorkloadKind,
-        name: String,
-    },
+    Object { kind: WorkloadKind, name: String },
 }
 
 /// `deployment/NAME` and `daemonset/NAME`, also in kubectl's short forms, are objects. Everything else is a file.

@@ -1,4 +1,4 @@
-//! `leader-migration check`.
+//! Runs `kubectl kcp leader-migration check`.
 
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,13 @@ use crate::{
 /// The time limit for reading an object of the workload cluster.
 const TIMEOUT: Duration = DEFAULT_TIMEOUT;
 
-/// The management cluster, and the control plane that was read from it.
+/// The control plane that was read, and the connection to its management cluster.
 struct Origin {
     connection: Connection,
     control_plane: ReadControlPlane,
 }
 
-/// The cloud-controller-managers that flags name.
+/// The cloud-controller-managers before and after the upgrade that `--old-ccm` and `--ccm` name.
 #[derive(Default)]
 struct Clouds {
     now: Option<Manager>,
@@ -91,7 +91,7 @@ pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow
     })
 }
 
-/// The control plane after the upgrade.
+/// The manifest of the control plane after the upgrade.
 fn new(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Value> {
     let mut new = match &arguments.file {
         Some(file) => input::control_plane(file)?,
@@ -103,8 +103,8 @@ fn new(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Value> {
     Ok(new)
 }
 
-/// Reads a cloud-controller-manager. `control_plane` may contain its configuration. `minor` is its minor version, unless
-/// the tag of its image tells it.
+/// Reads a cloud-controller-manager and its configuration, which may be in a file of `control_plane`. `minor` is the minor
+/// version of its Kubernetes libraries; if `None`, the tag of its image must contain the version.
 async fn read_cloud(
     source: &CloudSource,
     control_plane: &Value,

@@ -31,14 +31,14 @@ pub(crate) struct LeaderMigrationCheck {
 #[serde(rename_all = "camelCase")]
 struct ControllerDocument {
     name: &'static str,
-    /// The controller managers that run it before the upgrade.
+    /// The controller managers that run the controller before the upgrade.
     now: Vec<OwnerDocument>,
-    /// The controller managers that run it after the upgrade.
+    /// The controller managers that run the controller after the upgrade.
     then: Vec<OwnerDocument>,
-    /// One of: protected, unprotected, orphaned, runs-twice, cannot-start, nothing-to-migrate, switched-off (the flags disable it,
-    /// and nothing migrates), unknown (the cloud-controller-manager may have it).
+    /// One of: protected, unprotected, orphaned, runs-twice, cannot-start, nothing-to-migrate, switched-off (the flags
+    /// disable the controller, and nothing migrates), unknown (the cloud-controller-manager may run the controller).
     verdict: &'static str,
-    /// When it does not run, or runs twice. One of: now, rollout, then.
+    /// When no controller manager or two of them run the controller. One of: now, rollout, then.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
 }
@@ -48,7 +48,7 @@ struct ControllerDocument {
 #[serde(rename_all = "camelCase")]
 struct OwnerDocument {
     component: &'static str,
-    /// The Lease that the controller manager must hold.
+    /// The Lease that the controller manager must hold to run the controller.
     lease: ObjectName,
     /// Whether the Lease is the migration lock, rather than the main lock.
     migration_lock: bool,
@@ -60,11 +60,11 @@ struct OwnerDocument {
 struct ProblemDocument {
     message: String,
     fix: String,
-    /// Whether it harms the cluster.
+    /// Whether the problem harms the cluster.
     harmful: bool,
 }
 
-/// How long no controller manager runs a controller. Null if the upgrade has no such handover.
+/// How long no controller manager runs a controller during a handover. Null if the upgrade has no such handover.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! `leader-migration generate`.
+//! Runs `kubectl kcp leader-migration generate`.
 
 use anyhow::Context as _;
 use kcp_rules::leader_migration::{
@@ -37,7 +37,7 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
         "# The configuration of kube-controller-manager 1.{} and cloud-controller-manager 1.{}.\n",
         arguments.from, arguments.to
     );
-    // A merge patch replaces whole lists, so it needs those of the control plane.
+    // The patch needs the control plane, because a merge patch replaces whole lists and must repeat their items.
     let Some(control_plane) = control_plane else {
         return Ok(format!(
             "{title}# For the patch that installs it, add the control plane with --filename:\n\

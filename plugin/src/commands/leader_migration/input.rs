@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{commands::lint::document::parse, file};
 
-/// The objects in a file, with the items of lists.
+/// Reads all objects of a file. Replaces each List by its items.
 pub(super) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
     parsed(path, &file::read(path)?)
 }
@@ -32,7 +32,7 @@ pub(super) fn parsed(path: &Path, content: &[u8]) -> anyhow::Result<Vec<Value>> 
     Ok(objects)
 }
 
-/// The only control plane in a file.
+/// Reads the only KubeadmControlPlane of a file.
 pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
     let mut found = objects(path)?
         .into_iter()
@@ -44,15 +44,16 @@ pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
     }
 }
 
-/// The cloud-controller-manager in a file, with the configuration in a `ConfigMap` of the same file or in the `files` of a
-/// control plane. `minor` is its minor version, unless the tag of its image tells it.
+/// Reads the cloud-controller-manager of a file. Its configuration is in a `ConfigMap` of the same file, or in the `files`
+/// of the control plane. `minor` is the minor version of its Kubernetes libraries; if `None`, the tag of its image must
+/// contain the version.
 pub(super) fn cloud(path: &Path, control_plane: &Value, minor: Option<u64>) -> anyhow::Result<Manager> {
     cloud_among(&objects(path)?, control_plane, minor)
         .with_context(|| format!("cannot use {}", path.display()))
 }
 
-/// The cloud-controller-manager among objects, with the configuration in a `ConfigMap` among them or in the `files` of a
-/// control plane.
+/// Finds the cloud-controller-manager among these objects. Its configuration is in a `ConfigMap` among them, or in the
+/// `files` of the control plane.
 pub(super) fn cloud_among(
     objects: &[Value],
     control_plane: &Value,
@@ -111,7 +112,7 @@ fn configuration(
     }
 }
 
-/// The text of a file in the `files` of a control plane; none if it is encoded or comes from a Secret.
+/// The content of a file in the control plane's `files`; `None` if it is encoded or comes from a Secret.
 fn inline_file<'v>(control_plane: &'v Value, path: &str) -> Option<&'v str> {
     let files = control_plane
         .pointer("/spec/kubeadmConfigSpec/files")?

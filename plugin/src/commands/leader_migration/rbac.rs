@@ -1,4 +1,4 @@
-//! `leader-migration rbac`.
+//! Runs `kubectl kcp leader-migration rbac`.
 
 use std::time::{Duration, Instant};
 
@@ -32,16 +32,17 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The API server applies a new role after its watch has seen it, usually within a second.
+/// How long to wait until the granted permissions take effect. The API server applies a new Role once its watch has seen
+/// it, usually within a second.
 const EFFECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The time between two reviews.
+/// The time between two reviews of the permissions.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What was found and done in a workload cluster.
+/// Which permissions exist in a workload cluster, and which were granted.
 struct Outcome {
     permissions: Vec<Permission>,
-    /// The Role and the `RoleBinding`; empty if nothing was missing or `--apply` is not set.
+    /// The Role and the `RoleBinding` that were written; empty if no permission was missing, or if `--apply` is not set.
     granted: Vec<(String, Granted)>,
 }
 
@@ -113,7 +114,7 @@ async fn in_cluster(arguments: &RbacArguments, name: &str, session: &Session) ->
     Ok(Outcome { permissions, granted })
 }
 
-/// Reviews until every permission is granted, or the time limit has passed.
+/// Reviews the permissions until all of them are granted, or until the time limit has passed.
 async fn take_effect(cluster: &Connection, arguments: &RbacArguments) -> Result<Vec<Permission>, Error> {
     let end = Instant::now() + EFFECT_LIMIT;
     loop {
@@ -192,7 +193,7 @@ fn lock(arguments: &RbacArguments) -> Lock {
     }
 }
 
-/// The users of both controller managers.
+/// The users of kube-controller-manager and cloud-controller-manager.
 fn identities(arguments: &RbacArguments) -> [Identity; 2] {
     [kube_identity(), arguments.cloud.identity()]
 }

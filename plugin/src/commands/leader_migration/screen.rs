@@ -1,4 +1,4 @@
-//! The text of `leader-migration check`.
+//! Prints the result of `leader-migration check` as text.
 
 use kcp_rules::leader_migration::{
     Component, ControllerManagers, Phase, Verdict, handover::Gap, pair::Owner,

@@ -1,4 +1,4 @@
-//! `leader-migration start`.
+//! Runs `kubectl kcp leader-migration start`.
 
 use kcp_control_plane::verbs::leader_migration::start::{StartOptions, decide};
 

@@ -36,7 +36,7 @@ pub struct LintArguments {
     pub output: OutputArguments,
 }
 
-/// The help of `--cluster`, which has no value here or the name of a kubeconfig cluster, as kubectl's flag of the same name.
+/// The end of the help of `lint`. Here `--cluster` has no value, or the name of a kubeconfig cluster as in kubectl.
 const CLUSTER: &str = "\
 Examples:
   kubectl kcp lint -f manifests/ -R

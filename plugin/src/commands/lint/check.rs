@@ -1,4 +1,4 @@
-//! Applies the rules to one object, as the webhook would.
+//! Applies the admission rules to one object, as the webhook would.
 
 use std::borrow::Cow;
 
@@ -27,13 +27,13 @@ use crate::commands::lint::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write<'w> {
     Create,
-    /// An update of this old object, as JSON.
+    /// An update. Contains the JSON of the object before the update.
     Update(&'w str),
-    /// No write. The object exists in a cluster.
+    /// No write: the object is stored in a cluster.
     Stored,
 }
 
-/// The object before the write.
+/// The object before the write, as the admission rules see it.
 #[derive(Clone, Copy, Debug)]
 enum OldObject<'p> {
     Nothing,
@@ -49,7 +49,7 @@ pub(super) struct Linter<'l> {
 }
 
 impl Linter<'_> {
-    /// Checks an object, given as JSON.
+    /// Checks an object, given as JSON, against the admission rules.
     pub(super) fn check(
         &self,
         subject: Subject,
@@ -59,7 +59,7 @@ impl Linter<'_> {
     ) -> Vec<Fault> {
         match write {
             Write::Create => self.faults_with_defaults(subject, text, None, namespace),
-            // The webhook never blocks objects that are being deleted, so that controllers can finish the deletion.
+            // The webhook never blocks an object that is being deleted, so that controllers can finish the deletion.
             Write::Update(object) if update::is_deleting(object) => Vec::new(),
             Write::Stored if update::is_deleting(text) => Vec::new(),
             Write::Update(old) => {
@@ -75,7 +75,8 @@ impl Linter<'_> {
                 }
             }
             Write::Stored => {
-                // Apply defaults, which a stored object may lack. If a default changes a value, report the value as a problem.
+                // Apply the defaults, which a stored object may lack. Report a value that a default would change as a
+                // problem.
                 let completed = apply_defaults(subject, text, None)
                     .filter(|defaulted| defaulted.repairs.is_empty())
                     .and_then(|defaulted| apply(text, &defaulted.operations));
@@ -91,7 +92,8 @@ impl Linter<'_> {
         }
     }
 
-    /// Applies the defaults first, as the mutating webhook does, and reports corrected values.
+    /// Applies the webhook's defaults before the rules, as an API server does, and reports values that the defaults
+    /// corrected.
     fn faults_with_defaults(
         &self,
         subject: Subject,
@@ -159,7 +161,7 @@ impl Linter<'_> {
         }
     }
 
-    /// Checks a change. If rules need other objects, provides them and checks again.
+    /// Checks a write. If its rules need other objects, passes these to the rules and checks again.
     fn check_change<T: Judged>(&self, change: Change<'_, T>, namespace: &str) -> Vec<Fault> {
         let check = |view: &View| -> Judgement {
             let context = Context {
@@ -176,7 +178,8 @@ impl Linter<'_> {
             let reviewed = ReviewedObject {
                 namespace,
                 name: change.new.metadata().name.as_deref(),
-                // A manifest may lack owner references and labels.
+                // Read the Cluster's name from the stored object if there is one, because a manifest may lack owner
+                // references and labels.
                 cluster: change.old.unwrap_or(change.new).metadata().cluster_name(),
                 customization: change.new.customization(),
             };
@@ -195,7 +198,7 @@ impl Linter<'_> {
             .collect()
     }
 
-    /// Checks the inventory of an incomplete pool, such as a fragment in documentation.
+    /// Checks the inventory of an incomplete ClusterPool, such as a fragment in documentation.
     fn inventory(&self, text: &str, namespace: &str) -> Vec<Fault> {
         #[derive(Deserialize)]
         struct Fragment<'a> {
@@ -223,13 +226,14 @@ impl Linter<'_> {
     }
 }
 
-/// Whether a rule applies to existing objects. Rules about immutable fields do not, because the fields can no longer be
-/// corrected, and neither do rules about the effects of a write, which has already happened.
+/// Whether the rule applies to an object that already exists. Rules about immutable fields do not, because the fields can
+/// no longer be corrected. Rules about the effects of a write do not, because the write has already happened.
 fn applies_to_stored(rule: &Rule) -> bool {
     rule.operations.contains(&Operation::Update) && rule.id != rollout::AFTER_PAST
 }
 
-/// Applies the mutating webhook's defaults. None if the object cannot be decoded; the webhook then sets no defaults.
+/// Applies the mutating webhook's defaults to an object. `None` if the object cannot be decoded; the webhook then sets no
+/// defaults.
 fn apply_defaults(subject: Subject, new: &str, old: Option<&str>) -> Option<Defaulted> {
     fn with_defaults<'t, T: Deserialize<'t>>(
         complete: impl Fn(&Change<'_, T>) -> Defaulted,

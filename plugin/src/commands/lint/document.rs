@@ -1,4 +1,4 @@
-//! Parses a manifest into a tree of values with line numbers.
+//! Parses a manifest into a tree of values, each with its line number.
 
 use std::fmt;
 
@@ -11,39 +11,39 @@ use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
 use crate::file::MAX_BYTES;
 
-/// Maximum nesting depth of a manifest. The JSON decoder allows 128.
+/// The maximum nesting depth of a manifest. The JSON decoder allows 128.
 const MAX_DEPTH: usize = 100;
 
-/// Maximum number of values that the aliases of a file may repeat in total.
+/// The maximum number of values that the aliases of one file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
-/// A value and its line. The line of a field is the line of its name.
+/// A value in a manifest and its line number. The line of a field is the line of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Located {
-    /// Line number, from 1.
+    /// The line number, counted from 1.
     pub(crate) line: u64,
     pub(crate) node: Node,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// A string, a number, a boolean or null.
+    /// A YAML scalar: a string, a number, a boolean or null.
     Scalar(Value),
     List(Vec<Located>),
-    /// An object. Names are unique and in the order of the file.
+    /// An object, with unique names in the order of the file.
     Object(Vec<(String, Located)>),
 }
 
-/// The file is not valid YAML, or exceeds a limit.
+/// A manifest that is not valid YAML, or that exceeds a limit.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct SyntaxError {
-    /// Line number, from 1; none if unknown.
+    /// The line number of the error, counted from 1; `None` if unknown.
     pub(crate) line: Option<u64>,
     message: String,
 }
 
-/// Parses the documents of a YAML or JSON stream. Skips empty documents, and stops at a syntax error.
+/// Parses the documents of a YAML or JSON stream. Skips empty documents, and stops at the first syntax error.
 pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
     serde_saphyr::read_with_options::<_, Spanned<Node>>(&mut text, options())
         .map(|document| match document {
@@ -64,7 +64,7 @@ pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
         .collect()
 }
 
-/// Removes the suffix ` at line 2, column 4` that parsers append.
+/// Removes the suffix that parsers append to their messages, such as ` at line 2, column 4`.
 fn without_position(message: &str) -> &str {
     match message.rsplit_once(" at line ") {
         Some((said, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => said,
@@ -72,8 +72,8 @@ fn without_position(message: &str) -> &str {
     }
 }
 
-/// Parses like kubectl (YAML 1.1: `yes` is true, `0755` is octal), but rejects duplicate fields. kubectl uses the
-/// last one without a warning.
+/// The parser's options. They read YAML as kubectl does (YAML 1.1: `yes` is true, `0755` is octal), but reject duplicate
+/// fields, of which kubectl uses the last without a warning.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -97,7 +97,7 @@ impl Located {
         }
     }
 
-    /// The value of a string field.
+    /// The text of a field that contains a string; `None` if it contains something else.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {
             Node::Scalar(Value::String(text)) => Some(text),
@@ -105,7 +105,8 @@ impl Located {
         }
     }
 
-    /// The line of a field such as `spec.inventory[1].name`, or of its closest existing parent.
+    /// The line number of a field such as `spec.inventory[1].name`. If the field does not exist, the line of its closest
+    /// parent that does.
     pub(crate) fn line_of(&self, path: &str) -> u64 {
         let mut found = self;
         for step in path.split(['.', '[']) {
@@ -123,7 +124,7 @@ impl Located {
         found.line
     }
 
-    /// The value without line numbers.
+    /// The value as JSON, without line numbers.
     pub(crate) fn to_json(&self) -> Value {
         match &self.node {
             Node::Scalar(value) => value.clone(),

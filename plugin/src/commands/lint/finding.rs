@@ -1,11 +1,11 @@
-//! Findings of `lint`.
+//! Describes the problems that `lint` finds, and the objects that have them.
 
 use std::{borrow::Cow, fmt};
 
 use kcp_rules::{Action, Rule, defaulting::Repair};
 use serde::Serialize;
 
-/// A problem of an object in a manifest or in a cluster.
+/// A problem of an object in a manifest or in a cluster, as `lint` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -13,36 +13,36 @@ pub(super) struct Finding {
     /// The file as the user named it, or `-` for stdin. Absent for an object in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<String>,
-    /// The line in the file, from 1.
+    /// The line of the field in the file, counted from 1. Absent for an object in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
     /// The object with the problem.
     pub(super) object: ObjectName,
-    /// The path of the field, in the API version of the object.
+    /// The path of the field with the problem, in the API version of the object.
     pub(super) field: String,
     /// The id of the admission rule, or of a check that only `lint` has.
     pub(super) rule: &'static str,
-    /// What the webhook would do.
+    /// What the webhook would do because of the problem.
     pub(super) action: Action,
-    /// The message: what is wrong, and what to do.
+    /// What is wrong, and what to do about it.
     pub(super) message: String,
-    /// Whether the update could not be checked because of this problem.
+    /// Whether the update was not checked because of this problem.
     #[serde(skip)]
     pub(super) blocks_update_check: bool,
 }
 
-/// Kind, namespace and name of an object.
+/// The kind, the namespace and the name of an object in a manifest or in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectName {
-    /// The kind in the manifest, or else the kind deduced from its fields.
+    /// The kind in the manifest. If the manifest has no kind, the kind that its fields identify.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<String>,
-    /// The namespace; absent if the manifest has none.
+    /// The namespace of the object; absent if the manifest has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) namespace: Option<String>,
-    /// The name; absent if the server generates it, or in a fragment.
+    /// The name of the object; absent if the server generates it, or in a fragment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
 }
@@ -57,25 +57,25 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Problems that `lint` itself finds, because admission rules cannot check an object that has them.
+/// Problems that `lint` itself finds, in objects that the admission rules cannot check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnRule {
-    /// A document has no `kind`.
+    /// The object has no `kind`.
     KindMissing,
-    /// No API server serves this version of the kind, or only older ones do.
+    /// No API server serves this version of the kind, or only an older release does.
     VersionUnserved,
-    /// A field has the wrong type.
+    /// A field of the object has the wrong type.
     Undecodable,
-    /// The old object cannot be decoded, so the update cannot be checked.
+    /// The old object cannot be decoded, so the update was not checked.
     OldUndecodable,
-    /// The two objects have different API versions, so that fields with different paths would look changed.
+    /// The old and the new object have different API versions, so fields with different paths would look changed.
     OldVersionOther,
-    /// An override annotation has no effect.
+    /// An override annotation on the object has no effect.
     OverrideIgnored,
 }
 
 impl OwnRule {
-    /// The id, in the form of rule ids: `<field>-<fault>`.
+    /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
     pub(super) const fn id(self) -> &'static str {
         match self {
             Self::KindMissing => "kind-missing",
@@ -87,13 +87,13 @@ impl OwnRule {
         }
     }
 
-    /// Whether the update cannot be checked because of this problem. The new object itself is still checked.
+    /// Whether the update is not checked because of this problem. The new object itself is still checked.
     const fn blocks_update_check(self) -> bool {
         matches!(self, Self::OldUndecodable | Self::OldVersionOther)
     }
 
-    /// What to do about the problem. A version that is not served is only a warning, because the manifest may
-    /// be the input of a conversion.
+    /// How severe the problem is, in terms of what the webhook does. A version that is not served is only a warning,
+    /// because the manifest may be the input of a conversion.
     pub(super) const fn action(self) -> Action {
         match self {
             Self::VersionUnserved | Self::OldUndecodable | Self::OldVersionOther | Self::OverrideIgnored => {
@@ -104,25 +104,25 @@ impl OwnRule {
     }
 }
 
-/// A problem, without its position in a file.
+/// A problem of an object, without the object and its position in a file.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
-    /// The path of the field.
+    /// The path of the field with the problem.
     pub(super) field: Cow<'static, str>,
-    /// The id of the rule that found the problem.
+    /// The id of the admission rule, or of the check in `lint`, that found the problem.
     pub(super) rule: &'static str,
-    /// The admission rule that found the problem; none if `lint` itself found it.
+    /// The admission rule that found the problem; `None` if `lint` itself found it.
     pub(super) admission: Option<&'static Rule>,
-    /// What the webhook would do.
+    /// What the webhook would do because of the problem.
     pub(super) action: Action,
-    /// The message, which ends with the rule's id.
+    /// What is wrong and what to do about it, followed by the rule's id.
     pub(super) message: String,
-    /// Whether the update could not be checked because of this problem.
+    /// Whether the update was not checked because of this problem.
     pub(super) blocks_update_check: bool,
 }
 
 impl Fault {
-    /// A problem that `lint` itself found.
+    /// Creates a problem that `lint` itself found, rather than an admission rule.
     pub(super) fn own(rule: OwnRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
         let id = rule.id();
         Self {

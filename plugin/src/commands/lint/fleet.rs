@@ -1,4 +1,4 @@
-//! Reads the objects of a cluster.
+//! Reads from a cluster the objects that `lint --cluster` checks.
 
 use kcp_api::{
     Kind,
@@ -14,7 +14,7 @@ use crate::commands::lint::{input::Input, report::Place, subject::Subject};
 use crate::session::Session;
 use kcp_client::{Connection, Error, ServedVersions};
 
-/// The kinds to check, in the order of the report.
+/// The kinds that `lint --cluster` checks, in the order of the report.
 const SUBJECTS: [(Subject, Kind); 6] = [
     (Subject::Cluster, CLUSTER),
     (Subject::ControlPlane, KUBEADM_CONTROL_PLANE),
@@ -24,17 +24,17 @@ const SUBJECTS: [(Subject, Kind); 6] = [
     (Subject::ClusterDeployment, CLUSTER_DEPLOYMENT),
 ];
 
-/// Connects to the cluster. `--cluster` without a name uses the current context.
+/// Connects to the cluster that `--cluster` names, or without a name to the cluster of the current context.
 pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
     let mut flags = session.global.connection();
     flags.cluster = flags.cluster.filter(|name| !name.is_empty());
     Connection::open(&flags, session.request_log()).await
 }
 
-/// Reads all objects of one or all namespaces that rules check or read.
+/// Reads all objects that admission rules check or read, from one namespace or from all.
 ///
 /// # Errors
-/// A served kind cannot be read. The other kinds are not enough, because the missing objects may have
+/// An object of a served kind cannot be read. The other kinds would not be enough, because the missing objects may have
 /// problems.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
     let mut input = Input::new(&connection.namespace, Place::Cluster);
@@ -54,7 +54,7 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
     Ok(input)
 }
 
-/// Lists the objects of a kind; none if the cluster does not serve it.
+/// Lists the objects of a kind; `None` if the cluster does not serve the kind.
 async fn list<T: serde::de::DeserializeOwned>(
     connection: &Connection,
     served: &ServedVersions,
@@ -67,7 +67,7 @@ async fn list<T: serde::de::DeserializeOwned>(
     };
     match listed {
         Ok(objects) => Ok(Some(objects)),
-        // The cluster serves the group but not the kind.
+        // The cluster serves the API group, but not this kind.
         Err(Error::NotServed { .. }) => Ok(None),
         Err(error) => Err(error),
     }

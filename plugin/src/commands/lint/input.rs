@@ -1,4 +1,4 @@
-//! All objects that `lint` reads. They are read before the first one is checked, because rules read other objects too.
+//! Reads all objects for `lint` before the first one is checked, because rules for one object also read other objects.
 
 use std::{
     collections::HashMap,
@@ -19,14 +19,14 @@ use crate::commands::lint::{
 };
 use crate::file;
 
-/// Objects and read errors.
+/// The objects that `lint` has read, and the errors of those that it could not read.
 #[derive(Debug)]
 pub(super) struct Input {
     objects: Vec<Object>,
-    /// The old version of objects that are checked as updates.
+    /// The objects before the update, for objects that are checked as updates.
     old: HashMap<Identity, Object>,
     related_objects: RelatedObjects,
-    /// The namespace of objects that have none.
+    /// The namespace that objects get if they have none.
     namespace: String,
     report: LintReport,
 }
@@ -51,7 +51,7 @@ impl Input {
         }
     }
 
-    /// Reads manifests of existing objects.
+    /// Reads the manifests of `--old`, which contain objects before an update.
     pub(super) fn read_old(&mut self, named: &[PathBuf], recursive: bool) {
         for file in self.files(named, recursive) {
             if let Some(content) = self.content(&file) {
@@ -84,7 +84,7 @@ impl Input {
         }
     }
 
-    /// Adds existing objects. If two have the same name, the last one counts, as in kubectl.
+    /// Adds the objects before an update. If two have the same name, the last one counts, as in kubectl.
     pub(super) fn parse_old(&mut self, file: &str, content: &[u8]) {
         for object in self.objects_of(file, content) {
             if let Some(identity) = object.identity(&self.namespace) {
@@ -108,7 +108,7 @@ impl Input {
         objects
     }
 
-    /// Adds all objects of a kind from a cluster.
+    /// Adds all objects of a kind that were listed in a cluster.
     pub(super) fn list(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
         self.related_objects.mark_complete(Role::Subject(subject));
         for text in objects {
@@ -118,7 +118,7 @@ impl Input {
         }
     }
 
-    /// Adds all Machines from a cluster.
+    /// Adds all Machines that were listed in a cluster.
     pub(super) fn list_machines(&mut self, machines: Vec<MachineObject>) {
         self.related_objects.mark_complete(Role::Machine);
         for machine in machines {
@@ -126,7 +126,7 @@ impl Input {
         }
     }
 
-    /// Records a kind, as `plural.group`, that the cluster does not serve.
+    /// Records that the cluster does not serve a kind, given as `plural.group`.
     pub(super) fn not_served(&mut self, resource: String) {
         self.report.not_served(resource);
     }
@@ -175,7 +175,7 @@ fn unread(error: &SourceError) -> Unread {
     }
 }
 
-/// Whether both lists of files contain stdin, which can be read only once.
+/// Whether both `--filename` and `--old` are stdin, which can be read only once.
 pub(super) fn both_read_stdin(files: &[PathBuf], others: &[PathBuf]) -> bool {
     let has_stdin = |files: &[PathBuf]| files.iter().any(|named| named == Path::new(file::STDIN));
     has_stdin(files) && has_stdin(others)

@@ -38,7 +38,7 @@ use crate::{configuration, output::print, printer::json, session::Session, verdi
 use input::Input;
 use report::{LintReport, Place};
 
-/// The default namespace.
+/// The namespace that objects get if neither the manifest nor `-n` names one.
 const NAMESPACE: &str = "default";
 
 /// Runs `lint`.
@@ -69,10 +69,10 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .as_deref()
             .unwrap_or(NAMESPACE)
             .to_owned();
-        // Use a thread, because a read of stdin or a pipe cannot be interrupted.
+        // Use a thread, because a read of stdin or of a pipe cannot be interrupted.
         let (sender, receiver) = oneshot::channel();
         thread::spawn(move || {
-            // Sending fails after an interrupt, when the receiver is gone.
+            // Ignore the error: the receiver is gone if the user interrupted the command.
             let _ = sender.send(manifests(&arguments, &namespace, &configuration));
         });
         receiver.await.context("cannot check the manifests")?
@@ -90,7 +90,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
     Ok(report.verdict())
 }
 
-/// The `-o json` output for manifests, given as pairs of file name and content. Reads no file.
+/// The JSON document of `lint` for manifests, given as pairs of file name and content. Reads no file.
 ///
 /// # Errors
 /// The document cannot be serialized.

@@ -1,4 +1,4 @@
-//! An object and its origin.
+//! Finds the objects in a manifest, and records where each object comes from.
 
 use kcp_rules::view::object::Object as Described;
 
@@ -23,9 +23,9 @@ pub(super) struct Object {
     pub(super) origin: Origin,
     pub(super) name: ObjectName,
     pub(super) role: Role,
-    /// Problems that were found before the rules ran.
+    /// Problems of the object that were found before the rules ran.
     pub(super) faults: Vec<Fault>,
-    /// The object's JSON.
+    /// The object as JSON.
     pub(super) text: String,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Identity {
 }
 
 impl Object {
-    /// The objects in a document: the items of a list, or the document itself.
+    /// The objects in one document of a manifest: the items of a List, or the document itself.
     pub(super) fn from_document(file: &str, document: Located) -> Vec<Self> {
         let is_list = document.text("kind").is_some_and(|kind| kind.ends_with("List"));
         match document {
@@ -83,7 +83,7 @@ impl Object {
         }
     }
 
-    /// An object from an API server.
+    /// An object that an API server returned.
     pub(super) fn from_cluster(subject: Subject, text: String) -> Self {
         let metadata = serde_json::from_str(&text).map(|Described { metadata, .. }: Described| metadata);
         let metadata = metadata.unwrap_or_default();
@@ -100,7 +100,7 @@ impl Object {
         }
     }
 
-    /// The object's namespace, or `namespace` if it has none.
+    /// The namespace of the object, or `namespace` if the object has none.
     pub(super) fn namespace_or<'n>(&'n self, namespace: &'n str) -> &'n str {
         self.name
             .namespace
@@ -109,12 +109,12 @@ impl Object {
             .unwrap_or(namespace)
     }
 
-    /// Whether the object was read from a cluster.
     pub(super) fn is_from_cluster(&self) -> bool {
         matches!(self.origin, Origin::Cluster)
     }
 
-    /// The kind, namespace and name; none for an object without a name, or for a kind without rules.
+    /// The kind, the namespace and the name of the object; `None` if the object has no name, or if no rules apply to its
+    /// kind.
     pub(super) fn identity(&self, namespace: &str) -> Option<Identity> {
         Some(Identity {
             subject: self.role.subject()?,
@@ -123,7 +123,7 @@ impl Object {
         })
     }
 
-    /// Turns problems into findings, which contain the file, the line and the object.
+    /// Adds the file, the line and the object to these problems, which makes them findings.
     pub(super) fn place(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
         let Self { origin, name, .. } = self;
         let (file, located) = match &origin {

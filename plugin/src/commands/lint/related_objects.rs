@@ -1,4 +1,4 @@
-//! Provides other objects to rules that need them.
+//! Gives admission rules the other objects that they need.
 //!
 //! An object that no file contains is unknown, not absent, because files rarely describe a whole cluster. If a kind
 //! was listed in a cluster, all of its objects are known.
@@ -19,11 +19,11 @@ use crate::commands::lint::{
     subject::{Role, Subject},
 };
 
-/// All objects that were read, by namespace.
+/// All objects that `lint` has read, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct RelatedObjects {
     namespaces: HashMap<String, NamespaceObjects>,
-    /// The ClusterDeployments of all namespaces, because each has a namespace of its own.
+    /// The ClusterDeployments of all namespaces, because each one has a namespace of its own.
     deployments: Vec<DeploymentObject>,
     listed: HashSet<RelatedKind>,
 }
@@ -50,11 +50,11 @@ struct NamespaceObjects {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReviewedObject<'v> {
     pub(super) namespace: &'v str,
-    /// The object's name; none if the server will generate it.
+    /// The name of the object under review; `None` if the server will generate it.
     pub(super) name: Option<&'v str>,
-    /// The object's Cluster, if known.
+    /// The name of the Cluster to which the object belongs, if it is known.
     pub(super) cluster: Option<&'v str>,
-    /// The namespace and name of the customization to which a `ClusterDeployment` refers.
+    /// The namespace and the name of the customization to which the `ClusterDeployment` under review refers.
     pub(super) customization: Option<(&'v str, &'v str)>,
 }
 
@@ -73,8 +73,8 @@ impl RelatedKind {
 }
 
 impl RelatedObjects {
-    /// Adds an object; if it has no namespace, it gets `namespace`. Skips objects that cannot be decoded, which are
-    /// reported when they are checked, and objects without a name, to which no object can refer.
+    /// Adds an object for rules to read; if it has no namespace, it gets `namespace`. Skips objects that cannot be decoded,
+    /// which are reported when they are checked, and objects without a name, to which no object can refer.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
         fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
             into.extend(serde_json::from_str::<T>(&object.text));
@@ -94,7 +94,7 @@ impl RelatedObjects {
         }
     }
 
-    /// Adds a Machine from a cluster.
+    /// Adds a Machine that was listed in a cluster.
     pub(super) fn add_machine(&mut self, machine: MachineObject) {
         let namespace = machine.metadata.namespace.clone().unwrap_or_default();
         self.namespaces
@@ -104,12 +104,12 @@ impl RelatedObjects {
             .push(machine);
     }
 
-    /// Declares that all objects of a kind have been added.
+    /// Declares that no other object of this kind exists, because all of them were added.
     pub(super) fn mark_complete(&mut self, role: Role) {
         self.listed.extend(RelatedKind::new(role));
     }
 
-    /// The other objects that rules may read for an object.
+    /// The other objects that rules may read when they review this object.
     pub(super) fn view(&self, missing: MissingParts, reviewed: ReviewedObject<'_>) -> View {
         let ReviewedObject {
             namespace,

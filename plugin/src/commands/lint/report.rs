@@ -1,4 +1,4 @@
-//! The report of `lint` as text, JSON and GitHub annotations.
+//! Prints the report of `lint` as text, JSON or GitHub annotations.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -14,18 +14,18 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The result for one object.
+/// What `lint` found out about one object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ObjectResult {
-    /// The kind has rules, which reported these findings.
+    /// Admission rules apply to the object's kind, and found these problems.
     Judged(Vec<Finding>),
-    /// The object could not be checked, because its kind is unknown.
+    /// The object could not be checked, because its kind is unknown. Contains the problems that say why.
     Unknown(Vec<Finding>),
-    /// The object's kind, which has no rules.
+    /// No admission rules apply to the object's kind, which is the text.
     Skipped(String),
 }
 
-/// The result of `lint`.
+/// Everything that `lint` found, in files or in a cluster.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -34,37 +34,34 @@ pub(super) struct LintReport {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "LintReport")))]
     kind: &'static str,
-    /// Findings in the order of the files.
+    /// The problems, in the order of the files.
     findings: Vec<Finding>,
-    /// Files, or parts of files, that could not be read.
+    /// Files that could not be read, or not completely.
     errors: Vec<Unread>,
     #[serde(skip)]
     place: Place,
     files: usize,
     objects: usize,
     judged: usize,
-    /// Number of objects without rules, for each kind.
+    /// The number of objects of each kind to which no admission rules apply.
     skipped: BTreeMap<String, usize>,
-    /// Kinds, as `plural.group`, that the cluster does not serve.
+    /// The kinds, as `plural.group`, that the cluster does not serve.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_served: Vec<String>,
 }
 
-/// Where the objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The objects come from files.
     Files,
-    /// The objects come from a cluster.
     Cluster,
 }
 
-/// A file, or the rest of a file, that could not be read.
+/// A file that could not be read, or not completely, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Unread {
     pub(super) file: String,
-    /// The line of the error, from 1.
+    /// The line of the error in the file, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
     pub(super) message: String,
@@ -111,34 +108,34 @@ impl LintReport {
         }
     }
 
-    /// Records a kind that the cluster does not serve.
+    /// Records that the cluster does not serve this kind, given as `plural.group`.
     pub(super) fn not_served(&mut self, resource: String) {
         self.not_served.push(resource);
     }
 
-    /// Adds a file that could not be read.
+    /// Records a file that could not be read.
     pub(super) fn unread(&mut self, unread: Unread) {
         self.errors.push(unread);
     }
 
-    /// Files that could not be read.
+    /// The files that could not be read, or not completely.
     pub(super) fn errors(&self) -> &[Unread] {
         &self.errors
     }
 
-    /// Whether the files contain no object, for example because the command that writes to stdin failed. An empty
-    /// cluster is not an error.
+    /// Whether the files contain no object, for example because the command that writes to stdin failed. An empty cluster
+    /// does not count, because it is not an error.
     pub(super) fn is_empty(&self) -> bool {
         self.place == Place::Files && self.objects == 0 && self.errors.is_empty()
     }
 
-    /// The number of files, as text.
+    /// The number of files with its noun, such as `2 files`.
     pub(super) fn files(&self) -> String {
         count(self.files, "file")
     }
 
-    /// The verdict. Warnings are ignored. Undecided if a file could not be read, because the webhook may deny an
-    /// object in it.
+    /// The command's verdict. Warnings do not count. If a file could not be read, the verdict is undecided, because the
+    /// webhook may deny an object in it.
     pub(super) fn verdict(&self) -> Verdict {
         let unchecked_updates = self.findings.iter().any(|finding| finding.blocks_update_check);
         if !self.errors.is_empty() || unchecked_updates || self.is_empty() {
@@ -157,7 +154,7 @@ impl LintReport {
             .count()
     }
 
-    /// One paragraph for each finding, then the summary.
+    /// The report as text: one paragraph for each finding, then a summary.
     pub(super) fn text(&self, layout: Layout) -> String {
         let mut text = String::new();
         for Finding {
@@ -180,7 +177,8 @@ impl LintReport {
                 _ => String::new(),
             };
             let object = match &object.namespace {
-                // Print the object so that it can be pasted into a kubectl command. Findings in files need no namespace.
+                // Print the object so that it can be pasted into a kubectl command. For objects in files, the namespace is
+                // not needed.
                 Some(namespace) if file.is_none() => format!("{object} -n {namespace}"),
                 _ => object.to_string(),
             };
@@ -203,7 +201,7 @@ impl LintReport {
         text
     }
 
-    /// GitHub Actions workflow commands, which annotate the lines of a change.
+    /// The report as workflow commands of GitHub Actions, which annotate the lines of a pull request.
     pub(super) fn github(&self) -> String {
         let mut text = String::new();
         for finding in &self.findings {
@@ -289,7 +287,7 @@ impl Report for LintReport {
         self
     }
 
-    /// The objects that have findings.
+    /// The objects that have problems, as `kubectl get -o name` prints them.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for Finding { object, .. } in &self.findings {

@@ -1,4 +1,4 @@
-//! Finds the files to read.
+//! Finds the manifests in the files and folders that the user named.
 
 use std::{
     fs,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::file::{FileError, STDIN};
 
-/// Extensions of manifests in a folder, as in kubectl.
+/// The extensions of manifests in a folder, the same as kubectl's.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// A file or folder could not be read.
+/// A file or folder that the user named could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
     #[error(transparent)]
@@ -28,7 +28,7 @@ impl SourceError {
     }
 }
 
-/// The files for one `-f`: the file itself, or the manifests in the folder, sorted by name.
+/// The files that one `-f` names: the file itself, or the manifests in the folder, sorted by name.
 pub(super) fn files(named: &Path, recursive: bool) -> Result<Vec<PathBuf>, SourceError> {
     if named == Path::new(STDIN) || !named.is_dir() {
         return Ok(vec![named.to_owned()]);
@@ -52,7 +52,7 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         let path = entry.path();
-        // Do not follow links to folders, which may form a cycle.
+        // Do not follow a link to a folder, because such links can form a cycle.
         if entry.file_type().map_err(io)?.is_dir() {
             if recursive {
                 search(&path, recursive, found)?;
@@ -64,8 +64,8 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// Whether the path is a folder, or a special file such as a named pipe, whose read may block forever. A broken link
-/// counts as a file, so that its read reports an error.
+/// Whether the path is a folder, or a special file such as a named pipe, whose read may block forever. A broken link counts
+/// as a file, so that reading it reports an error.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }

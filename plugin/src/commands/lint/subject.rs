@@ -1,4 +1,4 @@
-//! The kinds that rules check or read.
+//! Decides from an object's kind and fields whether admission rules check it or read it.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::commands::lint::{
     finding::{Fault, ObjectName, OwnRule},
 };
 
-/// How `lint` uses an object.
+/// What `lint` does with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Subject(Subject),
@@ -16,7 +16,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Determines the role of an object, and adds faults of its `kind` and `apiVersion`.
+    /// Decides what `lint` does with an object. Adds problems of its `kind` and `apiVersion` to `faults`.
     pub(super) fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
         match Subject::new(object, faults) {
             Some(subject) => Self::Subject(subject),
@@ -38,7 +38,7 @@ fn is_machine(object: &Located) -> bool {
     object.text("kind") == Some("Machine") && group == Some("cluster.x-k8s.io")
 }
 
-/// The group of an `apiVersion`; none for the core group.
+/// The API group in an `apiVersion`; `None` for the core group.
 fn group(api_version: &str) -> Option<&str> {
     api_version.split_once('/').map(|(group, _)| group)
 }
@@ -74,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// An object's name as in `kubectl get -o name`; none for a fragment, or if the name is generated.
+    /// An object's name, as `kubectl get -o name` prints it; `None` for a fragment, or if the server generates the name.
     pub(super) fn resource_name(object: &ObjectName) -> Option<String> {
         let (kind, name) = (object.kind.as_deref()?, object.name.as_deref()?);
         let subject = Self::ALL.into_iter().find(|subject| subject.kind() == kind)?;
@@ -82,7 +82,7 @@ impl Subject {
         Some(format!("{}.{group}/{name}", kind.to_lowercase()))
     }
 
-    /// The supported `apiVersion`.
+    /// The `apiVersion` that `lint` supports for this kind.
     const fn api_version(self) -> &'static str {
         match self {
             Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
@@ -91,7 +91,7 @@ impl Subject {
         }
     }
 
-    /// The `apiVersion` in the original design documents.
+    /// The `apiVersion` of this kind in the original design documents.
     const fn documented_api_version(self) -> &'static str {
         match self {
             Self::ControlPlane | Self::Template | Self::Cluster => "cluster.x-k8s.io/v1alpha3",
@@ -99,7 +99,7 @@ impl Subject {
         }
     }
 
-    /// A `spec` field that only this kind has, to identify a fragment without `kind`.
+    /// A field of `spec` that only this kind has, by which a fragment without `kind` is identified.
     const fn mark(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
@@ -109,8 +109,8 @@ impl Subject {
         }
     }
 
-    /// Determines the kind of an object; none for a kind without rules. A fragment without `kind` is recognised by
-    /// its fields and completed, so that it can be checked.
+    /// Decides which kind an object has; `None` for a kind without admission rules. Identifies a fragment without `kind` by
+    /// its fields and adds what is missing, so that the fragment can be checked.
     fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = match object.text("kind") {
             Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
@@ -133,7 +133,7 @@ impl Subject {
                 );
                 faults.push(Fault::own(OwnRule::VersionUnserved, "apiVersion", &message));
             }
-            // Other products may have a kind with the same name.
+            // Check the group, because other products may have a kind with the same name.
             Some(given) => {
                 if group(given) != group(current) {
                     return None;
@@ -164,7 +164,7 @@ impl Subject {
 }
 
 impl Located {
-    /// Adds a field that the object does not have.
+    /// Adds a field with this text, unless the object has the field.
     fn set(&mut self, name: &str, text: &str) {
         let line = self.line;
         if let Node::Object(fields) = &mut self.node {

@@ -6,15 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::commands::lint::finding::{Fault, OwnRule};
 
-/// Metadata fields that a client cannot change: the server keeps them from the old object.
+/// The metadata fields that a client cannot change, because the server keeps the old object's values.
 const SERVER_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
 
-/// Whether an object is being deleted, from its JSON.
+/// Whether an object, given as JSON, is being deleted.
 pub(super) fn is_deleting(object: &str) -> bool {
     serde_json::from_str::<Described>(object).is_ok_and(|object| object.is_deleting())
 }
 
-/// The new object with the status and the [`SERVER_METADATA`] of the old one. None if either is not a JSON object.
+/// The new object as the server would store it: with the status and the [`SERVER_METADATA`] of the old object. `None` if
+/// either text is not a JSON object.
 pub(super) fn stored(new: &str, old: &str) -> Option<String> {
     let mut new: Map<String, Value> = serde_json::from_str(new).ok()?;
     let mut old: Map<String, Value> = serde_json::from_str(old).ok()?;
@@ -36,8 +37,8 @@ fn keep(field: &str, new: &mut Map<String, Value>, old: &mut Map<String, Value>)
     };
 }
 
-/// Reports that the API versions differ. Only an API server can convert the objects; without conversion, fields with
-/// different paths would look changed.
+/// The problem that both objects have different API versions. Only an API server can convert them; without conversion,
+/// fields with different paths would look changed.
 pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -30,7 +30,7 @@ pub struct PlanDocument {
     kind: &'static str,
     metadata: ObjectName,
     verdict: PlanVerdict,
-    /// Number of existing Machines.
+    /// The number of existing Machines.
     replicas: usize,
     current: SpecSummary,
     asked: SpecSummary,
@@ -47,7 +47,7 @@ pub struct PlanDocument {
     no_plan: Option<Described<NoPlan>>,
 }
 
-/// The result of a plan.
+/// The result of a plan in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum PlanVerdict {
@@ -57,20 +57,20 @@ pub enum PlanVerdict {
     Clear,
     /// Something blocks the first step.
     Blocked,
-    /// There is no plan; `noPlan` says why.
+    /// There is no plan; the field `noPlan` says why.
     NoPlan,
 }
 
-/// Where the plan's etcd members come from.
+/// Where the plan takes the etcd members from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 enum EtcdSource {
-    /// The members are not counted, because etcd is external or the plan has no steps.
+    /// The plan does not count members, because etcd is external or the plan has no steps.
     NotCounted,
-    /// The members are assumed from the Machines.
+    /// The plan assumes a member for each Machine with a node.
     Assumed,
-    /// The members were read from etcd.
+    /// The plan counts the members that etcd has listed.
     Read,
 }
 
@@ -83,7 +83,7 @@ struct SpecSummary {
     max_surge: usize,
 }
 
-/// A value with its description.
+/// A value, and the text that describes it to a user.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Described<T> {
@@ -113,21 +113,21 @@ struct StepDocument {
     number: usize,
     action: Action,
     purpose: Purpose,
-    /// The Machines among which the controller chooses; for `removeMember`, etcd members.
+    /// The names of the Machines among which the controller chooses; for `removeMember`, of etcd members.
     names: Vec<String>,
     choice: Choice,
-    /// The failure domains of the Machines; null means no failure domain.
+    /// The failure domains of the Machines, in the same order; null means no failure domain.
     failure_domains: Vec<Option<String>>,
     failure_domain_reason: FailureDomainReason,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Group>,
-    /// The time until which the step waits, if it waits for a time.
+    /// The time until which the step waits; absent if it does not wait for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
-    /// Whether an extension may update the Machine in place, so that the controller does not delete it.
+    /// Whether an extension may update the Machine in place. The controller then does not delete it.
     may_update_in_place: bool,
     may_differ: bool,
-    /// Number of Machines after the step.
+    /// The number of Machines after the step.
     replicas: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     etcd: Option<StepEtcdVotes>,
@@ -154,7 +154,7 @@ pub(crate) struct EtcdVotes {
 }
 
 impl PlanVerdict {
-    /// The verdict of a plan.
+    /// The result of this plan in one word.
     pub fn new(plan: &Plan) -> Self {
         match &plan.steps {
             Err(_) => Self::NoPlan,
@@ -166,7 +166,7 @@ impl PlanVerdict {
 }
 
 impl PlanDocument {
-    /// Creates the document of a plan.
+    /// Creates the JSON document of a plan.
     pub fn new(plan: &Plan) -> Self {
         let hint = |blocker: &Blocker| blocker.hint(&plan.namespace, &plan.name);
         let is_counted = plan.steps().iter().any(|step| step.votes.is_some());

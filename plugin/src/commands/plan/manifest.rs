@@ -15,19 +15,19 @@ const APPLIABLE_METADATA: [&str; 2] = ["labels", "annotations"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub object: Value,
-    /// The API version without the group.
+    /// The API version of the control plane in the manifest, without the group.
     pub version: String,
-    /// Other objects in the file. The plan ignores all but the infrastructure template.
+    /// The other objects in the file. The plan ignores all of them but the infrastructure template.
     pub others: Vec<Value>,
 }
 
-/// Why a file cannot be planned.
+/// Why a manifest cannot be planned.
 #[derive(Debug, ThisError)]
 pub enum ManifestError {
     #[error("{file}{}: {cause}", line.map_or_else(String::new, |line| format!(":{line}")))]
     Syntax {
         file: String,
-        /// Line number, from 1.
+        /// The line number of the error, counted from 1.
         line: Option<u64>,
         cause: String,
     },
@@ -58,7 +58,7 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Finds the control plane in a file.
+    /// Finds the manifest of the control plane with this name in a file.
     ///
     /// # Errors
     /// The file cannot be parsed, or does not contain the control plane exactly once.
@@ -99,7 +99,7 @@ impl Manifest {
         }
     }
 
-    /// Warnings about the plan, one line each.
+    /// Warnings about what the plan ignores or assumes, one line each.
     pub fn warnings(&self, patch: &Value, template: &Reference) -> Vec<String> {
         let others = self.others.iter().filter(|object| !is_template(object, template));
         let others: Vec<&Value> = others.collect();
@@ -116,15 +116,15 @@ impl Manifest {
         others.into_iter().chain(replicas).collect()
     }
 
-    /// The infrastructure template, if the file contains it.
+    /// The infrastructure template to which the control plane refers, if the file contains it.
     pub fn template(&self, template: &Reference) -> Option<&Value> {
         self.others.iter().find(|object| is_template(object, template))
     }
 
-    /// Computes the merge patch that `kubectl apply` would send.
+    /// Computes the merge patch that `kubectl apply` would send for the manifest.
     ///
     /// # Errors
-    /// The manifest describes another object.
+    /// The manifest describes another object than the current one.
     pub fn patch(&self, file: &str, current: &Value) -> Result<Value, ManifestError> {
         for (field, pointer) in [
             ("metadata.namespace", "/metadata/namespace"),
@@ -147,7 +147,7 @@ impl Manifest {
             .and_then(|last| serde_json::from_str(last).ok())
             .unwrap_or_default();
         let mut patch = appliable_fields(&self.object);
-        // Set the defaults that the webhooks set.
+        // Set the defaults that admission webhooks set.
         if let Some(Value::String(version)) = patch.pointer_mut("/spec/version") {
             *version = with_leading_v(version);
         }
@@ -156,7 +156,7 @@ impl Manifest {
     }
 }
 
-/// The objects in a document: the items of a list, or the document itself.
+/// The objects in one document of a file: the items of a List, or the document itself.
 fn objects_of(document: &Located) -> Vec<Value> {
     let object = document.to_json();
     let items = object.get("items").and_then(Value::as_array);
@@ -180,7 +180,7 @@ fn is_template(object: &Value, template: &Reference) -> bool {
         && text(object, "/metadata/name") == template.name
 }
 
-/// `Kind/name` of each object, apart by commas.
+/// The objects as `Kind/name`, separated by commas.
 fn names<'v>(objects: impl IntoIterator<Item = &'v Value>) -> String {
     let names: Vec<String> = objects.into_iter().map(kind_and_name).collect();
     names.join(", ")
@@ -207,7 +207,7 @@ fn appliable_fields(object: &Value) -> Value {
     json!({ "metadata": metadata, "spec": spec })
 }
 
-/// Removes fields of the last applied manifest that the patch does not set.
+/// Removes from the object the fields of the last applied manifest that the new manifest lacks.
 fn remove_missing(patch: &mut Value, last: &Value) {
     let (Value::Object(patch), Value::Object(last)) = (patch, last) else {
         return;

@@ -43,7 +43,7 @@ use kcp_client::{
     },
 };
 
-/// The field manager that the admission rules see.
+/// The field manager that the admission rules see in the planned change.
 const FIELD_MANAGER: &str = "kubectl-kcp";
 
 /// Runs `plan`.
@@ -63,11 +63,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     };
     let connection = session.connect().await?;
     let mut reader = Reader::discover(&connection).await?;
-    // Read the control plane in the manifest's API version, so that the two can be compared.
+    // Read the control plane in the manifest's API version, so that both can be compared.
     if let Some(manifest) = &manifest {
         reader = reader.in_version(&manifest.version)?;
     }
-    // Every part affects the steps, so none may be missing.
+    // The steps depend on every part of what is read, so no part may be missing.
     let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
     let mut snapshot = Box::pin(read).await?;
     let view = snapshot.view();
@@ -101,7 +101,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         limit: ReadLimit::per_read(LIMIT),
     };
     snapshot.observed.in_place_handlers = Box::pin(reads.in_place_handlers()).await;
-    // A user with permissions in one namespace only may not list ExtensionConfigs, which few clusters use.
+    // A user with permissions in only one namespace may not list ExtensionConfigs, which few clusters use.
     let unread = snapshot.observed.in_place_handlers.failure();
     warnings.extend(unread.filter(|failure| failure.forbidden.is_none()).map(|failure| {
         format!(

@@ -1,4 +1,4 @@
-//! The text of a plan: a summary, the steps, and remarks.
+//! Prints a plan as text: a summary, the steps, and remarks.
 
 use std::fmt::Write as _;
 
@@ -82,7 +82,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    // Omit columns without values.
+    // Leave out columns in which no step has a value.
     let has_domains = steps
         .iter()
         .any(|step| !messages::failure_domains(step).is_empty());
@@ -123,7 +123,8 @@ fn action(step: &Step) -> Cell {
     Cell::styled(messages::action(step), style)
 }
 
-/// The members, the quorum and the tolerated failures after the step, and the worst values during the step if they are lower.
+/// The columns with the members, the quorum and the tolerated failures after the step. If a value is lower during the step,
+/// the lowest is shown, too.
 fn votes(step: &Step) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
@@ -182,7 +183,7 @@ fn replaced(plan: &Plan, layout: Layout) -> String {
     section("Outdated:", lines, layout)
 }
 
-/// Groups Machines with the same text.
+/// Groups the Machines that have the same text, in one line for each text.
 fn group_machines<'m>(texts: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (line, machine) in texts {
@@ -268,7 +269,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     section("Notes:", remarks, layout)
 }
 
-/// Machines that count as up to date only because facts are missing.
+/// The Machines that the plan counts as up to date only because something could not be read.
 fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
     let restart = format!(
         "to replace all Machines: kubectl kcp rollout start {} -n {}",

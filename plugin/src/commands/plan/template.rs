@@ -1,4 +1,4 @@
-//! What a new infrastructure template changes.
+//! Compares the infrastructure template of a planned change with the current template.
 
 use kcp_api::Reference;
 use kcp_client::{Error, reads::planned::Reads};
@@ -8,8 +8,8 @@ use kcp_control_plane::{
 };
 use serde_json::Value;
 
-/// Adds the fields that the template of the desired spec changes, and whether the template exists. `in_file` is the template
-/// that the file contains. Returns a warning if the changes are unknown, or if there are none.
+/// Adds to the plan which fields the new infrastructure template changes, and whether that template exists. `in_file` is
+/// the template that the manifest contains. Returns a warning if the changes are unknown, or if there are none.
 pub(super) async fn compare(
     reads: &Reads<'_>,
     observed: &mut Snapshot,

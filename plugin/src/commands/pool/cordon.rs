@@ -1,4 +1,4 @@
-//! `pool cordon` and `pool uncordon`.
+//! Runs `kubectl kcp pool cordon` and `pool uncordon`.
 
 use clap::Args;
 use kcp_api::metadata::Object as _;
@@ -15,7 +15,6 @@ use crate::{arguments::parse_object_name, session::Session, verdict::Verdict};
 #[command(after_help = "Examples:
   kubectl kcp pool cordon host-a --reason maintenance")]
 pub struct CordonArguments {
-    /// The customization.
     #[command(flatten)]
     pub change: CordonChange,
 
@@ -29,12 +28,11 @@ pub struct CordonArguments {
 #[command(after_help = "Examples:
   kubectl kcp pool uncordon host-a")]
 pub struct UncordonArguments {
-    /// The customization.
     #[command(flatten)]
     pub change: CordonChange,
 }
 
-/// The customization.
+/// The arguments that `pool cordon` and `pool uncordon` share.
 #[derive(Debug, Args)]
 pub struct CordonChange {
     /// Name of the customization, or cdc/NAME
@@ -46,7 +44,7 @@ pub struct CordonChange {
     pub field_manager: String,
 }
 
-/// The maximum length of a reason, in characters.
+/// The maximum length of the reason of a cordon, in characters.
 const MAX_REASON: usize = 400;
 
 fn parse_entry(text: &str) -> Result<String, String> {
@@ -93,7 +91,7 @@ pub(crate) async fn run(
         }
     }
     if reason.is_some() {
-        // Ignore errors: an account that may cordon entries may lack the permission to read pools.
+        // Ignore errors: an account that may cordon entries may not be allowed to read pools.
         let pools = store
             .pools(Some(store.namespace()), None)
             .await

@@ -1,4 +1,4 @@
-//! `pool exec`: runs a command while holding a lease, or while a claim has a cluster.
+//! Runs `kubectl kcp pool exec`: a command that runs while this process holds a lease or a ClusterClaim.
 
 mod claimed;
 mod process;
@@ -63,11 +63,9 @@ pub struct ExecArguments {
     #[arg(value_parser = parse_cluster_pool)]
     pub pool: String,
 
-    /// The holder; by default a generated name.
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// The request for a cluster from Hive instead of a lease.
     #[command(flatten)]
     pub claim: ClaimArguments,
 
@@ -106,7 +104,7 @@ pub struct ExecArguments {
     pub command: Vec<OsString>,
 }
 
-/// The minimum ttl. It leaves enough time for three renewals, and for the command to end.
+/// The minimum `--ttl`. It leaves enough time for three renewals, and for the command to end.
 const MIN_TTL: Duration = Duration::from_secs(3);
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
@@ -123,7 +121,7 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-/// The exit code if `pool exec` itself fails, or loses its lease. `timeout` and `env` use the same code for their own
+/// The exit code of `pool exec` itself if it fails or loses its lease, the same as `timeout` and `env` use for their own
 /// failures.
 pub const NO_LEASE: u8 = 125;
 
@@ -162,7 +160,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
         Some(source) => Some(source.read(&connection).await?),
         None => None,
     };
-    // Until this line, a signal ends the process, which is safe because the process holds no lease.
+    // Before this line, a signal ends the process. This is safe, because the process holds no lease yet.
     let has_terminal = io::stdin().is_terminal();
     let mut signals = Signals::listen(has_terminal)?;
     let holder = Holder {
@@ -172,10 +170,10 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     let request = LeaseRequest {
         holder,
         ttl: Some(Ttl::For(arguments.ttl)),
-        // The lease ends without a grace period, even if the command creates a cluster.
+        // Without a cluster, the lease ends without a grace period, even if the command creates a cluster.
         cluster: None,
         install_config: install_config.as_ref(),
-        // A generated name cannot have a lease, because no other process uses it.
+        // No other process can hold a lease with a generated name.
         is_new: is_name_given,
         selection: Selection {
             customization: arguments.customization.as_deref(),
@@ -194,7 +192,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
             wait_for(attempt, timeout, signals.end(), &Waiting(terminal)).await
         }
     };
-    // With a generated name, also release a lease whose write got no response.
+    // With a generated name, also release a lease whose write got no response, because no other process can hold it.
     let of_name = || (!is_name_given).then(|| (Target::Pool(arguments.pool.clone()), None));
     let (code, held) = match waited {
         Err(error) => {
@@ -274,7 +272,7 @@ fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
     exit_code(signal)
 }
 
-/// Runs the command until it ends or the lease is lost.
+/// Runs the command until it ends, or until the lease is lost.
 async fn run_under_lease(
     answer: &LeaseAnswer,
     renewed: RenewedLease<'_, Store<'_>>,
@@ -288,7 +286,7 @@ async fn run_under_lease(
         terminal.warning(&format!("could not check the lease on {customization}: {error}"));
     };
     let grace = Duration::try_from(renewed.heartbeat.grace()).unwrap_or_default();
-    // If it took too long to acquire the lease, the lease is lost before the command starts.
+    // If it took too long to acquire the lease, the lease may have ended already.
     let deadline = record.deadline.unwrap_or(Timestamp::MAX);
     let lost = async {
         let why = renewed.wait_until_lost(deadline, not_renewed).await;
@@ -311,19 +309,20 @@ async fn run_under_lease(
     run.run_until_lost(lost, signals, terminal).await
 }
 
-/// A command that runs while a lease or a claim is held.
+/// A command, and what it needs to run while this process holds a lease or a claim.
 struct Run<'r> {
     command: &'r [OsString],
     lease: &'r PoolLease,
-    /// The command's variables that contain paths of files. A variable without a file is removed, because it comes
-    /// from an outer `pool exec`.
+    /// The environment variables of the command that contain paths of files. A variable without a file is removed from the
+    /// environment, because it comes from an outer `pool exec`.
     files: [(&'static str, Option<&'r NamedTempFile>); 2],
-    /// The time that the command has to end after the loss of the lease.
+    /// How long the command has to end after the lease was lost.
     grace: Duration,
 }
 
 impl Run<'_> {
-    /// Runs the command until it ends. If `lost` returns first, prints why the lease was lost, and ends the command.
+    /// Runs the command until it ends. If `lost` returns first, prints why the lease or cluster was lost, and ends the
+    /// command.
     async fn run_until_lost(
         &self,
         lost: impl Future<Output = String>,
@@ -366,7 +365,7 @@ impl Run<'_> {
     }
 }
 
-/// Creates a file that only this user may read. The file is deleted when the returned value is dropped.
+/// Creates a temporary file that only this user may read. It is deleted when the returned value is dropped.
 fn private_file(content: &str, bytes: &[u8]) -> anyhow::Result<NamedTempFile> {
     let write = || -> io::Result<NamedTempFile> {
         let mut file = NamedTempFile::with_prefix(format!("kcp-{content}-"))?;

@@ -1,4 +1,4 @@
-//! `pool lease`.
+//! Runs `kubectl kcp pool lease`.
 
 pub(crate) mod document;
 
@@ -51,7 +51,6 @@ pub struct LeaseArguments {
     #[arg(value_parser = parse_cluster_pool)]
     pub pool: String,
 
-    /// The holder of the lease.
     #[command(flatten)]
     pub lessee: Lessee,
 
@@ -87,7 +86,6 @@ pub struct LeaseArguments {
     #[arg(long, conflicts_with_all = ["wait", "claim"])]
     pub create: bool,
 
-    /// The request for a cluster from Hive instead of a lease.
     #[command(flatten)]
     pub claim: ClaimArguments,
 
@@ -108,7 +106,7 @@ pub struct LeaseArguments {
     pub field_manager: String,
 }
 
-/// A request for a cluster from Hive.
+/// The flags for a request to Hive for a cluster, instead of a lease.
 #[derive(Clone, Debug, Args)]
 pub struct ClaimArguments {
     /// Request a cluster from Hive with a cluster claim that has the holder's name, and wait for the cluster
@@ -124,7 +122,7 @@ pub struct ClaimArguments {
     pub subject: Vec<Value>,
 }
 
-/// The holder of the lease.
+/// The flags that name the holder of the lease.
 #[derive(Clone, Debug, Args)]
 pub struct Lessee {
     /// Name of the cluster deployment that holds the lease
@@ -140,7 +138,7 @@ pub struct Lessee {
     pub new: bool,
 }
 
-/// Parses an RBAC subject.
+/// Parses an RBAC subject, such as `user:jane`.
 fn parse_subject(text: &str) -> Result<Value, String> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let named = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
@@ -156,7 +154,7 @@ fn parse_subject(text: &str) -> Result<Value, String> {
 }
 
 impl Lessee {
-    /// The holder's name; none if neither option is set.
+    /// The name of the holder, given or generated; `None` if neither flag is set.
     pub(crate) fn name(&self) -> Option<String> {
         let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
         self.cluster_deployment.clone().or_else(generated)
@@ -256,11 +254,11 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     Ok(verdict(result.lease.refusal(), &session.terminal))
 }
 
-/// A lease, and the files that `-o` can print instead of the JSON document.
+/// The result of `pool lease`, with the files that `-o` can print instead of the JSON document.
 pub(crate) struct PrintedLease<'a> {
     pub(crate) lease: PoolLease,
     pub(crate) install_config: Option<&'a InstallConfig>,
-    /// The kubeconfig of the claim's cluster; none unless `-o` requests it.
+    /// The kubeconfig of the claim's cluster; `None` unless `-o kubeconfig` requests it.
     pub(crate) kubeconfig: Option<String>,
 }
 
@@ -292,7 +290,8 @@ impl Report for PrintedLease<'_> {
     }
 }
 
-/// Variables for `eval`. Values are quoted, because names of objects may contain any character.
+/// Shell variables that describe the lease, for `eval`. Values are quoted, because names of objects may contain any
+/// character.
 fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
     let variables = lease.variables().unwrap_or_default();
     let lines = variables

@@ -1,4 +1,4 @@
-//! `pool list`: the entries of pools, one per line.
+//! Runs `kubectl kcp pool list`, which prints the entries of pools, one per line.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: ListArguments, session: &Session) -> anyhow::
     Ok(Verdict::Met)
 }
 
-/// The entries, as `-o json` shows them.
+/// The entries of one or several pools' inventories.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -94,22 +94,22 @@ struct EntryItem {
     namespace: String,
     pool: String,
     name: String,
-    /// One of: free, held, in-use, gone, expired, reserved, unreadable, deleting, missing, cordoned (if the
-    /// entry is free but cordoned).
+    /// One of: free, held, in-use, gone, expired, reserved, unreadable, deleting, missing, cordoned (the entry is free but
+    /// cordoned).
     state: &'static str,
     /// The `ClusterDeployment` that holds the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
-    /// The end of the lease; absent if the entry has no lease, or the lease never ends.
+    /// When the lease ends; absent if the entry has no lease, or if the lease never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
     /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// Why the entry is cordoned.
+    /// Why the entry is cordoned; absent if it is not cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! `kubectl kcp pool`: one file for each verb, with its arguments and its output.
+//! `kubectl kcp pool`: leases, releases and repairs the customizations of cluster pools. One file for each verb.
 //!
-//! This file has what the verbs share: common arguments, progress, error messages and exit codes. The crate `kcp-pool`
+//! This file contains what the verbs share: arguments, progress, error messages and exit codes. The crate `kcp-pool`
 //! reads, decides and writes.
 
 mod cordon;
@@ -44,12 +44,10 @@ use status::PoolStatusArguments;
 /// Lease and release the customizations of a cluster pool.
 #[derive(Debug, Args)]
 pub struct PoolArguments {
-    /// The verb.
     #[command(subcommand)]
     pub command: PoolCommand,
 }
 
-/// A verb of `pool`.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
     /// Lease a free customization of the pool's inventory for a cluster
@@ -120,10 +118,10 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
     }
 }
 
-/// The argument of `--install-config`.
+/// The value of `--install-config`: where to read the install-config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallConfigSource {
-    /// A file; `-` means stdin.
+    /// A file, or `-` for stdin.
     File(PathBuf),
     /// The name of a Secret in the pool's namespace.
     Secret(String),
@@ -132,7 +130,7 @@ pub enum InstallConfigSource {
 impl FromStr for InstallConfigSource {
     type Err = Infallible;
 
-    /// Parses `secret/NAME`; anything else is a file. Write `./secret/NAME` for a file of that name.
+    /// Parses `secret/NAME` as a Secret, and anything else as a file. `./secret/NAME` is a file of that name.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text.strip_prefix("secret/") {
             Some(name) => Self::Secret(name.to_owned()),
@@ -150,7 +148,7 @@ impl InstallConfigSource {
     }
 }
 
-/// The value of `--wait`, which is optional.
+/// Parses the value of `--wait`, which is optional: a duration, or no limit without a value.
 fn parse_wait(text: &str) -> Result<WaitLimit, String> {
     if text.is_empty() {
         Ok(WaitLimit::Unlimited)
@@ -159,7 +157,7 @@ fn parse_wait(text: &str) -> Result<WaitLimit, String> {
     }
 }
 
-/// The value of `--ttl`: a duration with a unit, or 0.
+/// Parses the value of `--ttl`: a duration with a unit, or 0 for a lease that never ends.
 fn parse_ttl(text: &str) -> Result<Ttl, String> {
     if text == "0" {
         return Ok(Ttl::Never);
@@ -176,7 +174,7 @@ fn parse_ttl(text: &str) -> Result<Ttl, String> {
     Ok(Ttl::For(ttl))
 }
 
-/// The value of `--hive`.
+/// The value of `--hive`: whether Hive runs the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HiveArgument {
     /// Decide from Hive's `HiveConfig`, Hive's controllers, and the pool's finalizer and conditions
@@ -198,7 +196,7 @@ impl From<HiveArgument> for HiveMode {
     }
 }
 
-/// Shows a wait on stderr.
+/// Shows on stderr what a command waits for.
 struct Waiting<'t>(&'t Terminal);
 
 impl Progress for Waiting<'_> {
@@ -215,7 +213,8 @@ impl Progress for Waiting<'_> {
     }
 }
 
-/// Puts the API server's error at the end of the chain, because the hint belongs to the last error.
+/// Turns the error of a lease into one whose chain ends with the API server's error, because hints belong to the last
+/// error.
 fn reported(error: LeaseError) -> anyhow::Error {
     let message = error.to_string();
     match error {
@@ -226,7 +225,7 @@ fn reported(error: LeaseError) -> anyhow::Error {
     }
 }
 
-/// The error of a failed claim, which says what happened to the claim.
+/// Turns the error of a claim into one that says what happened to the claim.
 fn claim_failed(error: ClaimError) -> anyhow::Error {
     let message = error.to_string();
     match error {
@@ -235,7 +234,7 @@ fn claim_failed(error: ClaimError) -> anyhow::Error {
     }
 }
 
-/// The warning that `question` could not be checked, with the cause and a hint.
+/// The warning that the answer to `question` is unknown, with the reason and a hint.
 fn not_checked(question: &str, why: &Error) -> String {
     let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
     format!("could not check {question}: {why}{hint}")
@@ -248,7 +247,7 @@ pub(crate) struct Name {
     pub(crate) name: String,
 }
 
-/// A reference to a pool.
+/// A reference to a pool by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "PoolName"))]
@@ -274,20 +273,20 @@ impl From<&PoolName> for PoolDocumentName {
     }
 }
 
-/// Why there is no lease, or why a lease was not released.
+/// Why there is no lease, or why a lease was not released, as JSON documents name the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reason {
-    /// No entry is free.
+    /// No entry of the inventory is free.
     Exhausted,
-    /// No entry became free in time.
+    /// No entry of the inventory became free in time.
     Timeout,
-    /// The holder already has a lease or a claim, but the request was for a new one.
+    /// The holder already has a lease or a claim, but `--new` requests a new one.
     Held,
     /// Another `ClusterDeployment` holds the entry, or the same `ClusterDeployment` has another lease on it.
     NotHolder,
-    /// The pool has no inventory.
+    /// The pool has no inventory, or the inventory has no such entry.
     NoSuchEntry,
     /// Hive would revoke the lease, the holder's cluster uses another entry, or a cluster still uses the entry.
     Blocked,
@@ -310,7 +309,8 @@ fn refusal(reason: Option<Reason>, message: Option<&str>) -> Option<String> {
     Some(format!("{}: {}", reason?.as_str(), message?))
 }
 
-/// Prints a refusal to stderr. The document has the same reason.
+/// Prints to stderr why the request was refused, if it was, and returns the verdict. The JSON document contains the same
+/// reason.
 fn verdict(refusal: Option<String>, terminal: &Terminal) -> Verdict {
     match refusal {
         Some(refusal) => {

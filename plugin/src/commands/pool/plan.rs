@@ -1,4 +1,4 @@
-//! `pool plan`.
+//! Runs `kubectl kcp pool plan`.
 
 use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ impl Report for model::PoolPlan {
     }
 }
 
-/// The effects of a change to a pool.
+/// What a change to a pool does to its clusters and entries.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -87,17 +87,17 @@ pub(crate) struct PoolPlan {
     #[cfg_attr(test, schemars(extend("const" = "PoolPlan")))]
     kind: &'static str,
     metadata: PoolDocumentName,
-    /// Whether the pool does not exist yet.
+    /// Whether the change creates the pool.
     new: bool,
     /// Whether Hive runs the pool, and therefore replaces and deletes clusters.
     run_by_hive: bool,
     version: VersionDocument,
-    /// Unclaimed clusters that become stale.
+    /// The unclaimed clusters that the change makes stale.
     stale: Vec<StaleDocument>,
-    /// How many unclaimed clusters are deleted because the size becomes smaller.
+    /// How many unclaimed clusters Hive deletes because `size` becomes smaller.
     excess: usize,
     entries: Vec<EntryDocument>,
-    /// The problems of the pool after the change, one sentence each.
+    /// The problems that the pool has after the change, one sentence each.
     problems: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct PoolPlan {
 struct VersionDocument {
     before: Option<String>,
     after: Option<String>,
-    /// Whether the versions differ. This is known even if the versions are unknown.
+    /// Whether the two versions differ. This is known even if the versions themselves are unknown.
     changes: bool,
 }
 
@@ -116,7 +116,7 @@ struct VersionDocument {
 struct StaleDocument {
     namespace: String,
     name: String,
-    /// One of: version, dropped-from-inventory.
+    /// Why the change makes the cluster stale. One of: version, dropped-from-inventory.
     reason: &'static str,
 }
 
@@ -124,11 +124,11 @@ struct StaleDocument {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct EntryDocument {
     name: String,
-    /// One of: added, dropped.
+    /// Whether the change adds the entry or drops it. One of: added, dropped.
     change: &'static str,
-    /// One of: free, missing, shared, unused, cluster-stale, cluster-claimed, held.
+    /// What the change means for the entry. One of: free, missing, shared, unused, cluster-stale, cluster-claimed, held.
     effect: &'static str,
-    /// The effect, in one sentence.
+    /// What the change means for the entry, in one sentence.
     message: String,
 }
 

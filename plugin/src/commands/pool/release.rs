@@ -1,4 +1,4 @@
-//! `pool release`.
+//! Runs `kubectl kcp pool release`.
 
 use clap::Args;
 use kcp_pool::{
@@ -93,7 +93,8 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
     Ok(verdict(result.refusal(), &session.terminal))
 }
 
-/// Parses `NAME`, `clusterpool/NAME` in kubectl's spellings, or `cdc/NAME`, with or without the group after a dot.
+/// Parses what to release: a pool as `NAME` or `clusterpool/NAME`, or one customization as `cdc/NAME`. Each kind may have
+/// its group after a dot.
 fn parse_target(text: &str) -> Result<Target, String> {
     let named = text.split_once('/').filter(|(kind, _)| is_customization(kind));
     match named {
@@ -107,7 +108,7 @@ fn parse_target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Whether this is the kind of customizations, whose short name is `cdc`.
+/// Whether this is a name of the kind ClusterDeploymentCustomization, whose short name is `cdc`.
 fn is_customization(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let plain = kind.strip_suffix(".hive.openshift.io").unwrap_or(&kind);
@@ -126,19 +127,19 @@ pub(crate) struct PoolRelease {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolRelease")))]
     kind: &'static str,
-    /// The pool; absent if the request named one customization, and its holder has no lease on it.
+    /// The pool; absent if the request named one customization on which the holder has no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<PoolDocumentName>,
     cluster_deployment: Name,
-    /// The released customizations; empty if the holder had none.
+    /// The customizations that were released; empty if the holder had none.
     customizations: Vec<Name>,
-    /// The claim that was deleted together with its cluster.
+    /// The ClusterClaim that was deleted, and with it its cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
     /// Why a lease or a claim was not released.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason, in one sentence.
+    /// Why a lease or a claim was not released, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     /// Warnings about checks that failed and about clusters that still run, one sentence each.
@@ -178,12 +179,12 @@ impl PoolRelease {
         &self.warnings
     }
 
-    /// A line that says why a lease or a claim was not released.
+    /// One line that says why a lease or a claim was not released.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
 
-    /// One line for each released entry, or one line if the holder has none.
+    /// One line for each customization that was released, or one line that says that the holder has none.
     pub(crate) fn sentences(&self) -> String {
         let Self {
             pool,
@@ -223,7 +224,7 @@ impl Report for PoolRelease {
     }
 }
 
-/// Warnings to print with the result.
+/// The warnings about checks that failed and about clusters that still run, one sentence each.
 fn warnings(release: &Release) -> Vec<String> {
     let left = |InUse { customization, by }: &InUse| by.left(customization);
     let left = release.still_used.iter().map(left);

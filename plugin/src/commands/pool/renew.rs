@@ -1,4 +1,4 @@
-//! `pool renew`.
+//! Runs `kubectl kcp pool renew`.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -97,7 +97,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         }
     }
     if result.leases.is_empty() && lost.is_empty() && store.get(&arguments.pool).await?.is_none() {
-        // A mistyped name of a pool must be an error, and not look like a lost lease.
+        // A mistyped name of a pool must be an error, because otherwise it would look like a lost lease.
         store.pool(&arguments.pool).await?;
     }
     let changes = result.leases.iter().map(|lease| {
@@ -139,12 +139,12 @@ pub(crate) struct PoolRenewal {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The renewed leases; empty if the holder has none.
+    /// The leases that were renewed; empty if the holder has none.
     leases: Vec<RenewedDocument>,
     /// Why no lease was renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason, in one sentence.
+    /// Why no lease was renewed, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
@@ -155,7 +155,7 @@ pub(crate) struct PoolRenewal {
 struct RenewedDocument {
     customization: Name,
     lease_id: String,
-    /// The end of the lease; absent if it never ends.
+    /// When the lease ends; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,

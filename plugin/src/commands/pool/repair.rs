@@ -1,4 +1,4 @@
-//! `pool repair`.
+//! Runs `kubectl kcp pool repair`.
 
 mod printer;
 
@@ -90,7 +90,7 @@ impl RepairArguments {
     }
 }
 
-/// `NAME`, or `cdc/NAME` as in the output.
+/// Parses the value of `--force`: `NAME`, or `cdc/NAME` as the output has it.
 fn parse_customization(text: &str) -> Result<String, String> {
     parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
 }
@@ -154,7 +154,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
     Ok(verdict(&report))
 }
 
-/// The verdict, which is positive if no problem remains.
+/// The command's verdict, which is positive if no problem remains.
 fn verdict(report: &RepairReport) -> Verdict {
     let verdict = |found: &Found| match found {
         found if found.error().is_some() => Verdict::Undecided,
@@ -164,12 +164,12 @@ fn verdict(report: &RepairReport) -> Verdict {
     let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
     let of_refusal = report.refusal.iter().map(|_| Verdict::Negative);
     let of_findings = report.found.iter().map(verdict);
-    // If the clusters could not be listed, problems may be missing.
+    // If the clusters could not be listed, some problems may not have been found.
     let of_unread = report.clusters_unread.iter().map(|_| Verdict::Undecided);
     Verdict::worst(of_findings.chain(of_failures).chain(of_refusal).chain(of_unread))
 }
 
-/// Prints failures and warnings to stderr.
+/// Prints to stderr which namespaces were not repaired completely, and the warnings.
 fn show_errors(report: &RepairReport, terminal: &Terminal) {
     for found in &report.found {
         if let Some(error) = found.error() {

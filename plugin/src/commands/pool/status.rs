@@ -1,4 +1,4 @@
-//! `pool status`.
+//! Runs `kubectl kcp pool status`.
 
 mod document;
 mod printer;
@@ -58,7 +58,7 @@ pub struct PoolStatusArguments {
 }
 
 impl PoolStatusArguments {
-    /// The error message if two arguments cannot be combined.
+    /// The error message, if two of the arguments contradict each other.
     fn contradiction(&self) -> Option<&'static str> {
         let is_contradiction = self.watch && !self.output.is_text();
         is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
@@ -100,12 +100,12 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     Ok(pools.verdict())
 }
 
-/// The pools of one poll.
+/// The states of the pools that one poll has read.
 struct PoolStatusReport<'p> {
     pools: &'p [PoolState],
-    /// Whether the user named a pool.
+    /// Whether the user named one pool.
     is_one: bool,
-    /// The namespace; none for all namespaces.
+    /// The namespace of the pools; `None` for all namespaces.
     namespace: Option<&'p str>,
     now: Timestamp,
 }
@@ -179,7 +179,7 @@ fn verdict(pool: &PoolState) -> Verdict {
     }
 }
 
-/// One line for each change, with the pool's name. At the first poll, one line for each pool.
+/// One line for each change since the last poll, with the pool's name. Without a last poll, one line for each pool.
 pub(crate) fn changes(before: Option<&[PoolState]>, after: &[PoolState]) -> Vec<String> {
     let Some(before) = before else {
         return after.iter().map(initial_line).collect();
@@ -263,8 +263,8 @@ fn describe_entry(entry: &EntryUse) -> String {
     format!("{}{holder}", entry.state.as_str())
 }
 
-/// Pairs the elements of both lists by their key, in the order of `new`, followed by the rest of the old
-/// list.
+/// Pairs the elements of the old and the new list that have the same key, in the order of `new`, followed by the elements
+/// that only the old list has.
 fn pairs<'p, T, K: PartialEq + Display>(
     old: &'p [T],
     new: &'p [T],

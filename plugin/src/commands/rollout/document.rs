@@ -21,11 +21,11 @@ pub struct RolloutStatus<'r> {
     progress: RolloutProgress,
     /// The desired number of Machines.
     desired_replicas: i64,
-    /// Number of existing Machines.
+    /// The number of existing Machines.
     replicas: i64,
     ready_replicas: i64,
     up_to_date_replicas: i64,
-    /// When a planned rollout begins.
+    /// When a planned rollout begins; absent if none is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     planned: Option<Timestamp>,
     waiting_for: &'r [String],
@@ -43,7 +43,7 @@ struct StuckDocument<'r> {
 }
 
 impl<'r> RolloutStatus<'r> {
-    /// Creates the document of a report.
+    /// Creates the JSON document of a report.
     pub fn new(report: &'r RolloutReport) -> Self {
         let control_plane = &report.snapshot.control_plane;
         let (name, namespace) = (control_plane.name(), control_plane.namespace());

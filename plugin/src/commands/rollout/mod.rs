@@ -53,7 +53,7 @@ use crate::{
     wait::{EndingKind, Shown, poll_until},
 };
 
-/// Time limit of one read for the history.
+/// The time limit of each read for `rollout history`.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.
@@ -144,8 +144,8 @@ async fn pause_or_resume(
     pause.await
 }
 
-/// Changes a control plane, and reports the result. `decide` receives the snapshot and the API version of the
-/// control plane.
+/// Lets a verb change a control plane, and prints the result. `decide` gets the snapshot and the API version of the control
+/// plane.
 async fn change(
     verb: &Verb<'_>,
     scope: ReadScope,

@@ -1,4 +1,4 @@
-//! The progress of a rollout.
+//! Describes how far the rollout of a control plane is.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,34 +17,34 @@ use kcp_control_plane::{
 pub struct RolloutReport {
     pub snapshot: Snapshot,
     pub progress: RolloutProgress,
-    /// The parts that the rollout waits for, one line each.
+    /// What the rollout waits for, one line each.
     pub waiting_for: Vec<String>,
-    /// The blockers that have blocked the rollout for too long.
+    /// What has blocked the rollout for too long.
     pub obstacles: Vec<StuckBlocker>,
-    /// The messages of the controller, or the reason why the rollout has stopped.
+    /// What the controller reports about the rollout, or why the rollout has stopped.
     pub remarks: Vec<String>,
-    /// When a planned rollout begins.
+    /// When a planned rollout begins; `None` if none is planned.
     pub planned: Option<Timestamp>,
-    /// The time of the read.
+    /// The time at which the control plane was read.
     pub at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum RolloutProgress {
-    /// Every Machine is up to date.
+    /// Every Machine of the control plane is up to date.
     Complete,
     InProgress,
-    /// The rollout has been blocked for too long.
+    /// The same problem has blocked the rollout for too long.
     Stuck,
-    /// The rollout does not continue on its own, for example because the control plane is paused.
+    /// The rollout does not continue by itself, for example because the control plane is paused.
     Stopped,
     /// The rollout was still in progress when the wait timed out.
     TimedOut,
 }
 
 impl RolloutReport {
-    /// Creates the report of one poll.
+    /// Creates a report from one poll of the control plane.
     pub fn from_poll(snapshot: Snapshot, now: Timestamp) -> Self {
         let progress = WaitCondition::RolledOut.progress(&snapshot, None, now);
         let kind = match progress {
@@ -58,12 +58,12 @@ impl RolloutReport {
         Self::new(snapshot, kind, now)
     }
 
-    /// Creates the report of the last poll of a wait.
+    /// Creates a report from the last poll of a wait for the rollout.
     pub fn from_ending(Ending { snapshot, kind }: Ending, now: Timestamp) -> Self {
         Self::new(snapshot, Some(kind), now)
     }
 
-    /// `kind` is none while the rollout is in progress.
+    /// Creates a report. `kind` says how the wait ended; `None` if it has not ended.
     fn new(snapshot: Snapshot, kind: Option<EndingKind>, now: Timestamp) -> Self {
         let waiting_for = match WaitCondition::RolledOut.progress(&snapshot, None, now) {
             WaitProgress::WaitingFor(what) => what,

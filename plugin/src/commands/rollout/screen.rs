@@ -1,4 +1,4 @@
-//! The text of `rollout`.
+//! Prints the output of `rollout status` as text.
 
 use std::fmt::Write as _;
 

@@ -20,7 +20,6 @@ pub struct RulesArguments {
     pub output: OutputArguments,
 }
 
-/// Subcommands of `rules`.
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
     /// Explain a rule: why it exists, what it accepts and rejects, and how to configure or override it
@@ -68,7 +67,6 @@ The policies are a second layer next to the webhook. They need Kubernetes 1.35 o
 
 The first lines list the rules that cannot be exported, each with the reason. Policies have no clock, so they accept expired overrides. They do not warn about problems that existed before a change.";
 
-/// Formats of `rules export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// Validating admission policies and their bindings, as YAML

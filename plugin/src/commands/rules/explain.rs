@@ -1,4 +1,4 @@
-//! Explains a rule, with examples from its test cases.
+//! Explains an admission rule with examples from its test cases.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant, slice};
 
@@ -20,22 +20,21 @@ use crate::{
     terminal::table::Layout,
 };
 
-/// Maximum length of an example. Some test cases are 256 KiB long.
+/// The maximum length of an example, in characters. Some test cases are 256 KiB long.
 const LONGEST_EXAMPLE: usize = 400;
 
-/// One rule, or all of them.
 pub(super) enum Explanations {
     One(Explanation),
     All(Vec<Explanation>),
 }
 
-/// A rule with examples.
+/// An admission rule with an accepted and a rejected example.
 pub(super) struct Explanation {
     rule: &'static Rule,
-    /// A test case that the rule accepts, in the format of [`example_text`].
+    /// A test case that the rule accepts, as [`example_text`] describes it.
     accepted: Option<String>,
     rejected: Option<String>,
-    /// The rule's findings for the rejected case.
+    /// The rule's findings about the rejected test case.
     findings: Vec<Finding>,
 }
 
@@ -46,7 +45,7 @@ enum ExplanationDocument {
     All(RuleExplanationList),
 }
 
-/// All rules with examples.
+/// The explanations of all admission rules.
 #[derive(Serialize)]
 #[cfg_attr(
     test,
@@ -62,7 +61,7 @@ pub(super) struct RuleExplanationList {
     items: Vec<RuleExplanation>,
 }
 
-/// A rule with examples.
+/// The explanation of an admission rule, with an accepted and a rejected example.
 #[derive(Serialize)]
 #[cfg_attr(
     test,
@@ -77,15 +76,15 @@ pub(super) struct RuleExplanation {
     kind: &'static str,
     #[serde(flatten)]
     rule: RuleItem,
-    /// A write that the rule accepts, as merge patches on a valid object.
+    /// An example of a write that the rule accepts, as merge patches on a valid object.
     #[serde(skip_serializing_if = "Option::is_none")]
     accepted: Option<String>,
-    /// A similar write that the rule rejects or warns about.
+    /// An example of a similar write that the rule rejects or warns about.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<String>,
-    /// The rule's messages for the rejected write.
+    /// The rule's messages about the rejected write.
     messages: Vec<String>,
-    /// What to do about the rejected write.
+    /// What to do about the rejected write, one sentence each.
     remedies: Vec<String>,
 }
 
@@ -147,7 +146,7 @@ impl Explanation {
         findings.map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
     }
 
-    /// Each remedy once, in the order of the findings.
+    /// The remedies in the findings, each once, in the order of the findings.
     fn remedies(&self) -> Vec<String> {
         let mut remedies: Vec<String> = Vec::new();
         for finding in &self.findings {
@@ -251,14 +250,14 @@ fn enforcement_without_webhook(rule: &Rule) -> String {
     }
 }
 
-/// A test case with the findings of rules.
+/// A test case, with what all admission rules find in it.
 struct Example {
     case: &'static Case,
     base: Base,
     findings: Vec<Finding>,
 }
 
-/// All test cases of the rule's topic, each with the findings of all rules.
+/// All test cases in the rule's topic, each with what all rules find in it.
 fn examples(rule: &Rule) -> impl Iterator<Item = Example> {
     let topic = TOPICS
         .iter()
@@ -276,7 +275,7 @@ fn examples(rule: &Rule) -> impl Iterator<Item = Example> {
         })
 }
 
-/// The first test case with a finding of the rule, without findings of other rules.
+/// The first test case in which this rule, and no other rule, finds a problem.
 fn rejected_example(rule: &Rule) -> Option<Example> {
     examples(rule).find_map(|mut example| {
         example.findings.retain(|finding| finding.rule.id == rule.id);
@@ -284,12 +283,12 @@ fn rejected_example(rule: &Rule) -> Option<Example> {
     })
 }
 
-/// The test case without findings that is most similar to the rejected one: same kind, operation and fields.
+/// The test case without a finding that is most similar to the rejected one, by kind, operation and fields.
 fn accepted_example(rule: &Rule, rejected: &Example) -> Option<Example> {
     let fields = |example: &Example| fields(example.case);
     let meant = fields(rejected);
     let accepted = examples(rule).filter(|example| example.findings.is_empty());
-    // Reverse, because `max_by_key` returns the last maximum, and the first test cases are the simplest.
+    // Reverse the order, because `max_by_key` returns the last maximum, and the first test cases are the simplest.
     let accepted: Vec<_> = accepted.collect();
     accepted.into_iter().rev().max_by_key(|example| {
         let given = fields(example);
@@ -302,7 +301,7 @@ fn accepted_example(rule: &Rule, rejected: &Example) -> Option<Example> {
     })
 }
 
-/// The fields that a case writes, as JSON pointers.
+/// The fields that a test case writes, as JSON pointers.
 fn fields(case: &Case) -> BTreeSet<String> {
     let mut fields = BTreeSet::new();
     match case.write {
@@ -333,7 +332,7 @@ fn collect(patch: &str, fields: &mut BTreeSet<String>) {
     collect_fields(&serde_json::from_str(patch).unwrap_or_default(), "", fields);
 }
 
-/// Describes a test case: its name, and its write as merge patches on a valid object.
+/// Describes a test case: its name, and what it writes, as merge patches on a valid object.
 fn example_text(case: &Case) -> String {
     let about = case.name.split_once('_').map_or(case.name, |(_, about)| about);
     let about = about.strip_prefix("of_").unwrap_or(about).replace('_', " ");

@@ -1,10 +1,11 @@
-//! Exports rules that an API server can enforce, ready for `kubectl apply -f -`.
+//! Exports the admission rules that an API server can enforce without the webhook, as input for `kubectl apply -f -`.
 
 use std::fmt::Write as _;
 
 use kcp_rules::{Action, Configuration, admission_policy, cel::NoCel, topics::rules};
 
-/// `ValidatingAdmissionPolicies` and their bindings as YAML, after a comment that lists the other rules.
+/// The exported rules as `ValidatingAdmissionPolicies` and bindings in YAML. A comment at the top lists the rules that are
+/// not exported.
 pub(super) fn admission_policies(configuration: &Configuration) -> Result<String, serde_saphyr::ser::Error> {
     let mut text = omitted_rules(configuration);
     for object in admission_policy::objects(configuration) {
@@ -14,7 +15,7 @@ pub(super) fn admission_policies(configuration: &Configuration) -> Result<String
     Ok(text)
 }
 
-/// The comment that lists the rules that are not exported.
+/// The comment that lists the rules that are not exported, each with the reason.
 fn omitted_rules(configuration: &Configuration) -> String {
     let mut text = "# Rules that only the webhook enforces:\n".to_owned();
     for (rule, why) in rules().filter_map(|rule| Some((rule, rule.cel.no_cel()?))) {

@@ -1,4 +1,4 @@
-//! Lists all rules.
+//! Lists all admission rules.
 
 use kcp_rules::{Action, Rule, Scope, cel::NoCel, topics::rules};
 use serde::Serialize;
@@ -12,7 +12,6 @@ use crate::{
     },
 };
 
-/// All rules.
 pub(super) struct Rules;
 
 impl Report for Rules {
@@ -24,7 +23,7 @@ impl Report for Rules {
         RuleList::new()
     }
 
-    /// Ids, because a rule is not a Kubernetes resource.
+    /// Returns ids of rules, because a rule is not a Kubernetes resource.
     fn names(&self) -> Vec<String> {
         rules().map(|rule| rule.id.to_owned()).collect()
     }
@@ -46,7 +45,7 @@ fn table(layout: Layout) -> String {
     table.render(layout)
 }
 
-/// All rules.
+/// The admission rules of the webhook.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "AdmissionRuleList"))]
 #[serde(rename_all = "camelCase")]
@@ -69,9 +68,9 @@ pub(super) struct RuleItem {
     scope: Scope,
     /// Whether an annotation can override the rule for one object.
     overridable: bool,
-    /// Whether an API server can enforce the rule without the webhook.
+    /// Whether an API server can enforce the rule without the webhook, by a policy in CEL.
     cel: bool,
-    /// Why an API server cannot enforce the rule.
+    /// Why an API server cannot enforce the rule without the webhook; absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_cel: Option<&'static str>,
     summary: &'static str,

@@ -56,13 +56,14 @@ pub struct StatusArguments {
 }
 
 impl StatusArguments {
-    /// The error message if two flags cannot be combined.
+    /// The error message, if two of the flags contradict each other.
     pub fn contradiction(&self) -> Option<&'static str> {
         let is_contradiction = self.watch && !self.output.is_text();
         is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
     }
 
-    /// Whether the command prints one table row for each control plane of all namespaces, and needs nothing else.
+    /// Whether the command prints one table row for each control plane of all namespaces, so that it needs nothing else in
+    /// memory.
     pub fn needs_only_rows(&self) -> bool {
         self.all_namespaces && !self.deep && !self.watch && self.output.is_text()
     }

@@ -1,4 +1,4 @@
-//! The JSON of `status`: `kubectl-kcp.dev/v1alpha1`. `plugin/schema` has its JSON schemas.
+//! Describes the state of control planes as JSON (`kubectl-kcp.dev/v1alpha1`). `plugin/schema` contains the schemas.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -44,7 +44,7 @@ pub struct ControlPlaneStatus {
     #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatus")))]
     kind: &'static str,
     metadata: ObjectName,
-    /// The control plane's Cluster.
+    /// The name of the control plane's Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<String>,
     desired: Desired,
@@ -53,19 +53,19 @@ pub struct ControlPlaneStatus {
     machines: Vec<MachineStatus>,
     conditions: Vec<Condition>,
     sources: Sources,
-    /// The status of etcd; null if it was not read.
+    /// What was read from etcd; null if etcd was not read.
     etcd: Option<EtcdStatus>,
-    /// etcd's votes; null if etcd is external or its members are unknown.
+    /// The votes of etcd's members; null if etcd is external or its members are unknown.
     votes: Option<EtcdVotes>,
     checks: Vec<CheckStatus>,
     preflight: Preflight,
     verdict: Health,
     basis: Basis,
-    /// Findings of all checks, most severe first.
+    /// The findings of all checks, most severe first.
     findings: Vec<CheckFinding>,
 }
 
-/// The desired state in the spec.
+/// The desired state, from the control plane's spec.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -78,7 +78,7 @@ struct Desired {
     rollout_after: Option<Timestamp>,
 }
 
-/// The state that the controller reports.
+/// The state that the controller reports in the control plane's status.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -91,7 +91,7 @@ struct Reported {
     version: Option<String>,
     initialized: bool,
     paused: bool,
-    /// Whether the controller has observed the current spec.
+    /// Whether the controller has observed the current spec of the control plane.
     current: bool,
 }
 
@@ -108,14 +108,13 @@ struct MachineStatus {
     failure_domain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
-    /// Whether the Machine is ready; null until a controller has reported it.
+    /// Whether the Machine is ready; null if no controller has reported it.
     ready: Option<bool>,
-    /// Whether the Machine matches the spec; null if this is unknown.
+    /// Whether the Machine matches the control plane's spec; null if this is unknown.
     up_to_date: Option<bool>,
-    /// Why the Machine is outdated.
+    /// Why the Machine is outdated, if it is.
     outdated_because: Vec<Described<Reason>>,
-    /// The facts that are missing to decide whether the Machine is outdated. A Machine with missing facts counts as up
-    /// to date.
+    /// What could not be read to decide whether the Machine is outdated. Such a Machine counts as up to date.
     gaps: Vec<Described<Gap>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificates_expire: Option<Timestamp>,
@@ -126,7 +125,7 @@ struct MachineStatus {
     conditions: Vec<Condition>,
 }
 
-/// The sources other than the management cluster.
+/// The results of reading the workload cluster and etcd.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Sources {
@@ -134,18 +133,18 @@ struct Sources {
     etcd: Source,
 }
 
-/// The result of reading a source.
+/// What came of reading a source of facts about the control plane.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "state")]
 enum Source {
-    /// The source was read, at least in part.
+    /// The source was read, completely or in part.
     Read,
     /// A flag excluded the source.
     Excluded { flag: &'static str },
-    /// The control plane is not initialized yet.
+    /// The source was not read, because the control plane is not initialized yet.
     NotYet,
-    /// The source cannot be reached from this machine, and does not affect the verdict.
+    /// The source cannot be reached from this machine. This does not affect the verdict.
     OutOfReach { failure: FailureStatus },
     /// The source could not be read.
     Failed { failure: FailureStatus },
@@ -154,7 +153,7 @@ enum Source {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FailureStatus {
-    /// The object that could not be read.
+    /// The object or endpoint that could not be read.
     object: String,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +166,7 @@ struct FailureStatus {
 struct EtcdStatus {
     /// Whether etcd runs on the control plane's Machines.
     stacked: bool,
-    /// Whether a client certificate was issued with the key of etcd's CA.
+    /// Whether the command used a client certificate that it had signed with the key of etcd's CA.
     used_ca_key: bool,
     members: Vec<MemberStatus>,
     alarms: AlarmsStatus,
@@ -178,24 +177,24 @@ struct EtcdStatus {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MemberStatus {
-    /// The node's name, or the endpoint of an external etcd.
+    /// The name of the member's node, or the endpoint of an external etcd.
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
-    /// The member's own status; null if the member did not respond.
+    /// What the member reports about itself; null if it did not respond.
     status: Option<ReportedStatus>,
-    /// The member's list of members; null if the member did not respond.
+    /// Which members this member lists; null if it did not respond.
     members: Option<Vec<KnownMember>>,
-    /// Whether the certificate is for the member's name; null if the member did not respond. The certificate chain is
-    /// always verified.
+    /// Whether the member's certificate is for the member's name; null if the member did not respond. The certificate chain
+    /// is verified in any case.
     named_in_certificate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_expires: Option<Timestamp>,
-    /// The requests that failed.
+    /// The requests to the member that failed.
     failures: Vec<FailureStatus>,
 }
 
-/// A member's status. Ids are hexadecimal, as in `etcdctl`.
+/// What an etcd member reports about itself. Ids are hexadecimal, as in `etcdctl`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -203,13 +202,13 @@ struct ReportedStatus {
     cluster_id: String,
     member_id: String,
     version: String,
-    /// Bytes.
+    /// The size of the member's database in bytes.
     db_size: u64,
-    /// Bytes.
+    /// The part of the database that is in use, in bytes.
     db_size_in_use: u64,
-    /// The quota of the database in bytes; null before etcd 3.6.
+    /// The maximum size of the database in bytes; null before etcd 3.6.
     db_size_quota: Option<u64>,
-    /// The leader's member id; null if the member has no leader.
+    /// The id of the member that this member follows as leader; null if it has no leader.
     leader: Option<String>,
     raft_index: u64,
     raft_term: u64,
@@ -222,12 +221,12 @@ struct ReportedStatus {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct KnownMember {
     id: String,
-    /// The member's name; empty until the member has started.
+    /// The name of the etcd member; empty until the member has started.
     name: String,
     learner: bool,
 }
 
-/// Alarms and their source.
+/// The alarms of etcd, and who listed them.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "source")]
@@ -236,7 +235,7 @@ enum AlarmsStatus {
     Listed { alarms: Vec<AlarmStatus> },
     /// etcd has no leader, so the alarms come from each member's status.
     FromStatus,
-    /// etcd has a leader, but alarms could not be listed.
+    /// etcd has a leader, but its alarms could not be listed.
     Failed { failure: FailureStatus },
 }
 
@@ -245,7 +244,7 @@ enum AlarmsStatus {
 #[serde(rename_all = "camelCase")]
 struct AlarmStatus {
     member_id: String,
-    /// The alarm, such as `NOSPACE` or `CORRUPT`.
+    /// The type of the alarm, such as `NOSPACE` or `CORRUPT`.
     kind: String,
 }
 
@@ -254,20 +253,20 @@ struct AlarmStatus {
 struct CheckStatus {
     id: &'static str,
     outcome: CheckOutcome,
-    /// Why the result is unknown, or why the check was skipped.
+    /// Why the check has no result, or why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     findings: Vec<Finding>,
 }
 
-/// A finding, and the check that reports it.
+/// A problem that a check found, with the check.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CheckFinding {
-    /// The check's id.
+    /// The id of the check.
     id: &'static str,
     severity: CheckOutcome,
-    /// Objects as `Kind/name`, separated by commas.
+    /// The objects that have the problem, as `Kind/name`, separated by commas.
     object: String,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,7 +274,7 @@ struct CheckFinding {
 }
 
 impl ControlPlaneStatusList {
-    /// Creates the document of several control planes.
+    /// Creates the JSON document of several control planes.
     pub fn new<'i>(inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>) -> Self {
         let items = inspected.into_iter();
         Self {
@@ -289,7 +288,7 @@ impl ControlPlaneStatusList {
 }
 
 impl ControlPlaneStatus {
-    /// Creates the document of one control plane.
+    /// Creates the JSON document of one control plane.
     pub fn new(observed: &Snapshot, inspection: &Inspection) -> Self {
         let Snapshot {
             control_plane,

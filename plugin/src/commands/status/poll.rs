@@ -1,4 +1,4 @@
-//! Reads control planes and checks them, once.
+//! Reads control planes once, and checks them.
 
 use std::time::{Duration, Instant};
 
@@ -19,20 +19,20 @@ use kcp_control_plane::{
     snapshot::{Failure, Reading, Snapshot},
 };
 
-/// Maximum number of control planes to read at the same time. Each read may need a dozen connections.
+/// The maximum number of control planes that are read at the same time. Each may need a dozen connections.
 const MAX_CONCURRENT: usize = 8;
 
 /// The maximum number of control planes in a namespace for which etcd is queried without `--deep`.
 const MAX_CONTROL_PLANES_QUERIED: usize = 32;
 
-/// The sources to read for each control plane in a list.
+/// What to read for each control plane of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// Read only the management cluster.
+    /// Read only the conditions in the management cluster.
     Conditions,
-    /// Read the sources whose Secrets the user is allowed to read.
+    /// Also read the workload cluster and etcd, unless the user may not read the Secrets for them.
     PermittedSources,
-    /// Read all sources.
+    /// Read the workload cluster and etcd in any case.
     AllSources,
 }
 
@@ -52,7 +52,7 @@ impl Depth {
     }
 }
 
-/// Reads control planes until `end`, and checks them. In a list, the time limit of the arguments applies to each
+/// Reads control planes until the time `end`, and checks them. In a list, the time limit of the arguments applies to each
 /// control plane, from the start of its own read.
 ///
 /// # Errors
@@ -105,8 +105,8 @@ pub(super) async fn poll(
     })
 }
 
-/// Reads the control planes of all namespaces until `end`, and checks them by their conditions. Of each, only the row of
-/// a list stays in memory.
+/// Reads the control planes of all namespaces until the time `end`, and checks them by their conditions. Of each, only the
+/// row of the table stays in memory.
 ///
 /// # Errors
 /// The control planes cannot be listed.
@@ -152,8 +152,8 @@ async fn read_one(
     reads::observe(reader, namespace, name, excluded, end).await
 }
 
-/// Reads each control plane with `one`, several at the same time. Returns the results in the order of the
-/// control planes. Shows the progress on a terminal.
+/// Reads several control planes at the same time, each with `one`, and shows the progress on a terminal. Returns the
+/// results in the order of the control planes.
 async fn read_concurrently<C, T>(
     terminal: &Terminal,
     control_planes: &[C],
@@ -178,7 +178,7 @@ async fn read_concurrently<C, T>(
     read.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Reads all sources of a control plane in a list.
+/// Reads the workload cluster and etcd of a control plane in a list.
 async fn read_all_sources(
     reader: &Reader<'_>,
     listed: &Snapshot,
@@ -194,7 +194,7 @@ async fn read_all_sources(
     }
 }
 
-/// Whether the user is not allowed to read the Secrets for the workload cluster or etcd.
+/// Whether the user may not read the Secrets for the workload cluster or etcd.
 fn may_not_read_secrets(observed: &Snapshot) -> bool {
     let failures = [observed.workload.failure(), observed.etcd.failure()];
     let mut forbidden = failures

@@ -1,4 +1,4 @@
-//! The report of `status`.
+//! Collects what `status` prints about one or several control planes.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
@@ -11,7 +11,7 @@ use crate::commands::status::{
 use crate::{document::resource_name, output::Report, verdict::Verdict};
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
-/// A control plane and the results of its checks.
+/// A control plane as it was read, and the results of its checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
     pub observed: Snapshot,
@@ -20,9 +20,8 @@ pub struct Inspected {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// One control plane.
     One(Box<Inspected>),
-    /// Several control planes. `namespace` is none for all namespaces.
+    /// Several control planes of one namespace; `namespace` is `None` for all namespaces.
     Several {
         namespace: Option<String>,
         inspected: Vec<Inspected>,
@@ -37,7 +36,7 @@ impl Subject {
         }
     }
 
-    /// The screen of one control plane, or a list of several.
+    /// The screen for one control plane, or a table for several.
     pub fn screen(&self, now: Timestamp, layout: Layout) -> Screen {
         match self {
             Self::One(inspected) => one(&inspected.observed, &inspected.inspection, now, layout),
@@ -61,7 +60,7 @@ impl Subject {
     }
 }
 
-/// The report. Ages in it are relative to `at`.
+/// What `status` prints. Ages in it are relative to the time `at`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusReport<'s> {
     pub subject: &'s Subject,

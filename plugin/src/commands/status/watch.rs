@@ -1,4 +1,4 @@
-//! `status --watch`: the screen to draw, and the changes since the last poll.
+//! Prints the output of `status --watch`: the screen to draw, and the changes since the last poll.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -19,13 +19,13 @@ impl Observation for Subject {
     }
 }
 
-/// The parts of a screen that fit below the heading.
+/// The parts of the screen that fit on the terminal below the heading.
 pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
     let screen = subject.screen(now, layout);
     screen.fit(size.lines().saturating_sub(1))
 }
 
-/// Changes, one line each. With several control planes, each line starts with the name.
+/// The changes since the last poll, one line each. With several control planes, each line begins with a name.
 fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
     let old = before.map_or(&[][..], Subject::inspected);
     let new = after.inspected();

@@ -1,4 +1,4 @@
-//! Evaluates a template on a document.
+//! Evaluates a jsonpath template on a JSON document.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use super::{Operator, Part, Path, Step};
 /// The reason why a template does not match a document.
 type Mismatch = String;
 
-/// The values that each part selects, in order.
+/// The values that each part of a template selects from the document, in the order of the parts.
 ///
 /// # Errors
 /// An index is out of bounds, or a value has the wrong type.
@@ -55,7 +55,7 @@ fn walk<'v>(path: &'v Path, from: Vec<&'v Value>) -> Result<Vec<&'v Value>, Mism
 fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, Mismatch> {
     let mut found = Vec::new();
     match step {
-        // A string replaces all values before it; a number replaces each value.
+        // A string replaces all values that were selected so far; a number replaces each of them.
         Step::Literal(literal @ Value::String(_)) => found.push(literal),
         Step::Literal(literal) => found.resize(values.len(), literal),
         Step::Field(name) => found.extend(values.iter().filter_map(|value| value.get(name))),
@@ -78,7 +78,7 @@ fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, M
         Step::Slice { start, end, step } => {
             for array in arrays(values)? {
                 match slice(array, *start, *end)? {
-                    // Like kubectl, stop here and ignore later arrays.
+                    // Like kubectl, stop at an empty array, and ignore later arrays.
                     [] if start.is_some() || end.is_some() => return Ok(found),
                     elements => found.extend(elements.iter().step_by(stride(*step)?)),
                 }
@@ -118,7 +118,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// Collects a value and its descendants, except scalars and empty values, which have no fields to select.
+/// Collects a value and all values in it, except scalars and empty values, which have no fields to select.
 fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     let children = children(value);
     if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
@@ -129,7 +129,7 @@ fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     }
 }
 
-/// The values as arrays. Null values are skipped.
+/// The selected values as arrays. Null values are skipped.
 fn arrays<'v>(values: &[&'v Value]) -> Result<Vec<&'v [Value]>, Mismatch> {
     let values = values.iter().filter(|value| !value.is_null());
     values
@@ -140,7 +140,7 @@ fn arrays<'v>(values: &[&'v Value]) -> Result<Vec<&'v [Value]>, Mismatch> {
         .collect()
 }
 
-/// The elements of the arrays that a filter applies to.
+/// The elements of the selected arrays, to which a filter applies.
 fn elements<'v>(values: &[&'v Value]) -> Result<Vec<&'v Value>, Mismatch> {
     let mut elements = Vec::new();
     for value in values {
@@ -167,7 +167,7 @@ fn length(array: &[Value]) -> i64 {
     i64::try_from(array.len()).unwrap_or(i64::MAX)
 }
 
-/// Converts a position to an index. A negative position counts from the end.
+/// Turns a position into an index. A negative position counts from the end of the array.
 fn from_start(position: i64, array: &[Value]) -> i64 {
     if position < 0 {
         position.saturating_add(length(array))

@@ -21,7 +21,7 @@ pub struct Template {
     parts: Vec<Part>,
 }
 
-/// A template does not match a document.
+/// A template that does not match the document, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error executing jsonpath {template:?}: {reason}")]
 pub struct TemplateError {
@@ -37,8 +37,8 @@ enum Part {
     Range {
         over: Path,
         body: Vec<Part>,
-        /// Whether the template has the `{end}`. Without it, kubectl runs the rest of the template for each element,
-        /// and then once more.
+        /// Whether the template contains `{end}`. Without it, kubectl runs the rest of the template for each element, and
+        /// then once more.
         is_closed: bool,
     },
 }
@@ -85,7 +85,7 @@ enum Operator {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a jsonpath template.
     ///
     /// # Errors
     /// kubectl's error message.
@@ -96,7 +96,7 @@ impl Template {
         })
     }
 
-    /// The values that each part selects. A missing field selects nothing.
+    /// The values that each part of the template selects. A missing field selects nothing.
     ///
     /// # Errors
     /// An index is out of bounds, or a value has the wrong type.

@@ -1,10 +1,10 @@
-//! Parses a template like kubectl's parser.
+//! Parses a jsonpath template as kubectl's parser does.
 
 use serde_json::Value;
 
 use super::{Operator, Part, Path, Step};
 
-/// Parses a template.
+/// Parses a whole jsonpath template.
 ///
 /// # Errors
 /// kubectl's error message.
@@ -43,7 +43,7 @@ impl<'t> Parser<'t> {
         rest.is_some()
     }
 
-    /// Takes the text up to a position, or all remaining text if the position is none.
+    /// Takes the text up to a position; `None` takes all of the remaining text.
     fn take(&mut self, end: Option<usize>) -> &'t str {
         let end = end.unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
@@ -51,7 +51,7 @@ impl<'t> Parser<'t> {
         taken
     }
 
-    /// Parses parts up to `{end}`. Also returns whether `{end}` was found.
+    /// Parses the parts of a template up to `{end}`. Also returns whether `{end}` was found.
     fn parts(&mut self) -> Result<(Vec<Part>, bool), String> {
         let mut parts = Vec::new();
         while !self.rest.is_empty() {
@@ -84,7 +84,7 @@ impl<'t> Parser<'t> {
         Ok((parts, false))
     }
 
-    /// Parses steps up to a closing brace, or up to the end of the text unless `is_braced`.
+    /// Parses the steps of a path up to a closing brace. If `is_braced` is false, up to the end of the text.
     fn path(&mut self, is_braced: bool) -> Result<Path, String> {
         let mut path = Vec::new();
         loop {
@@ -115,7 +115,7 @@ impl<'t> Parser<'t> {
             } else {
                 match self.next() {
                     None | Some('\r' | '\n') => return Err("unclosed action".to_owned()),
-                    // `$` and `@` have no effect: every path starts at the current value.
+                    // `$` and `@` have no effect, because every path starts at the current value.
                     Some(' ' | '@' | '$') => {}
                     Some('.') => path.push(self.field()),
                     Some('[') => path.extend(self.subscript()?),
@@ -165,7 +165,7 @@ impl<'t> Parser<'t> {
         unquoted.ok_or_else(|| format!("unquote string {quote}{text}{quote} error invalid syntax"))
     }
 
-    /// Parses a subscript after its opening bracket.
+    /// Parses what follows an opening bracket, up to the closing one.
     fn subscript(&mut self) -> Result<Path, String> {
         let text = self.take(self.rest.find([']', '\n']));
         if self.next() != Some(']') {
@@ -178,7 +178,7 @@ impl<'t> Parser<'t> {
         }
         let quoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
         match quoted.filter(|name| !name.contains('\'')) {
-            // Like kubectl, parse the name as if it followed a dot: `['a.b']` is two fields.
+            // Like kubectl, parse the name as if a dot preceded it: `['a.b']` is two fields.
             Some(name) => fragment(&format!(".{name}")),
             None => Ok(vec![index_or_slice(text)?]),
         }
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
         let Some((left, right)) = compared.filter(|(left, right)| !left.is_empty() && right.len() > 1) else {
             return fragment(text).map(Step::Exists);
         };
-        // Like kubectl, require a right side, even if it looks like an operator.
+        // Like kubectl, require a right side of the comparison, even if it looks like an operator.
         let end = right.find(|c| !is_operator(c)).unwrap_or(right.len() - 1);
         let (operator, right) = right.split_at_checked(end).unwrap_or_default();
         let (left, right) = (fragment(left)?, fragment(right)?);
@@ -216,7 +216,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The position of the parenthesis that closes a filter, ignoring quoted ones.
+/// The position of the parenthesis that closes a filter. Parentheses in quotes do not count.
 fn closing_parenthesis(text: &str) -> Result<usize, String> {
     let mut quote = None;
     let mut is_quoted = false;
@@ -261,7 +261,7 @@ fn index_or_slice(text: &str) -> Result<Step, String> {
     }
 }
 
-/// Resolves Go's escape sequences, except numeric ones; none if a sequence is invalid.
+/// Resolves Go's escape sequences in a quoted string, except numeric ones; `None` if one is invalid.
 fn unquote(text: &str, quote: char) -> Option<String> {
     let mut unquoted = String::new();
     let mut characters = text.chars();

@@ -6,26 +6,26 @@ use std::fmt;
 use kcp_rules::api::hive::PatchEntity;
 use serde_json::{Map, Value};
 
-/// The library refuses the patch too.
+/// The result for a patch that Hive's library refuses, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// How the library deviates from RFC 6902.
+/// A way in which Hive's library deviates from RFC 6902.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deviation {
-    /// Ignores the first part of a pointer that does not begin with `/`.
+    /// Hive's library ignores the first part of a pointer that does not begin with `/`.
     DropsFirstPart,
-    /// Leaves a `~` that is neither `~0` nor `~1` in a name.
+    /// Hive's library keeps a `~` that is neither `~0` nor `~1`.
     LeavesTilde,
-    /// Counts `-1` from the end of a list.
+    /// Hive's library takes the index `-1` as the last item of a list.
     CountsFromEnd,
-    /// Reads `01` and `+1` as 1.
+    /// Hive's library reads the index `01` or `+1` as 1.
     ReadsIndex,
-    /// Adds the field if `replace` refers to a missing field.
+    /// Hive's library adds the field if `replace` refers to a missing field.
     AddsAbsent,
-    /// Treats a missing field as null in `test`.
+    /// Hive's library treats a missing field as null in `test`.
     TestsAbsent,
-    /// Copies a missing field as null.
+    /// Hive's library copies a missing field as null.
     CopiesAbsent,
 }
 
@@ -49,11 +49,11 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// The library's result, and its first deviation from the RFC, if any. `value` is the value that the patch adds,
-/// sets or tests for.
+/// Applies a patch as Hive's library does. Returns the first deviation from RFC 6902, if there is one. `value` is the value
+/// that the patch adds, sets or tests for.
 ///
 /// # Errors
-/// The library refuses the patch.
+/// Hive's library refuses the patch, too.
 pub(super) fn apply_as_hive(
     mut document: Value,
     patch: &PatchEntity,
@@ -83,7 +83,6 @@ pub(super) fn apply_as_hive(
 
 #[derive(Default)]
 struct Library {
-    /// The first deviation from the RFC.
     deviation: Option<Deviation>,
 }
 
@@ -165,13 +164,13 @@ impl Library {
         is_equal.then_some(()).ok_or(Refused)
     }
 
-    /// The value at a pointer; none if a mapping has no such field.
+    /// The value at a pointer; `None` if a mapping on the way has no such field.
     fn get<'d>(&mut self, document: &'d mut Value, pointer: &str) -> Result<Option<&'d mut Value>, Refused> {
         let (container, key) = self.find(document, pointer)?;
         self.child(container, &key)
     }
 
-    /// The container that a pointer leads into, and the last part of the pointer.
+    /// The mapping or list that contains the value at a pointer, and the last part of the pointer.
     fn find<'d>(
         &mut self,
         document: &'d mut Value,
@@ -211,7 +210,7 @@ impl Library {
         part.replace("~1", "/").replace("~0", "~")
     }
 
-    /// Parses an index below `end`. A negative index counts back from `end`.
+    /// Parses an index of a list. It must be below `end`, and a negative index counts back from `end`.
     fn index(&mut self, key: &str, end: usize) -> Result<usize, Refused> {
         let number: i64 = key.parse().map_err(|_| Refused)?;
         let distance = usize::try_from(number.unsigned_abs()).map_err(|_| Refused)?;

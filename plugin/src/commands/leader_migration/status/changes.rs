@@ -1,4 +1,4 @@
-//! The lines of `leader-migration status --watch`.
+//! Prints the changes since the last poll of `leader-migration status --watch`.
 
 use super::Status;
 use crate::{
@@ -32,14 +32,15 @@ impl Observation for Status {
     }
 }
 
-/// The lines of subjects whose line has changed.
+/// Keeps the lines in `after` that differ from the same subject's line in `before`.
 fn new(before: &[(String, String)], after: Vec<(String, String)>) -> Vec<String> {
     let changed = after.into_iter().filter(|line| !before.contains(line));
     changed.map(|(_, line)| line).collect()
 }
 
 impl Status {
-    /// A line for each controller that some controller manager has. Ages are left out, because they always change.
+    /// One line for each controller that some controller manager runs or can run. Ages are left out, because they change
+    /// with every poll.
     fn controllers(&self) -> Vec<(String, String)> {
         let decisions = self.decisions.iter();
         decisions

@@ -29,7 +29,7 @@ pub(super) struct LeaderMigrationStatus<'s> {
     controllers: Vec<ControllerDocument<'s>>,
     controller_managers: Vec<ManagerDocument<'s>>,
     leases: Vec<LeaseDocument<'s>>,
-    /// Why the Pods of controller managers could not be read.
+    /// Why the Pods of the controller managers could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unread: Option<&'s str>,
 }
@@ -42,10 +42,10 @@ struct ControllerDocument<'s> {
     /// One of: nothing-to-migrate, protected, unknown, unprotected, stale, orphaned, runs-twice.
     verdict: &'static str,
     reason: String,
-    /// What to do about the problem.
+    /// What to do about the problem of the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
-    /// The Pods that have started it.
+    /// The Pods that have started the controller.
     pods: &'s [String],
 }
 
@@ -57,16 +57,17 @@ struct ManagerDocument<'s> {
     namespace: &'s str,
     pod: &'s str,
     node: &'s str,
-    /// The minor version in the image's tag, such as 1.36.
+    /// The minor version in the tag of the Pod's image, such as 1.36.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// Whether it runs. Absent if this is unknown.
+    /// Whether the controller manager runs. Absent if this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<bool>,
-    /// The controllers that it has started, according to /healthz. Absent if it could not be read.
+    /// The controllers that the controller manager has started, according to /healthz. Absent if /healthz could not be
+    /// read.
     #[serde(skip_serializing_if = "Option::is_none")]
     controllers: Option<Vec<&'s str>>,
-    /// Why it does not run, or why this is unknown.
+    /// Why the controller manager does not run, or why this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'s str>,
     settings: SettingsDocument<'s>,
@@ -76,17 +77,17 @@ struct ManagerDocument<'s> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct SettingsDocument<'s> {
-    /// One of: configz, flagz, pod.
+    /// Where the settings come from. One of: configz, flagz, pod.
     source: &'static str,
-    /// Whether the source is the effective configuration of the process.
+    /// Whether the source shows the effective configuration of the process.
     verified: bool,
-    /// Why no better source could be read, or why the settings are unknown.
+    /// Why no better source of the settings could be read, or why the settings are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'s str>,
-    /// Whether leader migration is on. Absent if the settings are unknown.
+    /// Whether leader migration is enabled. Absent if the settings are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     leader_migration: Option<bool>,
-    /// The Lease of the migration lock.
+    /// The Lease that the settings name as migration lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     migration_lease: Option<ObjectName>,
 }

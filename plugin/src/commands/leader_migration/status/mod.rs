@@ -30,7 +30,7 @@ use crate::{
     verdict::Verdict as Outcome,
 };
 
-/// The leader migration of one control plane at one time.
+/// The leader migration of one control plane, as it was observed.
 pub(crate) struct Status {
     namespace: String,
     name: String,
@@ -86,7 +86,7 @@ async fn read(connection: &Connection, arguments: &StatusArguments, end: Instant
     Ok(Status::new(namespace, &name, observed))
 }
 
-/// The name of the only control plane in a namespace.
+/// The name of the control plane, if the namespace has only one.
 async fn only_control_plane(reader: &Reader<'_>, namespace: &str, end: Instant) -> anyhow::Result<String> {
     let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
     let listed = reads::list(reader, Some(namespace), None, limit).await?;

@@ -1,4 +1,4 @@
-//! The text of `leader-migration status`.
+//! Prints the result of `leader-migration status` as text.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,7 @@ fn managers(status: &Status, layout: Layout) -> String {
     table.render(layout)
 }
 
-/// The number of controllers that it has started.
+/// The number of controllers that the controller manager has started, or why it is unknown.
 fn runs(manager: &ObservedManager) -> String {
     match &manager.health {
         Health::Serves(started) if started.is_empty() => "no controllers".to_owned(),
@@ -179,7 +179,7 @@ const fn style_of(state: &LockState<'_>) -> Style {
     }
 }
 
-/// The component that holds a lock, by the identity of the holder and by the field manager that wrote it.
+/// The component that holds a lock. Both the identity of the holder and the field manager of the last write must name it.
 fn held_by(status: &Status, lock: &ObservedLock) -> String {
     if lock.holder().is_none() {
         return "-".to_owned();

@@ -1,4 +1,4 @@
-//! `pool exec --claim`: runs a command while a claim has a cluster.
+//! Runs `kubectl kcp pool exec --claim`: a command that runs while a ClusterClaim has a cluster.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The time between the signals TERM and KILL after the cluster was lost.
+/// The time between the signals TERM and KILL to the command, after the cluster was lost.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Claims a cluster, runs the command, and deletes the claim.
+/// Claims a cluster from Hive, runs the command, and deletes the ClusterClaim.
 pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
     let terminal = &session.terminal;
     let connection = session.connect().await?;
@@ -51,7 +51,8 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
             limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
         },
         keep: false,
-        // Refuse an existing claim, which may be another process's: this process deletes the claim when the command ends.
+        // Refuse a claim that already exists, because it may be another process's, and this process deletes the claim when
+        // the command ends.
         is_new: true,
         lifetime: arguments.claim.lifetime.as_deref(),
         subjects: &arguments.claim.subject,
@@ -61,7 +62,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let claimed = tokio::select! {
         claimed = claim(&store, &request, &progress) => claimed,
         signal = signals.end() => {
-            // Another process may have created the claim, unless the name was generated.
+            // Another process may have created a claim with this name, unless the name was generated.
             if arguments.lessee.cluster_deployment.is_none() {
                 delete_or_warn(&store, holder, arguments, terminal).await;
             } else {
@@ -89,7 +90,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     code
 }
 
-/// Runs the command until it ends, or until the claim no longer has its cluster.
+/// Runs the command until it ends, or until the ClusterClaim no longer has its cluster.
 async fn run(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -118,7 +119,7 @@ async fn run(
     run.run_until_lost(lost, signals, terminal).await
 }
 
-/// Deletes the claim, and with it the cluster. A failure is only a warning, and does not change the exit code.
+/// Deletes the ClusterClaim, and with it the cluster. A failure is only a warning, and does not change the exit code.
 async fn delete_or_warn(
     store: &Store<'_>,
     holder: Holder<'_>,

@@ -1,4 +1,4 @@
-//! The process of a command, and the signals that are forwarded to it.
+//! Starts, signals and ends the command of `pool exec`.
 
 use std::{
     fs, future::poll_fn, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, task::Poll,
@@ -14,20 +14,20 @@ use tokio::{
     signal::unix::{Signal as SignalStream, SignalKind, signal},
 };
 
-/// The exit code if the command cannot be run, the same as in shells.
+/// The exit code if the command exists but cannot be run, the same as in shells.
 const CANNOT_RUN: u8 = 126;
 /// The exit code if the command does not exist, the same as in shells.
 const NOT_FOUND: u8 = 127;
-/// If a signal ended the command, the exit code is the signal's number plus this, the same as in shells.
+/// If a signal ended the command, the exit code is this number plus the signal's, the same as in shells.
 const SIGNAL_EXIT_CODE_BASE: i32 = 128;
 
-/// The pause between two checks of whether a process group has ended.
+/// The pause between two checks whether the command's process group has ended.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) struct Process {
     child: Child,
     pid: Pid,
-    /// Whether the process has its own process group.
+    /// Whether the command has a process group of its own.
     has_group: bool,
 }
 
@@ -37,7 +37,7 @@ impl Process {
     /// # Errors
     /// The command cannot be run.
     pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
-        // On a terminal the command stays in the foreground process group, which gets the signals of the terminal's keys.
+        // On a terminal, the command stays in the foreground process group, which gets the signals of the terminal's keys.
         let has_group = !has_terminal;
         if has_group {
             command.process_group(0);
@@ -49,7 +49,7 @@ impl Process {
         };
         let child = child.map_err(cannot_run)?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        // The process has an id, because nothing has waited for its end yet.
+        // The process still has an id, because nothing has waited for its end yet.
         let pid = id
             .and_then(Pid::from_raw)
             .ok_or_else(|| cannot_run(io::ErrorKind::Other.into()))?;
@@ -60,12 +60,12 @@ impl Process {
         })
     }
 
-    /// Waits for the command, and returns its exit code.
+    /// Waits until the command has ended, and returns its exit code.
     pub(crate) async fn ended(&mut self) -> io::Result<u8> {
         self.child.wait().await.map(code)
     }
 
-    /// Forwards a signal, unless the terminal has already sent it to the command because of a key.
+    /// Forwards a signal to the command, unless a key on the terminal has sent the signal to both.
     pub(crate) fn forward(&self, signal: Signal) {
         if self.has_group || !matches!(signal, Signal::INT | Signal::QUIT) {
             self.signal(signal);
@@ -81,8 +81,8 @@ impl Process {
         };
     }
 
-    /// Ends the command and its process group with the signal TERM, and after the grace period with KILL. On a terminal
-    /// this process is in the same group, so it ignores TERM from here on.
+    /// Ends the command and its process group with the signal TERM, and after the grace period with KILL. On a terminal,
+    /// this process is in the same group, so it ignores TERM from then on.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
         if self.has_group {
             self.signal(Signal::TERM);
@@ -105,7 +105,7 @@ impl Process {
     }
 }
 
-/// A command that cannot be run.
+/// Why the command cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot run {program}: {}", self.why())]
 pub(crate) struct CannotRun {
@@ -122,7 +122,7 @@ impl CannotRun {
         }
     }
 
-    /// The exit code, as in shells.
+    /// The exit code for a command that cannot be run, the same as in shells.
     pub(crate) fn code(&self) -> u8 {
         if self.error.kind() == io::ErrorKind::NotFound {
             NOT_FOUND
@@ -132,12 +132,12 @@ impl CannotRun {
     }
 }
 
-/// The exit code of a process that this signal ended, as in shells.
+/// The exit code of a process that this signal ended, the same as in shells.
 pub(crate) fn exit_code(signal: Signal) -> u8 {
     u8::try_from(SIGNAL_EXIT_CODE_BASE + signal.as_raw()).unwrap_or(u8::MAX)
 }
 
-/// The command's exit code, as in shells.
+/// The exit code for the command's exit status, the same as in shells.
 fn code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -156,15 +156,16 @@ const FORWARDED: [Signal; 7] = [
     Signal::USR2,
 ];
 
-/// Signals that stop a process. They are forwarded, but this process continues, because it must renew the lease.
+/// The signals that stop a process until it is continued. They are forwarded to the command, but this process does not
+/// stop, because it must renew the lease.
 const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
-/// The signals that this process receives.
+/// The signals to this process while a command runs.
 pub(crate) struct Signals(Vec<(Signal, SignalStream)>);
 
 impl Signals {
-    /// Makes this process receive these signals, which then no longer end it. A signal that the process has ignored since
-    /// its start, as under `nohup`, stays ignored.
+    /// Makes this process receive signals, instead of ending because of them. A signal that has been ignored since the
+    /// process started, as under `nohup`, stays ignored.
     pub(crate) fn listen(has_terminal: bool) -> io::Result<Self> {
         let ignored = ignored_signals();
         let listen = |which: Signal| Ok((which, signal(SignalKind::from_raw(which.as_raw()))?));
@@ -190,7 +191,7 @@ impl Signals {
         .await
     }
 
-    /// Waits for the next signal that ends a process by default.
+    /// Waits for the next signal whose default effect is to end a process.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -200,13 +201,14 @@ impl Signals {
         }
     }
 
-    /// A signal that has already arrived, and that ends a process by default.
+    /// A signal whose default effect is to end a process, if one has already arrived.
     pub(crate) fn ended(&mut self) -> Option<Signal> {
         self.end().now_or_never()
     }
 }
 
-/// One bit for each ignored signal, the first for signal 1; zero if the system does not report them.
+/// A bit mask of the signals that this process ignores, with signal 1 in the lowest bit; zero if the system does not report
+/// it.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The output of `pool lease`: a JSON document (schema: `plugin/schema/poollease.json`), and text.
+//! Describes the result of `pool lease` as a JSON document (schema: `plugin/schema/poollease.json`) and as text.
 
 use jiff::Timestamp;
 use kcp_pool::{
@@ -27,22 +27,23 @@ pub(crate) struct PoolLease {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The claim to which Hive assigned the cluster. To release the claim, use this name.
+    /// The ClusterClaim to which Hive assigned the cluster, and whose name releases the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
-    /// The leased customization; absent without a lease.
+    /// The customization that was leased; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     customization: Option<Name>,
-    /// Whether the lease existed before; absent without a lease.
+    /// Whether the holder had the lease before; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     already_held: Option<bool>,
     /// Why there is no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason, in one sentence.
+    /// Why there is no lease, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Whether the `ClusterDeployment` was created or already existed; absent unless its creation was requested.
+    /// Whether the holder's `ClusterDeployment` exists, either from before or created by the command; absent unless its
+    /// creation was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
     /// The id of the lease, for `--id` of `pool release` and `pool renew`; absent without a lease.
@@ -52,22 +53,23 @@ pub(crate) struct PoolLease {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
-    /// Why each entry is not free, if no entry is free.
+    /// If no entry of the inventory is free: each entry, and why it is not free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryDocument>,
-    /// Entries that were skipped: their patches cannot be applied, or their name is too long for a lease.
+    /// Entries of the inventory that were skipped, because their patches cannot be applied or their name is too long for a
+    /// lease.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     broken: Vec<EntryDocument>,
     /// The customization's patches for the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// Warnings, one sentence each, about checks that failed, skipped entries, and patches whose text Hive does not
+    /// Warnings, one sentence each: checks that failed, entries that were skipped, and patches whose text Hive does not
     /// take literally.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
-/// The state of an entry.
+/// The state of an inventory's entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "EntryState"))]
@@ -78,7 +80,7 @@ struct EntryDocument {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
-    /// The pool for which the entry is held.
+    /// The pool for which the entry is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Name>,
     /// Why the entry cannot be leased, or how long it is held.
@@ -161,12 +163,12 @@ impl PoolLease {
         &self.warnings
     }
 
-    /// `RESOURCE/NAME` of the leased customization.
+    /// The leased customization as `RESOURCE/NAME`, as `kubectl get -o name` prints it.
     pub(crate) fn resource_name(&self) -> Option<String> {
         self.customization.as_ref().map(resource_name)
     }
 
-    /// A line that describes the lease.
+    /// One line that describes the lease.
     pub(crate) fn sentence(&self) -> Option<String> {
         let verb = if self.already_held == Some(true) {
             "already leased"
@@ -203,7 +205,7 @@ impl PoolLease {
         ))
     }
 
-    /// A sentence that says when the lease ends.
+    /// One sentence that says when the lease ends.
     pub(crate) fn end(&self) -> Option<String> {
         let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
         Some(match self.ends {
@@ -212,8 +214,8 @@ impl PoolLease {
         })
     }
 
-    /// The environment variables of a lease. For a cluster without a customization, the variable of the customization is empty,
-    /// so that scripts can read it under `set -u`.
+    /// The environment variables that describe the lease. If a claimed cluster has no customization, the variable of the
+    /// customization is empty, so that scripts can read it under `set -u`.
     pub(crate) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
         if self.customization.is_none() && self.claim.is_none() {
             return None;
@@ -232,12 +234,12 @@ impl PoolLease {
         Some(named.into_iter().chain(claim).chain(id).collect())
     }
 
-    /// The leased customization.
+    /// The name of the leased customization.
     pub(crate) fn customization(&self) -> Option<&str> {
         self.customization.as_ref().map(|name| name.name.as_str())
     }
 
-    /// A line that says why there is no lease.
+    /// One line that says why there is no lease.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
@@ -279,12 +281,12 @@ impl EntryDocument {
     }
 }
 
-/// Rounds a time to the precision of records.
+/// Rounds a time to whole seconds, which records of leases contain.
 fn whole_second(time: Timestamp) -> Timestamp {
     LeaseRecord::whole_second(time)
 }
 
-/// Warnings about the result.
+/// The warnings about the lease, one sentence each.
 fn warnings(answer: &LeaseAnswer) -> Vec<String> {
     let LeaseOutcome::Leased(lease) = &answer.outcome else {
         return Vec::new();
@@ -310,7 +312,7 @@ fn warnings(answer: &LeaseAnswer) -> Vec<String> {
         .collect()
 }
 
-/// The patched install-config. It contains secrets, so it is printed only on request and never in a document.
+/// The patched install-config. It contains secrets, so it is printed only on request, and never in a JSON document.
 pub(crate) fn install_config(answer: &LeaseAnswer) -> Option<&InstallConfig> {
     match &answer.outcome {
         LeaseOutcome::Leased(lease) => lease

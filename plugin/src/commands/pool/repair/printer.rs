@@ -1,4 +1,4 @@
-//! The output of `pool repair`: a JSON document (schema: `plugin/schema/poolrepair.json`), and a table.
+//! Prints the result of `pool repair` as a JSON document (schema: `plugin/schema/poolrepair.json`) or as a table.
 
 use kcp_pool::repair::report::{Count, Failure, Found, RepairRefusal, RepairReport};
 use owo_colors::Style;
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The findings of a repair.
+/// The problems that a repair found, and the result of each remedy.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -23,27 +23,27 @@ struct PoolRepair {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolRepair")))]
     kind: &'static str,
-    /// The namespace; absent for all namespaces.
+    /// The namespace that was repaired; absent for all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
-    /// The pool; absent for all pools of the namespace.
+    /// The pool that was repaired; absent for all pools of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Whether `--yes` is set.
+    /// Whether `--yes` is set, so that problems are repaired.
     applied: bool,
     findings: Vec<FindingDocument>,
-    /// Namespaces that were not repaired completely; absent if there are none.
+    /// The namespaces that were not repaired completely; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<NamespaceError>,
-    /// Why the request was refused: no-such-entry. Absent otherwise.
+    /// Why the request was refused: no-such-entry. Absent if it was not refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
-    /// The reason, in one sentence.
+    /// Why the request was refused, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
 
-/// Why a namespace was not repaired completely.
+/// A namespace that was not repaired completely, and why.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NamespaceError {
@@ -51,7 +51,7 @@ struct NamespaceError {
     message: String,
 }
 
-/// A problem and its remedy.
+/// A problem of a lease, and its remedy.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -61,26 +61,27 @@ struct FindingDocument {
     object: ObjectName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// The holder of the lease.
+    /// The ClusterDeployment that holds the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<String>,
-    /// One of: ended, cluster-gone, unrecorded, contested, unknown, left, hive; with --force also in-use.
+    /// What causes the problem. One of: ended, cluster-gone, unrecorded, contested, unknown, left, hive; with --force also
+    /// in-use.
     cause: &'static str,
-    /// The cause, in one sentence.
+    /// The problem in one sentence.
     message: String,
-    /// One of: free, record, remove, recreate (only with --recreate), force (the entry is freed only with --force),
-    /// none.
+    /// How to repair the problem. One of: free, record, remove, recreate (only with --recreate), force (the entry is freed
+    /// only with --force), none.
     remedy: &'static str,
-    /// One of: done, settled (the problem no longer existed), waits (for its customization), contended (conflicts with
-    /// other clients), blocked, failed; absent if the remedy was not applied.
+    /// The result of the remedy. One of: done, settled (the problem no longer existed), waits (for its customization),
+    /// contended (conflicts with other clients), blocked, failed; absent if the remedy was not applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
-    /// Why the remedy failed, or what blocks it.
+    /// Why the remedy failed, or what prevents it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-/// The object with the problem.
+/// The object that has the problem.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ObjectName {
@@ -164,7 +165,7 @@ impl Report for RepairReport {
 
 fn screen(report: &RepairReport, layout: Layout) -> String {
     if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
-        // Print no table: stderr has the reason, and "nothing to repair" would be wrong.
+        // Print no table: stderr contains the reason, and "nothing to repair" would be wrong.
         return String::new();
     }
     if report.found.is_empty() {
@@ -207,7 +208,7 @@ fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
     ]
 }
 
-/// The number of findings by result, one per line.
+/// How many problems have which result, one line each.
 fn summary(count: Count, is_applied: bool) -> String {
     let open = if is_applied {
         "not repaired: run the same command again"

@@ -1,4 +1,4 @@
-//! The JSON and YAML of `pool status`. `plugin/schema` has the schemas.
+//! Describes the state of pools as JSON and YAML. `plugin/schema` contains the schemas.
 
 use jiff::Timestamp;
 use kcp_pool::{
@@ -33,23 +33,24 @@ pub(crate) struct PoolStatus {
     metadata: PoolDocumentName,
     /// Whether Hive runs the pool.
     run_by_hive: bool,
-    /// The evidence from which `runByHive` follows.
+    /// From which evidence `runByHive` follows.
     concluded_from: String,
     deleting: bool,
-    /// The pool's version; null if it cannot be computed because the platform has a field that only a newer Hive knows.
+    /// The version of the pool's spec; null if it cannot be computed, because the platform has a field that only a newer
+    /// Hive knows.
     version: Option<String>,
     capacity: CapacityDocument,
     entries: Vec<EntryDocument>,
     clusters: Vec<ClusterDocument>,
-    /// Claims without a cluster, oldest first.
+    /// The ClusterClaims that wait for a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
     problems: Vec<ProblemDocument>,
-    /// A sentence for each kind of object that could not be read.
+    /// One sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unseen: Vec<String>,
 }
 
-/// The pool's limits, and its clusters.
+/// A pool's limits, and how many clusters count against each.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -60,7 +61,7 @@ struct CapacityDocument {
     max_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_concurrent: Option<usize>,
-    /// The number of entries; absent if the pool has no inventory.
+    /// The number of entries in the inventory; absent if the pool has no inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     inventory: Option<usize>,
     clusters: usize,
@@ -100,20 +101,20 @@ struct EntryDocument {
     /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// Why the entry is cordoned.
+    /// Why the entry is cordoned; absent if it is not cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_result: Option<LastResultDocument>,
-    /// Other pools that list the entry too.
+    /// The other pools that list the entry, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<String>,
-    /// The cause that `pool repair` reports.
+    /// The cause of the entry's problem, as `pool repair` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     leak: Option<&'static str>,
 }
 
-/// The condition `ApplySucceeded`.
+/// The result of the entry's last use, from its condition `ApplySucceeded`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LastResultDocument {
@@ -140,10 +141,11 @@ struct ClusterDocument {
     /// `Running`, `Hibernating` or a state in between, as Hive reports it. Hive assigns only running clusters to claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     power_state: Option<String>,
-    /// Why Hive replaces the cluster. One of: other-version, no-version, dropped-from-inventory.
+    /// Why Hive replaces the cluster. One of: other-version, no-version, dropped-from-inventory. Absent if the cluster is
+    /// not stale.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<&'static str>,
-    /// Whether it is unknown if the cluster was created from the pool's current version.
+    /// Whether nothing says if the cluster was created from the pool's current version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     version_unknown: bool,
     /// The version from which a stale cluster was created.

@@ -1,4 +1,4 @@
-//! The text of `pool status`.
+//! Prints the state of pools as text.
 
 use jiff::Timestamp;
 use kcp_pool::{
@@ -55,7 +55,7 @@ const PROBLEMS: &[Column] = &[
     Column::new("DETAILS"),
 ];
 
-/// The text for one pool.
+/// The screen for one pool.
 pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
     if !pool.entries.is_empty() {
@@ -96,7 +96,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     parts.join("\n")
 }
 
-/// The text for several pools, one per line. `namespace` is none for all namespaces.
+/// The table of several pools, one line each. `namespace` is `None` for all namespaces.
 pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
     if pools.is_empty() {
         return match namespace {

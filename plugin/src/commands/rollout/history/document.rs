@@ -23,10 +23,11 @@ pub struct RolloutHistory<'h> {
     #[cfg_attr(test, schemars(extend("const" = "RolloutHistory")))]
     kind: &'static str,
     metadata: ObjectName,
-    /// When a rollout of every Machine was last requested, or will begin.
+    /// When someone last requested a rollout of every Machine, or when a planned rollout begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_after: Option<Timestamp>,
-    /// The generations, oldest first. Deleted Machines are not included, because Cluster API keeps no record of them.
+    /// The generations of Machines, oldest first. Deleted Machines are not included, because Cluster API keeps no record of
+    /// them.
     generations: Vec<GenerationDocument<'h>>,
 }
 
@@ -52,7 +53,7 @@ struct GenerationDocument<'h> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct TemplateName<'h> {
-    /// The kind and the group, as `Kind.group`.
+    /// The kind and the API group of the template, as `Kind.group`.
     group_kind: String,
     name: &'h str,
 }
@@ -69,7 +70,7 @@ struct MachineDocument<'h> {
 }
 
 impl<'h> RolloutHistory<'h> {
-    /// Creates the document of a history.
+    /// Creates the JSON document of a history.
     pub fn new(history: &'h History) -> Self {
         Self {
             api_version: API_VERSION,

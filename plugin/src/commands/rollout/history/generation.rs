@@ -1,4 +1,4 @@
-//! Groups Machines, with the reasons why they are outdated.
+//! Groups the Machines of a control plane by version, template, and the reasons why they are outdated.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, machine::Infrastructure};
@@ -8,54 +8,50 @@ use kcp_control_plane::{
     snapshot::Snapshot,
 };
 
-/// The generations of a control plane's Machines.
+/// The generations of Machines that a control plane has now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// The control plane's namespace.
     pub namespace: String,
-    /// The control plane's name.
     pub name: String,
-    /// Generations, oldest first.
+    /// The generations of Machines, oldest first.
     pub generations: Vec<Generation>,
-    /// When a rollout of every Machine was last requested, or will begin.
+    /// When someone last requested a rollout of every Machine, or when a planned rollout begins.
     pub rollout_after: Option<Timestamp>,
-    /// The time of the read.
+    /// The time at which the Machines were read.
     pub at: Timestamp,
 }
 
-/// Machines with the same version and template that are all up to date, or outdated for the same reasons.
+/// Machines with the same version and template that are all up to date, or all outdated for the same reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
-    /// Kubernetes version.
+    /// The Kubernetes version of the Machines.
     pub version: Option<String>,
-    /// The infrastructure template, if known.
+    /// The infrastructure template of the Machines, if it is known.
     pub template: Option<Reference>,
     /// Why the Machines are outdated; empty if they are up to date.
     pub reasons: Vec<Reason>,
-    /// Facts that are missing to decide whether the Machines are up to date.
+    /// What could not be read to decide whether the Machines are up to date. Such Machines count as up to date.
     pub gaps: Vec<Gap>,
-    /// The Machines, oldest first.
+    /// The Machines of this generation, oldest first.
     pub members: Vec<Member>,
 }
 
 /// A Machine of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The Machine's name.
     pub name: String,
-    /// When the Machine was created.
     pub created: Option<Timestamp>,
-    /// When deletion of the Machine was requested.
+    /// When the deletion of the Machine was requested; `None` if it was not.
     pub deleting_since: Option<Timestamp>,
 }
 
 impl Generation {
-    /// Whether the Machines are up to date.
+    /// Whether the Machines of this generation are up to date.
     pub const fn is_current(&self) -> bool {
         self.reasons.is_empty()
     }
 
-    /// When the first and the last Machine were created.
+    /// When the first and the last Machine of this generation were created.
     pub fn created(&self) -> Option<(Timestamp, Timestamp)> {
         let times = || self.members.iter().filter_map(|member| member.created);
         times().min().zip(times().max())
@@ -74,14 +70,14 @@ impl Generation {
         }
     }
 
-    /// Whether both are the same generation. It is enough to compare the reasons, which also contain a
-    /// different version or template.
+    /// Whether both generations are the same. It is enough to compare the reasons, because they contain a different version
+    /// or template.
     fn is_like(&self, other: &Self) -> bool {
         self.reasons == other.reasons && self.gaps == other.gaps
     }
 }
 
-/// Groups the existing Machines into generations.
+/// Groups the Machines of a control plane into generations.
 pub fn history(observed: &Snapshot, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
     let comparison = Comparison {

@@ -1,4 +1,4 @@
-//! The text of `rollout history`.
+//! Prints the output of `rollout history` as text.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::terminal::{
 };
 use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
 
-/// The table of generations, oldest first.
+/// The generations of Machines as a table, oldest first.
 pub fn screen(history: &History, layout: Layout) -> String {
     let mut text = if history.generations.is_empty() {
         format!("kubeadmcontrolplane/{} has no Machines\n", escape(&history.name))

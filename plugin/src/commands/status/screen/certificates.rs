@@ -1,4 +1,4 @@
-//! Certificate expiry: one line, and a table if a certificate expires soon.
+//! Prints when certificates expire: one line, and a table if a certificate expires soon.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::Object as _;
@@ -19,7 +19,7 @@ const COLUMNS: &[Column] = &[
     Column::new("OF"),
 ];
 
-/// A certificate and its expiry, if known.
+/// A certificate of a control plane, and when it expires, if that is known.
 struct Certificate<'o> {
     of: &'o str,
     expires: Option<Timestamp>,
@@ -71,7 +71,7 @@ fn excluded(observed: &Snapshot) -> String {
     format!("without CAs and kubeconfigs; list all with:\n  kubectl kcp certificates {name} -n {namespace}\n")
 }
 
-/// The line about certificates, such as `Certificates:  earliest expiry 2027-11-20 (in 363d)`.
+/// The line about the expiry of all certificates, such as `Certificates:  earliest expiry 2027-11-20 (in 363d)`.
 fn line(first: Option<Timestamp>, count: usize, unknown: usize, now: Timestamp) -> String {
     let value = match first {
         None if count == 0 => return String::new(),
@@ -111,7 +111,7 @@ fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Ve
     ]
 }
 
-/// Describes to which objects the certificates belong. `certificates` must be sorted by expiry, with unknown expiries last.
+/// The objects that have these certificates, as text. `certificates` must be sorted by expiry, with unknown expiries last.
 fn owners(certificates: &[Certificate<'_>]) -> String {
     let known = certificates
         .iter()
@@ -134,7 +134,7 @@ fn owners(certificates: &[Certificate<'_>]) -> String {
     }
 }
 
-/// kubeadm's certificates, as reported by the Machines.
+/// The certificates of kubeadm whose expiry the Machines report.
 fn machines(observed: &Snapshot) -> Vec<Certificate<'_>> {
     let machines = observed.machines.iter();
     let joined = machines.filter(|machine| machine.has_node());

@@ -1,4 +1,4 @@
-//! Changes since the last poll, one line each.
+//! Prints the changes of a control plane since the last poll, one line each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use kcp_control_plane::{
     snapshot::{EtcdSurvey, Snapshot, etcd::hexadecimal},
 };
 
-/// The changes between two polls, or the verdict and the findings for the first poll. The text is not
+/// The changes between two polls, one line each. Without an earlier poll, the verdict and the findings. The text is not
 /// escaped.
 pub fn changes(before: Option<(&Snapshot, &Inspection)>, after: (&Snapshot, &Inspection)) -> Vec<String> {
     let (observed, inspection) = after;
@@ -120,7 +120,7 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
     lines
 }
 
-/// The members that report themselves as the leader.
+/// The names of the members that report themselves as etcd's leader.
 fn leaders(survey: &EtcdSurvey) -> String {
     let leaders = survey.queried.iter().filter(|asked| {
         let status = asked
@@ -190,7 +190,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
     lines.collect()
 }
 
-/// A finding as a line, with an identity that does not depend on the message, which may contain a time.
+/// A finding as a line, with an identity that does not depend on the message, because the message may contain a time.
 #[derive(Debug)]
 struct FindingLine {
     id: &'static str,

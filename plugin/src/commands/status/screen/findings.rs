@@ -1,5 +1,5 @@
-//! The findings, most severe first. Findings about one Machine form a group: first the cause with its hint, then one
-//! line for each other finding. Machines with the same findings share a group.
+//! Prints the findings of the checks, most severe first. Findings about one Machine form a group: first the cause with its
+//! hint, then one line for each other finding. Machines with the same findings share a group.
 
 use std::fmt::Write as _;
 
@@ -22,18 +22,18 @@ use kcp_control_plane::{
     inspection::Inspection,
 };
 
-/// The number of cells before a finding's text: two spaces, the outcome, a space.
+/// The number of terminal cells before the text of a finding: two spaces, the outcome, a space.
 const INDENT: usize = 10;
 
-/// The maximum number of checks without a result that narrow output names. The others are only counted.
+/// The maximum number of checks without a result that are named, unless the output is wide. The others are only counted.
 const NAMED_LIMIT: usize = 3;
 
 const HINT: &str = "hint:";
 
-/// The label of other findings about the same subject.
+/// The label before the other findings about the same Machine.
 const OTHER_FINDINGS: &str = "also:";
 
-/// A finding with the ids of all checks that report it.
+/// A finding with the ids of all checks that report the same.
 struct ReportedFinding<'i> {
     finding: &'i Finding,
     ids: Vec<&'static str>,
@@ -53,7 +53,7 @@ impl ReportedFinding<'_> {
     }
 }
 
-/// Subjects that have the same findings.
+/// Machines or other objects that have the same findings.
 struct Group<'i> {
     subjects: Vec<&'i str>,
     findings: Vec<ReportedFinding<'i>>,
@@ -121,7 +121,7 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
         let mut label = OTHER_FINDINGS;
         for other in others {
             push_other_finding(&mut text, label, outcome, other, layout);
-            // Findings with different hints are not merged.
+            // Keep findings with different hints apart.
             if !layout.is_wide {
                 label = "";
             }
@@ -139,7 +139,7 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
     text
 }
 
-/// Checks without a result, grouped by reason. Includes skipped checks in wide output.
+/// The checks without a result, grouped by reason. Wide output includes checks that were skipped.
 fn checks_without_result(
     inspection: &Inspection,
     layout: Layout,
@@ -203,7 +203,7 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
     push_labelled(text, HINT, lines);
 }
 
-/// Appends another finding of a group. Narrow output omits the hint of this finding.
+/// Appends another finding of a group. Leaves out its hint, unless the output is wide.
 fn push_other_finding(
     text: &mut String,
     label: &str,
@@ -228,7 +228,7 @@ fn push_other_finding(
     }
 }
 
-/// Appends lines after a label. [`HINT`] and [`OTHER_FINDINGS`] have the same width.
+/// Appends lines after a label. All lines are indented by the width of [`HINT`] and [`OTHER_FINDINGS`], which is the same.
 fn push_labelled(text: &mut String, label: &str, lines: Vec<String>) {
     let blank = " ".repeat(HINT.len());
     let mut label = if label.is_empty() {

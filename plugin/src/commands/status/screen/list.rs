@@ -1,4 +1,4 @@
-//! A list of control planes.
+//! Prints several control planes as a table.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -31,19 +31,19 @@ const COLUMNS: &[Column] = &[
     Column::new("FINDINGS"),
 ];
 
-/// What a list prints of a control plane.
+/// The facts about one control plane that a table of control planes prints.
 #[derive(Clone, Debug)]
 pub struct ListRow {
     namespace: String,
     name: String,
-    /// None if the Cluster has the control plane's name, so that the column can be omitted.
+    /// The name of the Cluster; `None` if the control plane has the same name, so that the column can be left out.
     cluster: Option<String>,
     version: Option<String>,
     replicas: i64,
     ready: i64,
     up_to_date: i64,
     desired: i64,
-    /// Of etcd's members; none if etcd was not queried.
+    /// The votes of etcd's members; `None` if etcd was not queried.
     votes: Option<Votes>,
     is_by_conditions: bool,
     created: Option<Timestamp>,
@@ -128,7 +128,7 @@ impl ListRow {
     }
 }
 
-/// The screen for several control planes. `namespace` is none for all namespaces.
+/// The screen with the table of several control planes. `namespace` is `None` for all namespaces.
 pub fn list(
     rows: impl IntoIterator<Item = ListRow>,
     namespace: Option<&str>,

@@ -1,5 +1,4 @@
-//! The table of Machines by failure domain, outdated Machines first. The findings say why Machines are
-//! outdated.
+//! Prints the table of Machines by failure domain, outdated Machines first. The findings say why Machines are outdated.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -97,7 +96,7 @@ fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
     }
 }
 
-/// The number of ready static pods; empty if pods were not read.
+/// The cell with the number of ready static Pods on a node; empty if the Pods were not read.
 fn pods(observed: &Snapshot, node: Option<&str>, style_of_no: Style) -> Cell {
     let pods = observed
         .workload

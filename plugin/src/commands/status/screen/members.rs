@@ -1,4 +1,5 @@
-//! The table of etcd members, with each member's own status. The findings say why a member did not respond.
+//! Prints the table of etcd members, with what each member reports about itself. The findings say why a member did not
+//! respond.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -34,7 +35,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
-    // The summary shows why etcd was not read.
+    // The summary already says why etcd was not read.
     let Some(survey) = observed.etcd.read() else {
         return String::new();
     };
@@ -112,7 +113,8 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     ]
 }
 
-/// Whether the member is the leader; if the members disagree, which leader it follows.
+/// The cell that says whether the member is etcd's leader. If the members disagree, it says which leader this member
+/// follows.
 fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
     let followed: BTreeSet<u64> = responding_members(survey)
         .filter_map(|(status, _)| status.leader)
@@ -142,7 +144,7 @@ fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
     }
 }
 
-/// The members that responded, each with its status and its list of members.
+/// The members that responded, each with its own status and its list of members.
 fn responding_members(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[Member])> {
     let answers = survey
         .queried
@@ -154,7 +156,7 @@ fn responding_members(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[M
     })
 }
 
-/// All members of all lists, without duplicates.
+/// The members that any member lists, without duplicates.
 fn listed_members(survey: &EtcdSurvey) -> Vec<&Member> {
     let mut known: Vec<&Member> = responding_members(survey)
         .flat_map(|(_, members)| members)
@@ -164,7 +166,7 @@ fn listed_members(survey: &EtcdSurvey) -> Vec<&Member> {
     known
 }
 
-/// Listed members that were not queried. For external etcd, these may include members that did not respond.
+/// The listed members that were not queried. If etcd is external, some of them may be members that did not respond.
 fn unqueried_members(survey: &EtcdSurvey) -> Vec<&Member> {
     if !survey.stacked {
         return Vec::new();

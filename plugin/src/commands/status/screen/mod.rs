@@ -33,7 +33,7 @@ use kcp_control_plane::{
     snapshot::Snapshot,
 };
 
-/// A screen, in parts that are separated by blank lines.
+/// The parts of a screen about control planes, which blank lines separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
     parts: Vec<(Part, String)>,
@@ -64,7 +64,7 @@ impl Part {
     }
 }
 
-/// Parts to omit on a low terminal, in this order.
+/// The parts of a screen that are left out on a low terminal, in this order.
 const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
 pub fn one(observed: &Snapshot, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
@@ -93,12 +93,12 @@ impl Screen {
         parts.join("\n")
     }
 
-    /// The parts that fit into this number of lines, and the names of the omitted ones.
+    /// The parts that fit into this number of lines, with the names of those that are left out.
     pub fn fit(&self, lines: usize) -> String {
         let mut screen = self.clone();
         let mut left_out = Vec::new();
         for part in EXPENDABLE {
-            // Reserve a blank line and the line that names omitted parts.
+            // Reserve a blank line, and the line that names the parts that are left out.
             let room = if left_out.is_empty() {
                 lines
             } else {
@@ -135,7 +135,7 @@ impl Screen {
     }
 }
 
-/// The style of the word "no". While the control plane is healthy, a change is blocked only for a short time.
+/// The style of "no" in a table of changes. While the control plane is healthy, a change is blocked only for a short time.
 const fn style_of_no(inspection: &Inspection) -> Style {
     match inspection.health {
         Health::Healthy => WARN,
@@ -143,7 +143,7 @@ const fn style_of_no(inspection: &Inspection) -> Style {
     }
 }
 
-/// The time since `since`; empty if it is in the future, because clocks differ.
+/// The time since `since`; empty if `since` is in the future, because clocks can differ.
 fn age(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "-".to_owned(),

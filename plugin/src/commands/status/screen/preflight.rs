@@ -1,4 +1,4 @@
-//! The table of changes: whether the controller allows each one now, and what blocks it.
+//! Prints the table of changes: whether the controller allows each one now, and what blocks it.
 
 use crate::commands::status::screen::{
     Layout, style_of_no,
@@ -16,7 +16,7 @@ const COLUMNS: &[Column] = &[
     Column::new("BLOCKED BY"),
 ];
 
-/// One change, or several changes with the same blockers.
+/// A row of the table: one change, or several changes with the same blockers.
 #[derive(Clone, Debug)]
 struct Row {
     what: String,
@@ -33,7 +33,7 @@ impl Row {
         }
     }
 
-    /// Whether both have the same result and blockers.
+    /// Whether both rows have the same result and the same blockers.
     fn is_like(&self, other: &Self) -> bool {
         (self.allowed, &self.blocked_by) == (other.allowed, &other.blocked_by)
     }
@@ -74,7 +74,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
     table.render(layout)
 }
 
-/// Merges adjacent changes with the same result.
+/// Merges neighbouring rows that have the same result.
 fn rows(inspection: &Inspection) -> Vec<Row> {
     let preflight = &inspection.preflight;
     let changes = [
@@ -103,7 +103,7 @@ fn rows(inspection: &Inspection) -> Vec<Row> {
     rows
 }
 
-/// Merges Machines with the same result. The most frequent result comes last.
+/// Merges the rows of Machines that have the same result. The most frequent result comes last.
 fn remediations(inspection: &Inspection) -> Vec<Row> {
     let of_machine = |one: &Remediation| {
         let what = format!("remediation of {}", one.machine);
@@ -127,8 +127,8 @@ fn remediations(inspection: &Inspection) -> Vec<Row> {
     rows
 }
 
-/// The blocking checks, grouped by object. A blocker shows its message only if it has no finding, because the screen already
-/// shows the messages of findings.
+/// The checks that block a change, grouped by object. A blocker has a message only if no finding has it, because the screen
+/// already shows the messages of findings.
 fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection) -> Vec<String> {
     let is_found = |blocker: &BlockedBy| {
         let checked = inspection
@@ -155,7 +155,7 @@ fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection) -> Vec<Strin
         }
         let checks: Vec<&str> = blockers.iter().map(|blocker| blocker.check).collect();
         let checks = checks.join(", ");
-        // Omit the name of the control plane itself.
+        // Leave out the name of the control plane itself.
         if blockers
             .iter()
             .any(|blocker| names_control_plane(&blocker.objects))

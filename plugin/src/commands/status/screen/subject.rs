@@ -1,10 +1,10 @@
-//! Determines the subject of a finding or a blocker, from its objects.
+//! Finds the Machine or other object that a finding or a blocker is about.
 
 const CONTROL_PLANE: &str = "KubeadmControlPlane/";
 const MACHINE: &str = "Machine/";
 
-/// The object that a finding is about: the Machine, if there is exactly one among the objects, or the only object. None if
-/// the control plane is among the objects.
+/// The object that a finding is about: the only Machine among its objects, or the only object. `None` if the control plane
+/// is among the objects, or if several objects could be meant.
 pub(super) fn subject(objects: &[String]) -> Option<&str> {
     if names_control_plane(objects) {
         return None;
@@ -22,7 +22,7 @@ pub(super) fn names_control_plane(objects: &[String]) -> bool {
     objects.iter().any(|object| object.starts_with(CONTROL_PLANE))
 }
 
-/// The objects to show: only the subject or the control plane if there is one, otherwise all objects.
+/// The objects to name in a finding: only its subject or the control plane, if there is one, otherwise all objects.
 pub(super) fn subjects(objects: &[String]) -> Vec<&str> {
     let whole = objects.iter().find(|object| object.starts_with(CONTROL_PLANE));
     match whole.map(String::as_str).or_else(|| subject(objects)) {

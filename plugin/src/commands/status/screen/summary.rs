@@ -1,4 +1,4 @@
-//! The summary of a control plane, with the verdict.
+//! Prints the summary of a control plane, with the verdict of its checks.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use kcp_control_plane::{
     snapshot::{Reading, Snapshot, Workload, workload::Addon},
 };
 
-/// The width of a label with its colon and spaces, in cells.
+/// The width of a label in the summary, with its colon and spaces, in terminal cells.
 const LABEL: usize = 15;
 
 pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layout) -> String {
@@ -89,7 +89,7 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     text
 }
 
-/// The source that was not read. Without it, the verdict is based on conditions.
+/// The source that was not read, as a remark for the verdict. Without this source, the verdict is based on conditions.
 fn unread_source(observed: &Snapshot) -> &'static str {
     fn state<T>(
         reading: &Reading<T>,
@@ -112,7 +112,7 @@ fn unread_source(observed: &Snapshot) -> &'static str {
         .unwrap_or("etcd unreachable")
 }
 
-/// Why a source was not read; none if it was read.
+/// Why a source was not read; `None` if it was read.
 pub(super) fn unread_reason<T>(reading: &Reading<T>) -> Option<String> {
     match reading {
         Reading::Read(_) => None,
@@ -168,7 +168,7 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     let is_external = observed.has_external_etcd();
     let failure = observed.etcd.failure();
     let why = match unread_reason(&observed.etcd) {
-        // The line above shows the reason.
+        // The line about the workload cluster already shows the reason.
         Some(_) if failure.is_some() && failure == observed.workload.failure() => {
             Some("could not be read for the same reason".to_owned())
         }
@@ -187,7 +187,7 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     }
 }
 
-/// Whether the check of etcd's quorum failed.
+/// Whether the check of etcd's quorum has failed.
 fn quorum_check_failed(inspection: &Inspection) -> bool {
     let mut checks = inspection.checks.iter();
     checks.any(|checked| checked.id == "etcd-no-quorum" && checked.outcome == CheckOutcome::Fail)

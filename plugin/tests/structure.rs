@@ -273,9 +273,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
             .unwrap_or_default();
         match path.is_dir() {
             true if !["tests", "benches", "testing", "target"].contains(&name) => {
-                files.extend(sources(&path))
+                files.extend(sources(&path));
             }
-            false if name.ends_with(".rs") && name != "tests.rs" => files.push(path),
+            false if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" => {
+                files.push(path);
+            }
             _ => {}
         }
     }

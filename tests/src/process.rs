@@ -72,7 +72,10 @@ impl Process {
         let output = output.with_context(|| format!("opening {}", log.display()))?;
         let mut supervisor = supervised(run, program)?
             .args(arguments)
-            .env(GARBAGE.0, env::var_os(GARBAGE.0).unwrap_or_else(|| GARBAGE.1.into()))
+            .env(
+                GARBAGE.0,
+                env::var_os(GARBAGE.0).unwrap_or_else(|| GARBAGE.1.into()),
+            )
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdout(
                 output

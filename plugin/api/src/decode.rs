@@ -340,7 +340,7 @@ mod tests {
         ]});
         let page = decode_each::<Machine>(&list.to_string()).expect("a list");
         assert_eq!(page.metadata.continue_.as_deref(), Some("more"));
-        let items: Vec<Result<&str, (&str, Option<&str>, String)>> = page
+        let items: Vec<_> = page
             .items
             .iter()
             .map(|item| match item {

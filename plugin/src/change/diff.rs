@@ -36,13 +36,13 @@ pub(crate) fn diff(object: &Value, patch: &Value) -> Vec<String> {
 }
 
 /// The values below the fields that a patch contains, by path.
-fn flatten<'v>(value: &'v Value, patch: &Value, path: &str, values: &mut BTreeMap<String, &'v Value>) {
+fn flatten<'v>(value: &'v Value, patch: &Value, parent: &str, values: &mut BTreeMap<String, &'v Value>) {
     let (Value::Object(fields), Value::Object(patched)) = (value, patch) else {
-        return collect(value, path, values);
+        return collect(value, parent, values);
     };
     for (name, patch) in patched {
         if let Some(value) = fields.get(name) {
-            flatten(value, patch, &below(path, name), values);
+            flatten(value, patch, &below(parent, name), values);
         }
     }
 }

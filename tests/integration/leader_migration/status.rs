@@ -100,7 +100,7 @@ async fn protected_then_unknown_then_stale(scene: &Scene<'_>) -> Result<()> {
     let text = configuration(&[NODE_IPAM]);
     let cloud_pod = migrating(&text);
     let mut cloud = scene.cloud("after", Identity::Administrator, &cloud_pod).await?;
-    let reason = format!("{} runs it and holds Lease {MIGRATION}", CLOUD_POD);
+    let reason = format!("{CLOUD_POD} runs it and holds Lease {MIGRATION}");
     let status = scene.comes_to("protected", 0, &reason).await?;
     scene.checks_the_object_as_its_manifest(&cloud_pod).await?;
     let lease = status.lease(MIGRATION)?;
@@ -119,7 +119,7 @@ async fn protected_then_unknown_then_stale(scene: &Scene<'_>) -> Result<()> {
 
     scene.create_cloud_pod(&cloud_pod).await?;
     cloud.kill().await?;
-    let reason = format!("{} does not run: nothing listens on port 10258", CLOUD_POD);
+    let reason = format!("{CLOUD_POD} does not run: nothing listens on port 10258");
     scene.comes_to("orphaned", 1, &reason).await?;
     let status = scene.comes_to_verdict("stale", 1).await?;
     let reason = status.reason();
@@ -144,10 +144,7 @@ async fn orphaned_by_its_configuration(scene: &Scene<'_>) -> Result<()> {
         .cloud("orphan", Identity::Administrator, &migrating(&other))
         .await?;
     scene.locks.held(MIGRATION).await?;
-    let reason = format!(
-        "the configuration of {} assigns it to another component",
-        CLOUD_POD
-    );
+    let reason = format!("the configuration of {CLOUD_POD} assigns it to another component");
     let status = scene.comes_to("orphaned", 1, &reason).await?;
     ensure!(
         status.lease(MIGRATION)?.get("state") == Some(&json!("held")),
@@ -164,10 +161,7 @@ async fn orphaned_until_permitted(scene: &Scene<'_>) -> Result<()> {
     let text = configuration(&[NODE_IPAM]);
     let cloud_pod = migrating(&text);
     let mut cloud = scene.cloud("forbidden", Identity::Own, &cloud_pod).await?;
-    let reason = format!(
-        "{} is healthy, but has not taken Lease {MIGRATION}, which has no holder",
-        CLOUD_POD
-    );
+    let reason = format!("{CLOUD_POD} is healthy, but has not taken Lease {MIGRATION}, which has no holder");
     let status = scene.comes_to("orphaned", 1, &reason).await?;
     // The group system:masters needs no review, so cloud-controller-manager answers although it may not create one.
     let settings = status.at("/controllerManagers/1/settings");
@@ -193,7 +187,7 @@ async fn orphaned_until_permitted(scene: &Scene<'_>) -> Result<()> {
         granted.code == 0 && has_rows(&granted, &[&created, &get.replace(" no", " yes")]),
         "{granted}"
     );
-    let reason = format!("{} runs it and holds Lease {MIGRATION}", CLOUD_POD);
+    let reason = format!("{CLOUD_POD} runs it and holds Lease {MIGRATION}");
     scene.comes_to("protected", 0, &reason).await?;
     let again = scene.rbac(&["--apply"]).await?;
     ensure!(again.code == 0 && !again.stdout.contains(role), "{again}");

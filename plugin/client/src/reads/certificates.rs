@@ -201,7 +201,7 @@ fn validity_of_kubeconfig(bytes: &[u8]) -> Validity {
         };
     };
     match decode_base64(encoded) {
-        Some(pem) => of_pem(&pem),
+        Some(pem) => validity_of_bundle(&pem),
         None => unread("client-certificate-data is not base64"),
     }
 }

@@ -83,7 +83,7 @@ pub fn preflight_reviewed(
         QuorumGuard::NoWay(_) => refusals.push((RefusedBy::Command, guard.why())),
         QuorumGuard::AtRisk { votes, .. } => {
             let mut why = blockers.clone();
-            why.push(messages::at_risk(*votes));
+            why.push(messages::quorum_risk(*votes));
             refusals.push((RefusedBy::Command, why));
         }
         QuorumGuard::Blocked(_) if force => {}

@@ -289,11 +289,7 @@ impl fmt::Display for LeaseRefusal {
                 cluster_deployment,
                 customization,
                 requested,
-            } => write!(
-                f,
-                "{cluster_deployment} already holds {customization}, so it cannot lease {requested}; release the \
-                lease of {customization} first, or use another name"
-            ),
+            } => f.write_str(&held_instead(cluster_deployment, customization, requested)),
             Self::HeldWithPatchProblem {
                 cluster_deployment,
                 customization,
@@ -421,6 +417,13 @@ impl fmt::Display for Until {
             Self::Never => f.write_str("until it is released"),
         }
     }
+}
+
+fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String {
+    format!(
+        "{cluster_deployment} already holds {held}, so it cannot lease {requested}; release the lease of {held} first, or \
+        use another name"
+    )
 }
 
 /// The message for a pool without a free entry, such as `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.

@@ -277,7 +277,7 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
 #[derive(Clone, Debug, Default)]
 struct LeaseObjects {
     pools: Vec<ClusterPool>,
-    /// All ClusterDeploymentCustomizations, including copies in the namespaces of clusters.
+    /// All `ClusterDeploymentCustomizations`, including copies in the namespaces of clusters.
     entries: Vec<Entry>,
     clusters: Vec<ClusterDeployment>,
 }

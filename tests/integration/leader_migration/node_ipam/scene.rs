@@ -36,7 +36,7 @@ const MINE: &str = "migration";
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A kube-controller-manager before or after the upgrade.
-pub(super) struct Version {
+pub(super) struct Release {
     version: &'static str,
     pod: &'static str,
     /// `--controllers`.
@@ -44,14 +44,14 @@ pub(super) struct Version {
     migrates: bool,
 }
 
-pub(super) const OLD: Version = Version {
+pub(super) const OLD: Release = Release {
     version: "v1.35.4",
     pod: "kube-controller-manager-old",
     controllers: "serviceaccount-token-controller,node-ipam-controller",
     migrates: true,
 };
 
-pub(super) const NEW: Version = Version {
+pub(super) const NEW: Release = Release {
     version: "v1.36.3",
     pod: "kube-controller-manager-new",
     controllers: "serviceaccount-token-controller",
@@ -122,14 +122,14 @@ impl<'m> Scene<'m> {
     }
 
     /// The name of a program in the audit log.
-    pub(super) fn program(&self, version: &Version) -> Result<String> {
-        let path = self.path(version)?;
+    pub(super) fn program(&self, release: &Release) -> Result<String> {
+        let path = self.path(release)?;
         let name = path.file_name().context("a program has no name")?;
         Ok(name.to_string_lossy().into_owned())
     }
 
-    fn path(&self, version: &Version) -> Result<PathBuf> {
-        self.assets.kube_controller_manager(version.version)
+    fn path(&self, release: &Release) -> Result<PathBuf> {
+        self.assets.kube_controller_manager(release.version)
     }
 
     fn port(&self, pod: &str) -> Result<u16> {
@@ -140,30 +140,30 @@ impl<'m> Scene<'m> {
     }
 
     /// Starts a kube-controller-manager and creates its Pod.
-    pub(super) async fn start(&mut self, version: &Version) -> Result<Manager> {
+    pub(super) async fn start(&mut self, release: &Release) -> Result<Manager> {
         let mut flags = self
             .programs
             .flags(Program::Kube, Identity::Administrator, &self.locks);
         flags.retain(|flag| !flag.starts_with("--controllers="));
-        flags.push(format!("--controllers={}", version.controllers));
+        flags.push(format!("--controllers={}", release.controllers));
         flags.extend(ELECTION.map(str::to_owned));
-        if version.migrates {
+        if release.migrates {
             let file = self.programs.file("generated.yaml", &self.configuration)?;
             flags.push("--enable-leader-migration=true".to_owned());
             flags.push(format!("--leader-migration-config={}", file.display()));
         }
-        self.create_pod(version).await?;
-        let program = self.path(version)?;
+        self.create_pod(release).await?;
+        let program = self.path(release)?;
         // A log of its own for each start, because tests wait for lines in it.
         self.samples += 1;
-        let name = format!("{}-{}", version.pod, self.samples);
+        let name = format!("{}-{}", release.pod, self.samples);
         let process = self
             .programs
-            .start_program_on(self.port(version.pod)?, &program, &name, &flags)
+            .start_program_on(self.port(release.pod)?, &program, &name, &flags)
             .await?;
         Ok(Manager {
             process,
-            pod: version.pod,
+            pod: release.pod,
         })
     }
 
@@ -362,22 +362,22 @@ impl<'m> Scene<'m> {
         Ok(Api::all(self.workload.client()?.clone()))
     }
 
-    async fn create_pod(&self, version: &Version) -> Result<()> {
+    async fn create_pod(&self, release: &Release) -> Result<()> {
         let mut command = vec![
             "kube-controller-manager".to_owned(),
             "--allocate-node-cidrs=true".to_owned(),
-            format!("--controllers={}", version.controllers),
+            format!("--controllers={}", release.controllers),
         ];
-        if version.migrates {
+        if release.migrates {
             command.push("--enable-leader-migration=true".to_owned());
         }
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": version.pod, "labels": {"component": "kube-controller-manager"}},
+            "metadata": {"name": release.pod, "labels": {"component": "kube-controller-manager"}},
             "spec": {
                 "nodeName": self.node, "hostNetwork": true, "tolerations": [{"operator": "Exists"}],
                 "containers": [{"name": "kube-controller-manager", "command": command,
-                    "image": format!("registry.k8s.io/kube-controller-manager:{}", version.version)}],
+                    "image": format!("registry.k8s.io/kube-controller-manager:{}", release.version)}],
             },
         });
         self.apply(&[pod]).await

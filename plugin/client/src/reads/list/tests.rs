@@ -196,7 +196,7 @@ fn an_object_that_cannot_be_decoded_makes_only_its_own_cluster_unknown() {
     assert_eq!(names(std::slice::from_ref(third)), [("kcp", vec!["elsewhere"])]);
 
     let listed = read_with("clusters", 0, |cluster| {
-        cluster["spec"] = json!({"paused": "yes"})
+        cluster["spec"] = json!({"paused": "yes"});
     });
     let failed: Vec<bool> = listed
         .iter()
@@ -205,7 +205,7 @@ fn an_object_that_cannot_be_decoded_makes_only_its_own_cluster_unknown() {
     assert_eq!(failed, [true, true, false], "the second one does not exist");
 
     let listed = read_with("machinehealthchecks", 0, |check| {
-        check["spec"]["selector"] = json!([])
+        check["spec"]["selector"] = json!([]);
     });
     let failed: Vec<bool> = listed
         .iter()

@@ -142,6 +142,7 @@ fn taken_over(flags: &str) -> Observed {
 const MIGRATING: &str = "--enable-leader-migration --leader-migration-config=f";
 
 #[test]
+#[expect(clippy::large_stack_arrays, reason = "each row of the table has a snapshot")]
 fn every_verb_decides_in_every_phase() {
     let settling = || replace(upgrading(), 3, NEW);
     let off = || {

@@ -18,7 +18,7 @@ use super::MIGRATION;
 use crate::objects::written;
 use crate::shared::with_controllers;
 
-const NAMESPACE: &str = "migration-upgrade";
+const NAMESPACE: &str = "migration-guided-upgrade";
 
 /// The name of the cluster.
 const NAME: &str = "edge";

@@ -1,7 +1,5 @@
 //! A connection to one etcd member over one stream, and the API calls that it can make.
 
-mod stream;
-
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,20 +7,20 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tonic::transport::{self, Channel};
 use tonic::{Response, Status as Answered};
 use tower::service_fn;
 
-use self::stream::{FirstError, WatchedStream};
 use crate::endpoint::Endpoint;
-use crate::error::{Call, Error, HandshakeError, Step};
-use crate::response::{Alarm, Member, Members, Status};
+use crate::error::{Call, Error, HandshakeError, Step, with_time_limit};
+use crate::response::{Alarm, KeyRevision, Member, Members, Status};
 use crate::rpc::etcdserverpb as wire;
 use crate::rpc::etcdserverpb::cluster_client::ClusterClient;
 use crate::rpc::etcdserverpb::kv_client::KvClient;
 use crate::rpc::etcdserverpb::maintenance_client::MaintenanceClient;
+use crate::snapshot::SnapshotStream;
+use crate::stream::{FirstError, WatchedStream};
 use crate::trust::Tls;
 
 /// The maximum size of a response from etcd. It exceeds etcd's default request limit of 1.5 MiB.
@@ -30,6 +28,10 @@ const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The maximum size of the headers of a response, which include etcd's error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
+
+/// How many bytes a member may send before this client acknowledges them. HTTP/2's default of 64 KiB limits a snapshot to
+/// 64 KiB per round trip.
+const WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// The time limits of a connection to one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,12 +165,63 @@ impl Connection {
         self.call(Call::MoveLeader, request).await.map(drop)
     }
 
+    /// Starts a snapshot of the member's database. Each part of it must arrive within the time limit of a call. The member
+    /// sends its own data, even without a leader.
+    pub async fn snapshot(&self) -> Result<SnapshotStream, Error> {
+        let mut client = self.maintenance();
+        let request = client.snapshot(wire::SnapshotRequest {});
+        let responses = self.call(Call::Snapshot, request).await?;
+        Ok(SnapshotStream::new(
+            responses,
+            self.first_error.clone(),
+            self.call_timeout,
+        ))
+    }
+
+    /// Rewrites the member's database file without its free pages. The member serves no requests until it has finished.
+    pub async fn defragment(&self) -> Result<(), Error> {
+        let mut client = self.maintenance();
+        let request = client.defragment(wire::DefragmentRequest {});
+        self.call(Call::Defragment, request).await.map(drop)
+    }
+
+    /// Deletes all revisions of keys before `revision`, on all members. The member responds when its own database is compacted.
+    pub async fn compact(&self, revision: i64) -> Result<(), Error> {
+        let mut client = self.kv();
+        let request = client.compact(wire::CompactionRequest {
+            revision,
+            physical: true,
+        });
+        self.call(Call::Compact, request).await.map(drop)
+    }
+
+    /// Disarms an alarm.
+    pub async fn disarm(&self, alarm: Alarm) -> Result<(), Error> {
+        let mut client = self.maintenance();
+        let request = client.alarm(wire::AlarmRequest {
+            action: wire::alarm_request::AlarmAction::Deactivate.into(),
+            ..wire::AlarmRequest::from(alarm)
+        });
+        self.call(Call::Alarm, request).await.map(drop)
+    }
+
     /// Reads the value of a key from the current revision (linearizable). None if the key does not exist.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });
         let response = self.call(Call::Range, request).await?;
         Ok(response.kvs.into_iter().next().map(|pair| pair.value))
+    }
+
+    /// Reads when a key was written last (linearizable). None if the key does not exist.
+    pub async fn key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, Error> {
+        let mut client = self.kv();
+        let request = client.range(wire::RangeRequest { key: key.to_vec() });
+        let response = self.call(Call::Range, request).await?;
+        let pair = response.kvs.into_iter().next();
+        Ok(pair.map(|pair| KeyRevision {
+            modified: pair.mod_revision,
+        }))
     }
 
     /// Stores a key with its value.
@@ -205,16 +258,6 @@ impl Connection {
     }
 }
 
-async fn with_time_limit<T>(
-    step: Step,
-    limit: Duration,
-    future: impl Future<Output = T>,
-) -> Result<T, Error> {
-    timeout(limit, future)
-        .await
-        .map_err(|_| Error::Deadline { step, after: limit })
-}
-
 /// Sets up HTTP/2 over an open stream. If the stream breaks, tonic's attempt to reconnect fails.
 async fn channel(stream: WatchedStream) -> Result<Channel, transport::Error> {
     let stream = Arc::new(Mutex::new(Some(TokioIo::new(stream))));
@@ -226,6 +269,8 @@ async fn channel(stream: WatchedStream) -> Result<Channel, transport::Error> {
     });
     transport::Endpoint::from_static("http://etcd")
         .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
         .connect_with_connector(connector)
         .await
 }

@@ -1,11 +1,13 @@
 //! Errors of connections and calls to a member.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::time::Duration;
 
 use rustls::{AlertDescription, CertificateError};
 use thiserror::Error;
+use tokio::time::timeout;
 use tonic::{Code, Status};
 
 /// Why a call to a member failed.
@@ -107,6 +109,9 @@ pub enum Call {
     MemberRemove,
     MoveLeader,
     Alarm,
+    Defragment,
+    Snapshot,
+    Compact,
     Range,
     Put,
 }
@@ -192,6 +197,14 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 }
 
 impl Error {
+    /// Whether etcd has rejected a compaction because it has already deleted this history.
+    #[must_use]
+    pub fn is_compacted(&self) -> bool {
+        // etcd's `ErrGRPCCompacted` (`api/v3rpc/rpctypes/error.go`).
+        matches!(self, Self::Rejected { call: Call::Compact, code: Code::OutOfRange, message }
+            if message.ends_with("required revision has been compacted"))
+    }
+
     /// Converts the outcome of a failed call. `first_error` is the first error of the underlying stream, if any.
     pub(crate) fn from_status(call: Call, status: &Status, first_error: Option<&io::Error>) -> Self {
         if let Some(error) = first_error.and_then(tls_error).map(HandshakeError::from_tls) {
@@ -227,4 +240,15 @@ fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
         cause = deeper;
     }
     cause.to_string()
+}
+
+/// Runs a step, and fails with [`Error::Deadline`] if it takes longer than `limit`.
+pub(crate) async fn with_time_limit<T>(
+    step: Step,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, Error> {
+    timeout(limit, future)
+        .await
+        .map_err(|_| Error::Deadline { step, after: limit })
 }

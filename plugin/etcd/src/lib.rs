@@ -7,6 +7,7 @@
 //! - [`Endpoint`], [`Dial`]: how to reach a member; [`Tcp`] dials directly
 //! - [`Tls`], [`Trust`], [`ClientCertificate`]: certificates
 //! - [`Connection`]: the calls, with their errors [`Error`] and [`HandshakeError`]
+//! - [`SnapshotStream`]: a snapshot of a member's database
 //! - [`survey()`]: queries all members at the same time
 //!
 //! The gRPC messages (tonic and prost) are generated from `proto`, a minimal copy of etcd's definitions. The
@@ -21,6 +22,8 @@ mod error;
 mod identity;
 mod response;
 mod rpc;
+mod snapshot;
+mod stream;
 mod survey;
 mod trust;
 
@@ -29,6 +32,7 @@ pub use credentials::CredentialError;
 pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
 pub use error::{Call, Error, HandshakeError, Step};
 pub use identity::{ClientCertificate, ISSUED_VALIDITY};
-pub use response::{Alarm, AlarmKind, Member, Members, Status};
+pub use response::{Alarm, AlarmKind, KeyRevision, Member, Members, Status};
+pub use snapshot::{SnapshotChunk, SnapshotStream};
 pub use survey::{Report, survey};
 pub use trust::{Tls, Trust};

@@ -21,6 +21,8 @@ pub struct Status {
     pub leader: Option<u64>,
     /// The index of the last raft entry that the member knows is committed.
     pub raft_index: u64,
+    /// The revision of the newest key that the member has stored. Each write to etcd increases it.
+    pub revision: i64,
     /// The raft term, which increases with each leader election.
     pub raft_term: u64,
     /// The index of the last raft entry that the member has applied.
@@ -43,6 +45,7 @@ impl From<wire::StatusResponse> for Status {
             db_size_quota: Some(bytes(response.db_size_quota)).filter(|quota| *quota > 0),
             leader: Some(response.leader).filter(|leader| *leader != 0),
             raft_index: response.raft_index,
+            revision: header.revision,
             raft_term: response.raft_term,
             raft_applied_index: response.raft_applied_index,
             errors: response.errors,
@@ -101,6 +104,13 @@ impl From<wire::Member> for Member {
     }
 }
 
+/// The revisions of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRevision {
+    /// The revision of the last write of the key.
+    pub modified: i64,
+}
+
 /// An alarm of a member. It stays raised until an operator disarms it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alarm {
@@ -131,6 +141,20 @@ impl From<wire::AlarmMember> for Alarm {
                 Ok(wire::AlarmType::Corrupt) => AlarmKind::Corrupt,
                 Ok(wire::AlarmType::None) | Err(_) => AlarmKind::Other(alarm.alarm),
             },
+        }
+    }
+}
+
+impl From<Alarm> for wire::AlarmRequest {
+    fn from(alarm: Alarm) -> Self {
+        Self {
+            member_id: alarm.member_id,
+            alarm: match alarm.kind {
+                AlarmKind::NoSpace => wire::AlarmType::Nospace.into(),
+                AlarmKind::Corrupt => wire::AlarmType::Corrupt.into(),
+                AlarmKind::Other(number) => number,
+            },
+            ..Self::default()
         }
     }
 }

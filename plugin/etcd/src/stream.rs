@@ -12,10 +12,10 @@ use crate::endpoint::BoxedStream;
 
 /// The first error that reading from or writing to a stream returned, if any.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FirstError(Arc<OnceLock<io::Error>>);
+pub(crate) struct FirstError(Arc<OnceLock<io::Error>>);
 
 impl FirstError {
-    pub(super) fn cause(&self) -> Option<&io::Error> {
+    pub(crate) fn cause(&self) -> Option<&io::Error> {
         self.0.get()
     }
 
@@ -30,13 +30,13 @@ impl FirstError {
     }
 }
 
-pub(super) struct WatchedStream {
+pub(crate) struct WatchedStream {
     stream: TlsStream<BoxedStream>,
     first_error: FirstError,
 }
 
 impl WatchedStream {
-    pub(super) fn new(stream: TlsStream<BoxedStream>) -> (Self, FirstError) {
+    pub(crate) fn new(stream: TlsStream<BoxedStream>) -> (Self, FirstError) {
         let first_error = FirstError::default();
         let watched = Self {
             stream,

@@ -123,12 +123,19 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
-    /// When the control plane itself, not one of its subresources, was last written. The last change of its spec is not
-    /// later. None if the API server does not report the time in `managedFields`.
-    pub fn last_written(&self) -> Option<Timestamp> {
-        let entries = self.metadata.managed_fields.iter().flatten();
-        let of_object = entries.filter(|entry| entry.subresource.is_none());
-        of_object.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
+    /// When the spec was written that the controller has not processed. None if the status is up to date, or if the time is
+    /// unknown: a write of the scale subresource leaves no entry in `managedFields`, so the time is known only if no
+    /// status was written after it.
+    pub fn unprocessed_since(&self) -> Option<Timestamp> {
+        let latest = |is_of_status: bool| {
+            let entries = self.metadata.managed_fields.iter().flatten();
+            let entries =
+                entries.filter(|entry| (entry.subresource.as_deref() == Some("status")) == is_of_status);
+            entries.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
+        };
+        let written = latest(false)?;
+        let is_later = latest(true).is_none_or(|of_status| of_status <= written);
+        (!self.is_observed() && is_later).then_some(written)
     }
 
     /// Whether the condition `RollingOut` is True, or the status counts outdated Machines.

@@ -156,6 +156,12 @@ impl Machine {
         };
         annotations.map(|(name, _)| name.as_str()).filter(is_hook)
     }
+
+    /// The deletion hooks that other programs than the control plane controller have set.
+    pub fn foreign_deletion_hooks(&self) -> impl Iterator<Item = &str> {
+        self.deletion_hooks()
+            .filter(|hook| *hook != annotation::KCP_CLEANUP_HOOK)
+    }
 }
 
 #[derive(Deserialize)]

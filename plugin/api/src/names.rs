@@ -102,6 +102,8 @@ pub mod annotation {
     pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";
     /// On a control plane: how `kubectl kcp leader-migration rollback` reverses the last step of a migration, as JSON.
     pub const LEADER_MIGRATION: &str = "kubectl-kcp.dev/leader-migration";
+    /// On a control plane: the last etcd snapshot that `kubectl kcp etcd snapshot` saved, as JSON.
+    pub const ETCD_SNAPSHOT: &str = "kubectl-kcp.dev/etcd-snapshot";
     /// On a Machine: the time of an announced replacement that another command has withdrawn.
     pub const REPLACEMENT_WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
     /// On a pool: clusters that are being created and whose `ClusterDeployments` may not be listed yet.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, names::annotation};
 use serde::Serialize;
 
-use crate::quorum::Votes;
+use crate::{quorum::Votes, snapshot::etcd::NOSPACE};
 
 /// How messages name the controller that reconciles control planes.
 pub const CONTROL_PLANE_CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
@@ -56,6 +56,10 @@ pub enum Blocker {
         version: String,
     },
     CertificatesNotAvailable,
+    /// The Secret with a CA does not exist.
+    NoCa {
+        secret: String,
+    },
 
     BeingDeleted {
         machine: String,
@@ -90,6 +94,11 @@ pub enum Blocker {
     },
     Alarm {
         member: String,
+        machine: String,
+        alarm: String,
+    },
+    /// The list of etcd members contains none for the Machine, although the Machine has a node.
+    NoMember {
         machine: String,
     },
     /// Some members follow a leader that responds neither to Cluster API nor to kubectl-kcp.
@@ -228,6 +237,7 @@ impl Blocker {
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()
             }
+            Self::NoCa { secret } => format!("no Machine can join: Secret {secret} does not exist"),
             Self::BeingDeleted { machine, message } => {
                 with(format!("Machine {machine} is being deleted"), message)
             }
@@ -245,9 +255,12 @@ impl Blocker {
             Self::Silent { member, machine, why } => {
                 format!("etcd member {member} of Machine {machine} is unhealthy: {why}")
             }
-            Self::Alarm { member, machine } => {
-                format!("etcd member {member} of Machine {machine} has raised an alarm")
-            }
+            Self::Alarm {
+                member,
+                machine,
+                alarm,
+            } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
+            Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
             Self::LeaderUnreachable { member } => format!(
                 "etcd's leader {member} does not respond, so Cluster API cannot move the leadership and removes no member"
             ),
@@ -331,6 +344,20 @@ impl Blocker {
                  kubectl get {}.{group} -n {namespace}",
                 kind.to_lowercase()
             )),
+            Self::NoCa { secret } => Some(format!(
+                "restore Secret {secret} from a backup; the certificates of a new CA do not match those of the running members: \
+                 kubectl get secrets -n {namespace}"
+            )),
+            Self::Silent { machine, .. } => Some(format!(
+                "repair the member, or replace its Machine: kubectl kcp machine replace {machine} -n {namespace}"
+            )),
+            Self::Alarm { alarm, .. } if alarm == NOSPACE => Some(format!(
+                "free space, and then disarm the alarm: kubectl kcp etcd compact {name} -n {namespace}; then kubectl kcp etcd \
+                 defrag {name} -n {namespace}; then kubectl kcp etcd disarm {name} -n {namespace}"
+            )),
+            Self::NoMember { machine } => Some(format!(
+                "replace the Machine: kubectl kcp machine replace {machine} -n {namespace}"
+            )),
             Self::TopologyVersion { .. } => {
                 Some("change spec.topology.version of the Cluster instead".to_owned())
             }
@@ -364,7 +391,7 @@ impl Blocker {
             Self::MixedOwnership { .. } | Self::CannotAdopt { .. } => "machines-not-owned",
             Self::WorkloadUnreachable { .. } => "workload-disconnected",
             Self::NoKubeadmConfig { .. } => "kubeadm-config-unusable",
-            Self::NoKubeconfig => "secrets-missing",
+            Self::NoKubeconfig | Self::NoCa { .. } => "secrets-missing",
             Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
             Self::CertificatesNotAvailable => "certificates-unavailable",
@@ -381,7 +408,7 @@ impl Blocker {
             Self::Learner { .. } => "etcd-learners-stuck",
             Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-unresponsive",
             Self::Alarm { .. } => "etcd-alarms",
-            Self::MemberWithoutMachine { .. } => "etcd-members-mismatch",
+            Self::MemberWithoutMachine { .. } | Self::NoMember { .. } => "etcd-members-mismatch",
             Self::AnotherInProgress
             | Self::MalformedRemediation { .. }
             | Self::TriedRecently { .. }
@@ -405,6 +432,7 @@ impl Blocker {
             | Self::Learner { machine }
             | Self::Silent { machine, .. }
             | Self::Alarm { machine, .. }
+            | Self::NoMember { machine }
             | Self::AnotherComingUp { machine }
             | Self::AnotherBeingDeleted { machine }
             | Self::MalformedRemediation {

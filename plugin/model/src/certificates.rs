@@ -15,7 +15,7 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// How many days before its expiry a CA counts as expiring soon. To replace a CA, every Machine must be replaced.
 const CA_WARNING_DAYS: u64 = 180;
 
-/// How many days before its expiry a certificate that is no CA counts as expiring soon.
+/// A certificate other than a CA counts as expiring soon from this many days before its expiry.
 const WARNING_DAYS: u64 = 30;
 
 /// What a certificate or key is for.

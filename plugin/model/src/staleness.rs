@@ -36,7 +36,7 @@ const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long the controller may take to process a change to the spec. It normally takes seconds.
-const OBSERVATION_LIMIT: Duration = Duration::from_secs(3 * 60);
+pub const OBSERVATION_LIMIT: Duration = Duration::from_secs(3 * 60);
 
 /// The conditions of the control plane whose transitions count as progress.
 const ACTIVITIES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
@@ -154,9 +154,8 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 }
 
 fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
-    let since = control_plane.last_written()?;
-    let is_stopped =
-        !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
+    let since = control_plane.unprocessed_since()?;
+    let is_stopped = !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {
         blocker: Blocker::ControllerStopped {
             generation: control_plane.generation(),
@@ -250,7 +249,8 @@ mod tests {
     use crate::{
         snapshot::Snapshot,
         testing::objects::{
-            change_spec, condition, healthy, minutes_ago, new_machine, now, pause, set, use_external_etcd,
+            change_spec, change_status, condition, healthy, minutes_ago, new_machine, now, pause, set,
+            use_external_etcd,
         },
     };
 
@@ -518,6 +518,15 @@ mod tests {
             (
                 "the_time_of_the_change_is_unknown",
                 |s| s.control_plane.metadata.generation = Some(8),
+                &[],
+            ),
+            (
+                "the_change_was_written_through_the_scale_subresource",
+                |s| {
+                    s.control_plane.metadata.generation = Some(8);
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(5));
+                    change_status(&mut s.control_plane.metadata, minutes_ago(4));
+                },
                 &[],
             ),
         ]);

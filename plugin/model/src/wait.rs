@@ -76,7 +76,7 @@ impl WaitCondition {
             return missing_for_replacement(control_plane, machines, machine);
         }
         if !control_plane.is_observed() {
-            let lasts = control_plane.last_written().map_or_else(
+            let lasts = control_plane.unprocessed_since().map_or_else(
                 || " yet".to_owned(),
                 |since| format!(" for {}", format_age(since, now)),
             );

@@ -181,19 +181,33 @@ fn a_failure_has_a_reason_a_message_or_both() {
     }
 }
 
+/// A write of the scale subresource leaves no entry, so the time of the change is unknown once a status was written later.
 #[test]
-fn the_last_write_of_the_object_is_no_earlier_than_that_of_its_spec() {
-    let mut object = v1beta2();
-    assert_eq!(control_plane(&object).last_written(), None);
+fn the_time_of_an_unprocessed_change_is_known_if_no_status_was_written_after_it() {
     let entry = |hour: u8, subresource: Option<&str>| {
         json!({"manager": "m", "operation": "Update", "time": format!("2026-08-21T{hour:02}:00:00Z"),
             "subresource": subresource, "fieldsV1": {"f:spec": {"f:replicas": {}}}})
     };
-    object["metadata"]["managedFields"] = json!([entry(9, None), entry(10, None), entry(11, Some("status"))]);
-    let read = control_plane(&object);
-    assert_eq!(read.last_written(), "2026-08-21T10:00:00Z".parse().ok());
-    let entries = read.metadata.managed_fields.unwrap_or_default();
-    assert!(entries.iter().all(|entry| entry.fields_v1.is_none()));
+    let status = |hour| entry(hour, Some("status"));
+    let ten = Some("2026-08-21T10:00:00Z");
+    for (unprocessed, entries, expected) in [
+        (true, vec![], None),
+        (true, vec![status(9)], None),
+        (true, vec![entry(8, None), status(9), entry(10, None)], ten),
+        (true, vec![entry(10, None), status(10)], ten),
+        (true, vec![entry(10, None), status(11)], None),
+        (false, vec![status(9), entry(10, None)], None),
+    ] {
+        let mut object = v1beta2();
+        object["metadata"]["generation"] = 7.into();
+        object["status"]["observedGeneration"] = (7 - i64::from(unprocessed)).into();
+        object["metadata"]["managedFields"] = json!(entries);
+        let read = control_plane(&object);
+        let expected = expected.and_then(|time| time.parse().ok());
+        assert_eq!(read.unprocessed_since(), expected, "{unprocessed} {entries:?}");
+        let entries = read.metadata.managed_fields.unwrap_or_default();
+        assert!(entries.iter().all(|entry| entry.fields_v1.is_none()));
+    }
 }
 
 #[test]

@@ -238,6 +238,27 @@ impl ChangeEvent {
     }
 }
 
+/// An action on a control plane that does not write it, as an Event records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionEvent(pub ChangeEvent);
+
+impl ActionEvent {
+    /// The Event as JSON. Its name contains the time, because the object has the same resourceVersion at the next action.
+    pub fn object(&self, regarding: &ObjectReference, who: &str, now: Timestamp) -> Value {
+        let mut event = self.0.object(regarding, None, who, now);
+        let prefix = truncate(&regarding.name, MAX_NAME_PREFIX_BYTES);
+        let name = format!(
+            "{prefix}.{}.{:x}",
+            self.0.reason.to_lowercase(),
+            now.as_microsecond()
+        );
+        if let Some(stored) = event.pointer_mut("/metadata/name") {
+            *stored = name.into();
+        }
+        event
+    }
+}
+
 /// Returns the longest prefix of whole characters that has at most `longest` bytes.
 fn truncate(text: &str, longest: usize) -> &str {
     let end = text
@@ -251,7 +272,7 @@ fn truncate(text: &str, longest: usize) -> &str {
 mod tests {
     use serde_json::json;
 
-    use super::{ChangeEvent, ObjectReference, Refusal, RefusedBy, WriteObstacles};
+    use super::{ActionEvent, ChangeEvent, ObjectReference, Refusal, RefusedBy, WriteObstacles};
     use crate::testing::objects::now;
 
     #[test]
@@ -369,6 +390,19 @@ mod tests {
             event.object(&control_plane, Some(&machine), "alice", now()),
             expected
         );
+    }
+
+    #[test]
+    fn two_actions_on_the_same_version_have_two_events() {
+        let control_plane = subject("KubeadmControlPlane", "edge", "12");
+        let action = ActionEvent(event("a"));
+        let names = [now(), now() + jiff::SignedDuration::from_micros(1)].map(|time| {
+            let object = action.object(&control_plane, "alice", time);
+            assert_eq!(object["note"], "scaled by alice a");
+            assert_eq!(object["regarding"]["resourceVersion"], "12");
+            object["metadata"]["name"].clone()
+        });
+        assert_eq!(names, ["edge.scaled.6598d603af000", "edge.scaled.6598d603af001"]);
     }
 
     #[test]

@@ -301,17 +301,16 @@ mod tests {
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
         for force in [false, true] {
             let preflight = of(&cut_off, 1, &Review::default(), force);
-            assert_eq!(
-                preflight.refusal,
-                Some(refused(
-                    RefusedBy::Command,
-                    &[
-                        "etcd member node-m2 of Machine m2 is unhealthy: gone",
-                        "the controller does not detect this problem; its first step could make etcd lose quorum: 1 of 2 voting members healthy, 2 needed for quorum"
-                    ]
-                )),
-                "{force}"
+            let mut refusal = refused(
+                RefusedBy::Command,
+                &[
+                    "etcd member node-m2 of Machine m2 is unhealthy: gone",
+                    "the controller does not detect this problem; its first step could make etcd lose quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                ],
             );
+            let way_out = "repair the member, or replace its Machine: kubectl kcp machine replace m2 -n d";
+            refusal.remedies.push(way_out.to_owned());
+            assert_eq!(preflight.refusal, Some(refusal), "{force}");
         }
     }
 
@@ -335,7 +334,8 @@ mod tests {
         };
         lost.observed.etcd_members =
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
-        let etcd = "recover etcd yourself, because the controller cannot".to_owned();
+        let etcd =
+            "recover etcd yourself, because the controller cannot; for the members at fault: kubectl kcp status".to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");

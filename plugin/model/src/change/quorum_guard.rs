@@ -14,7 +14,7 @@ use crate::{
         step::NoPlan,
     },
     quorum::Votes,
-    snapshot::{EtcdMembers, Snapshot},
+    snapshot::{EtcdMembers, Snapshot, etcd::NOSPACE},
 };
 
 /// Whether a planned change may be written without a risk for etcd's quorum.
@@ -125,6 +125,26 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
             blocker,
         });
     }
+    if let Some(member) = observed.members().out_of_space() {
+        let owner = state
+            .members
+            .iter()
+            .flatten()
+            .find(|listed| listed.name == member.name);
+        let blocker = Blocker::Alarm {
+            member: member.name.clone(),
+            machine: owner
+                .and_then(|listed| listed.machine.clone())
+                .unwrap_or_default(),
+            alarm: NOSPACE.to_owned(),
+        };
+        let why = format!(
+            "etcd member {} has raised the alarm NOSPACE, so etcd rejects writes: the node cannot be drained, and no \
+             replacement can join",
+            member.name
+        );
+        return Some(FatalLoss::new(blocker, why));
+    }
     remove_unstarted_member(&mut state, &replica);
     let votes = state.votes(state.removal(&replica))?;
     if state.members.as_ref().is_some_and(Vec::is_empty) {
@@ -210,8 +230,10 @@ fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) ->
     let etcd = observed.members();
     match etcd.fault(member) {
         Some(why) => format!("{what} is unhealthy: {why}"),
-        None if etcd.has_alarm(member) => format!("{what} has raised an alarm"),
-        None => format!("{what} is unhealthy"),
+        None => match etcd.alarm(member) {
+            Some(alarm) => format!("{what} has raised the alarm {alarm}"),
+            None => format!("{what} is unhealthy"),
+        },
     }
 }
 
@@ -261,7 +283,7 @@ mod tests {
             panic!("the members were not read");
         };
         for member in &mut members {
-            member.has_alarm = member.name == node;
+            member.alarm = (member.name == node).then(|| "CORRUPT".to_owned());
         }
         EtcdMembers::Read(members)
     }
@@ -318,7 +340,16 @@ mod tests {
                 "a member that raises an alarm",
                 |o| o.etcd_members = alarmed("node-m2"),
                 five(),
-                &["etcd member node-m2 of Machine m2 has raised an alarm", COSTS_4],
+                &[
+                    "etcd member node-m2 of Machine m2 has raised the alarm CORRUPT",
+                    COSTS_4,
+                ],
+            ),
+            (
+                "a Machine without a member",
+                |o| o.etcd_members = members_of("m1 m2"),
+                five(),
+                &["Machine m3 has no etcd member"],
             ),
             (
                 "two members that are silent",
@@ -418,10 +449,11 @@ mod tests {
         );
     }
 
-    /// Members on the nodes of these Machines: `?` does not respond, `~` is a learner, `-` has not started, `!` has an alarm.
+    /// Members on the nodes of these Machines: `?` does not respond, `~` is a learner, `-` has not started, `!` has
+    /// the alarm CORRUPT, `%` has the alarm NOSPACE.
     fn members_of(text: &str) -> EtcdMembers {
         let members = text.split_whitespace().map(|text| {
-            let name = text.trim_end_matches(['?', '~', '-', '!']);
+            let name = text.trim_end_matches(['?', '~', '-', '!', '%']);
             EtcdMember {
                 name: if text.ends_with('-') {
                     String::new()
@@ -429,7 +461,11 @@ mod tests {
                     format!("node-{name}")
                 },
                 is_learner: text.ends_with('~'),
-                has_alarm: text.ends_with('!'),
+                alarm: match text.chars().last() {
+                    Some('!') => Some("CORRUPT".to_owned()),
+                    Some('%') => Some("NOSPACE".to_owned()),
+                    _ => None,
+                },
                 fault: text.ends_with('?').then(|| "no answer within 2s".to_owned()),
                 ..EtcdMember::default()
             }
@@ -468,6 +504,15 @@ mod tests {
         assert_losses(&[
             ("healthy", |o| o.etcd_members = members_of("m1 m2 m3"), "m1", &[]),
             (
+                "a member is out of space",
+                |o| o.etcd_members = members_of("m1 m2 m3%"),
+                "m3",
+                &[
+                    "etcd member node-m3 has raised the alarm NOSPACE, so etcd rejects writes: the node cannot be drained, and \
+                     no replacement can join",
+                ],
+            ),
+            (
                 "one is dead: it",
                 |o| o.etcd_members = members_of("m1 m2 m3?"),
                 "m3",
@@ -495,7 +540,10 @@ mod tests {
                 "one raises an alarm: another",
                 |o| o.etcd_members = members_of("m1 m2 m3!"),
                 "m1",
-                &[DEAD, "etcd member node-m3 of Machine m3 has raised an alarm"],
+                &[
+                    DEAD,
+                    "etcd member node-m3 of Machine m3 has raised the alarm CORRUPT",
+                ],
             ),
             // etcd could not be queried.
             (

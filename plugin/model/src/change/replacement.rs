@@ -105,9 +105,6 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
 /// What the new Machine still lacks, such as its node. None if the replacement is complete.
 fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
     let staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
-    if staying.clone().count() < observed.control_plane.spec.size() {
-        return Some("the new Machine does not exist yet".to_owned());
-    }
     let is_new = |machine: &&Machine| {
         machine
             .creation_timestamp()
@@ -116,14 +113,21 @@ fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&
     let has_joined = |machine: &Machine| {
         machine.has_node() && (observed.has_external_etcd() || machine.is("EtcdMemberHealthy"))
     };
-    let mut new = staying.filter(is_new);
-    let waiting = new.find(|machine| target != Some(machine.name()) && !has_joined(machine))?;
-    let what = if waiting.has_node() {
+    // The first Machine that was created after the announcement is the replacement. Later Machines are of other changes.
+    let new = staying.clone().filter(is_new);
+    let Some(new) = new.min_by_key(|machine| machine.creation_timestamp()) else {
+        let is_missing = staying.count() < observed.control_plane.spec.size();
+        return is_missing.then(|| "the new Machine does not exist yet".to_owned());
+    };
+    if target == Some(new.name()) || has_joined(new) {
+        return None;
+    }
+    let what = if new.has_node() {
         "its etcd member is not healthy yet"
     } else {
         "its node has not joined the cluster yet"
     };
-    Some(format!("the new Machine {} exists, but {what}", waiting.name()))
+    Some(format!("the new Machine {} exists, but {what}", new.name()))
 }
 
 /// Returns the refusal of a change while another Machine is being replaced. None if no other Machine is.
@@ -193,6 +197,13 @@ mod tests {
         machine.metadata.creation_timestamp = Some(Time(minutes_ago(1)));
         machine.status.node_name = None;
         machine.status.conditions.clear();
+    }
+
+    fn joined(observed: &mut Snapshot) {
+        replaced(observed);
+        let new = &mut observed.machines[0].status;
+        new.node_name = Some("node-m4".to_owned());
+        set(&mut new.conditions, condition("EtcdMemberHealthy", True, ""));
     }
 
     fn waits_for(text: &str) -> ReplacementState {
@@ -295,16 +306,28 @@ mod tests {
                 None,
                 waits_for("the new Machine m4 exists, but its etcd member is not healthy yet"),
             ),
+            ("joined", 9, joined, None, Idle),
             (
-                "joined",
+                "joined, and then scaled up",
                 9,
                 |o| {
-                    replaced(o);
-                    o.machines[0].status.node_name = Some("node-m4".to_owned());
-                    set(
-                        &mut o.machines[0].status.conditions,
-                        condition("EtcdMemberHealthy", True, ""),
-                    );
+                    joined(o);
+                    o.control_plane.spec.replicas = Some(5);
+                },
+                None,
+                Idle,
+            ),
+            (
+                "joined, and another Machine starts in a rollout",
+                9,
+                |o| {
+                    joined(o);
+                    let mut another = o.machines[0].clone();
+                    another.metadata.name = Some("m5".to_owned());
+                    another.metadata.uid = Some("u5".to_owned());
+                    another.metadata.creation_timestamp = Some(Time(minutes_ago(0)));
+                    another.status.node_name = None;
+                    o.machines.insert(0, another);
                 },
                 None,
                 Idle,

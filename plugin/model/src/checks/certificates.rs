@@ -190,10 +190,19 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
         if is_new {
             return Finding::info(object, "does not exist yet");
         }
-        Finding::fail(object, "does not exist").hint(format!(
-            "see: kubectl get secrets -n {} -l cluster.x-k8s.io/cluster-name={cluster}",
+        let list = format!(
+            "kubectl get secrets -n {} -l cluster.x-k8s.io/cluster-name={cluster}",
             control_plane.namespace()
-        ))
+        );
+        let hint = if object.ends_with("-kubeconfig") {
+            format!("Cluster API creates the kubeconfig again; list the Secrets with: {list}")
+        } else {
+            format!(
+                "restore the Secret from a backup, because a new key would not match the running cluster; list the Secrets \
+                 with: {list}"
+            )
+        };
+        Finding::fail(object, "does not exist").hint(hint)
     });
     Ok(findings.collect())
 }

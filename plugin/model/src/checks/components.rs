@@ -44,12 +44,6 @@ pub const CHECKS: &[Check] = &[
         check_schedulers_not_ready,
     )
     .preflight(),
-    Check::new(
-        "etcd-pods-not-ready",
-        "the etcd pod of every node is ready",
-        check_etcd_pods_not_ready,
-    )
-    .preflight(),
 ];
 
 pub const WORKLOAD: &str = "the workload cluster";
@@ -108,6 +102,15 @@ pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Whether the etcd pod of a node is known to be ready.
+pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
+    let pods = pods(observed).unwrap_or_default();
+    let mut of_node = pods
+        .iter()
+        .filter(|pod| pod.component == Component::Etcd && pod.node == node);
+    of_node.any(|pod| pod.ready)
+}
+
 pub fn describe_hint(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
@@ -157,25 +160,24 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
 }
 
 pub fn check_api_servers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    component_ready(observed, Component::ApiServer, now)
+    check_pods_ready(observed, Component::ApiServer, pod_hint, now)
 }
 
 pub fn check_controller_managers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    component_ready(observed, Component::ControllerManager, now)
+    check_pods_ready(observed, Component::ControllerManager, pod_hint, now)
 }
 
 pub fn check_schedulers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    component_ready(observed, Component::Scheduler, now)
+    check_pods_ready(observed, Component::Scheduler, pod_hint, now)
 }
 
-pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    if observed.has_external_etcd() {
-        return Err(NoResult::skipped("etcd is external"));
-    }
-    component_ready(observed, Component::Etcd, now)
-}
-
-fn component_ready(observed: &Snapshot, component: Component, now: Timestamp) -> CheckResult {
+/// Checks that the static pod of a component is ready on every node. `hint` says how to examine a pod that is not.
+pub fn check_pods_ready(
+    observed: &Snapshot,
+    component: Component,
+    hint: impl Fn(&StaticPod) -> String,
+    now: Timestamp,
+) -> CheckResult {
     let (kind, about) = machine_condition(component);
     let pods = match pods(observed) {
         Ok(pods) => pods,
@@ -194,7 +196,7 @@ fn component_ready(observed: &Snapshot, component: Component, now: Timestamp) ->
                 .as_ref()
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
-            node_finding(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
+            node_finding(observed, &pod.node, &message, now).map(|finding| finding.hint(hint(pod)))
         });
     // The check `api-servers-mismatch` reports a missing API server.
     let expected = observed
@@ -210,7 +212,7 @@ fn component_ready(observed: &Snapshot, component: Component, now: Timestamp) ->
 
 /// Describes how to examine a pod. The hint names the workload cluster, because kubectl usually uses the management
 /// cluster here.
-fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
+pub fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     format!(
         "in the workload cluster: kubectl describe pod {}-{node} -n kube-system",
         component.as_str()
@@ -242,11 +244,11 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, joins_unnamed, leave_out, starts},
         snapshot::{
-            EtcdMembers, Reading, Snapshot,
+            Reading, Snapshot,
             workload::{Component, Node},
         },
         testing::{
-            objects::{condition, minutes_ago, set, use_external_etcd},
+            objects::{condition, minutes_ago, set},
             snapshot::failure,
         },
     };
@@ -258,11 +260,6 @@ pub(super) mod test_cases {
     }
 
     pub(crate) const CASES: &[Case] = &[
-        ("etcd-pods-not-ready", "not_ready_while_the_member_answers", |o| {
-            let pod = o.pod(Component::Etcd, 2);
-            pod.ready = false;
-            pod.message = Some("readiness probe failed".to_owned());
-        }),
         ("api-servers-mismatch", "machine_without_pod", |o| {
             o.pods()
                 .retain(|pod| pod.component != Component::ApiServer || pod.node != "node-m2");
@@ -351,12 +348,5 @@ pub(super) mod test_cases {
                 set(&mut o.machine(2).status.conditions, failed);
             },
         ),
-        ("etcd-pods-not-ready", "elsewhere", |o| {
-            use_external_etcd(&mut o.control_plane().spec);
-            o.secrets().insert("c1-apiserver-etcd-client".to_owned());
-            o.etcd_members = EtcdMembers::External;
-            o.survey().stacked = false;
-            o.pods().retain(|pod| pod.component != Component::Etcd);
-        }),
     ];
 }

@@ -105,7 +105,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         return Ok(Vec::new());
     }
     let lasts = control_plane
-        .last_written()
+        .unprocessed_since()
         .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
         "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}",

@@ -63,7 +63,7 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
             .iter()
             .any(|machine| machine.node() == Some(member.name.as_str()));
         votes.voters += 1;
-        votes.unhealthy += usize::from(is_deleting || member.fault.is_some() || member.has_alarm);
+        votes.unhealthy += usize::from(is_deleting || member.fault.is_some() || member.alarm.is_some());
     }
     if votes.has_quorum() {
         return Ok(Vec::new());
@@ -79,7 +79,7 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     let finding = names
         .into_iter()
         .fold(finding, |finding, name| finding.and(machine_object(name)));
-    let is_healthy = |member: &&EtcdMember| member.fault.is_none() && !member.has_alarm;
+    let is_healthy = |member: &&EtcdMember| member.fault.is_none() && member.alarm.is_none();
     let others = || members.iter().filter(|member| member.name != node);
     let survives = others().filter(is_healthy).any(|member| {
         !deleting
@@ -87,15 +87,25 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
             .any(|machine| machine.node() == Some(member.name.as_str()))
     });
     let hint = if !survives {
-        "save a snapshot with etcdctl snapshot save, and keep the hooks: every Machine with a healthy etcd member is being \
-         deleted, and the data would be lost with the last one"
-            .to_owned()
+        format!(
+            "save a snapshot: {}; and keep the hooks: every Machine with a healthy etcd member is being deleted, and the data \
+             would be lost with the last one",
+            snapshot_command(observed)
+        )
     } else if !others().all(|member| is_healthy(&member)) {
         "first repair the etcd members that do not respond or have an alarm: kubectl kcp status".to_owned()
     } else {
         deadlock_hint(observed, first, node)
     };
     Ok(vec![finding.hint(hint)])
+}
+
+fn snapshot_command(observed: &Snapshot) -> String {
+    format!(
+        "kubectl kcp etcd snapshot {} -n {} --file FILE",
+        observed.control_plane.name(),
+        observed.control_plane.namespace()
+    )
 }
 
 /// Says how to end the deadlock. The member is removed first: otherwise etcd would keep a dead member, and could lose
@@ -116,8 +126,9 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     );
     match id {
         Some(id) => format!(
-            "save a snapshot with etcdctl snapshot save; then remove the etcd member of {}, with etcdctl on \
-             another Machine: etcdctl member remove {id}; then remove the hook of the Machine: {hook}",
+            "save a snapshot: {}; then remove the etcd member of {}, with etcdctl on another Machine: etcdctl member remove \
+             {id}; then remove the hook of the Machine: {hook}",
+            snapshot_command(observed),
             first.name()
         ),
         None => format!("remove the hook of the Machine, whose member is removed already: {hook}"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 use kcp_etcd::Members;
 
 use crate::{
@@ -10,7 +11,8 @@ use crate::{
         Check,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, require},
-        machine_grace::{Phase, are_machines_changing},
+        machine_grace::{Phase, are_machines_changing, machine_of_node},
+        machines::replacement_hint,
         membership::{Membership, member_finding, phase_of_queried, queried_objects},
     },
     snapshot::{
@@ -53,7 +55,7 @@ pub const CHECKS: &[Check] = &[
 /// How many raft log entries a member may lag behind another member, or behind its own log when it applies entries.
 /// Beyond this limit, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that
 /// applies too slowly rejects requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
-const RAFT_LAG_LIMIT: u64 = 5_000;
+pub const RAFT_LAG_LIMIT: u64 = 5_000;
 
 /// The outcome if members differ. A difference is normal while Machines start or are deleted, because members receive
 /// membership changes one after another.
@@ -67,6 +69,7 @@ fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
 
 pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
+    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
     let membership = Membership::new(survey);
     if membership.one_cluster().is_err() {
         let reported = survey
@@ -76,7 +79,10 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
             reported,
             "members belong to different etcd clusters",
             CheckOutcome::Fail,
-            "run etcdctl snapshot save on one member of each cluster; then find out which cluster has the data",
+            &format!(
+                "save a snapshot of one member of each cluster: kubectl kcp etcd snapshot {name} -n {namespace} --member NAME \
+                 --file FILE; then find out which cluster has the data"
+            ),
         );
         return Ok(vec![finding]);
     }
@@ -90,10 +96,11 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
             hexadecimal(own),
             hexadecimal(usual)
         );
-        Some(member_finding(queried, CheckOutcome::Fail, &message).hint(
-            "writes through its API server do not reach the other members: save its data with etcdctl snapshot save, \
-             then replace its Machine",
-        ))
+        Some(member_finding(queried, CheckOutcome::Fail, &message).hint(format!(
+            "writes through its API server do not reach the other members: save its data with kubectl kcp etcd snapshot {name} \
+             -n {namespace} --member {} --file FILE; then replace its Machine",
+            queried.name
+        )))
     });
     Ok(others.collect())
 }
@@ -221,11 +228,18 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
         let is_joining =
             status.is_learner || phase_of_queried(survey, queried, observed, now) == Phase::Starting;
         // No leader at all is a failure even while Machines change, because etcd then rejects writes.
-        Some(member_finding(
-            queried,
-            outcome_by_change(latest.is_some() && (are_machines_changing || is_joining)),
-            &message,
-        ))
+        let outcome = outcome_by_change(latest.is_some() && (are_machines_changing || is_joining));
+        let finding = member_finding(queried, outcome, &message);
+        let machine = machine_of_node(observed, &queried.name);
+        Some(
+            match machine.filter(|_| latest.is_some() && outcome == CheckOutcome::Fail) {
+                Some(machine) => finding.hint(format!(
+                    "repair the network between this member and the others; or {}",
+                    replacement_hint(observed, machine)
+                )),
+                None => finding,
+            },
+        )
     });
     Ok(findings.collect())
 }

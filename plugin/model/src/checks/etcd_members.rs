@@ -138,7 +138,7 @@ fn member_without_machine(
         ),
     )
     .hint(format!(
-        "do not remove the member before that Machine has a node; {}",
+        "do not remove the member while a Machine has no node, because the member may belong to it; {}",
         describe_hint(first)
     ))
 }
@@ -158,7 +158,7 @@ pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
             None if id == 0 => vec![observed.object()],
             None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
-        alarm_finding(objects, &kind, id == 0)
+        alarm_finding(observed, objects, &kind, id == 0)
     });
     let mut findings: Vec<Finding> = of_members.collect();
     if let Alarms::Failed(failure) = &survey.alarms
@@ -169,12 +169,17 @@ pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(findings)
 }
 
-fn alarm_finding(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
+fn alarm_finding(observed: &Snapshot, objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
+    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
     let who = if is_of_all { "the etcd cluster " } else { "" };
     let (means, hint) = match alarm {
         "NOSPACE" => (
             ": its database has reached the quota, and etcd rejects writes",
-            Some("run etcdctl compact; then etcdctl defrag on that member; then etcdctl alarm disarm"),
+            Some(format!(
+                "delete old revisions: kubectl kcp etcd compact {name} -n {namespace}; then return the space to the file \
+                 system: kubectl kcp etcd defrag {name} -n {namespace}; then disarm the alarm: kubectl kcp etcd disarm {name} \
+                 -n {namespace}"
+            )),
         ),
         "CORRUPT" => (
             if is_of_all {
@@ -183,10 +188,11 @@ fn alarm_finding(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding 
                 ": its data differs from the leader's"
             },
             // etcd compares followers with the leader, but the leader's data may be the wrong one.
-            Some(
-                "save a snapshot; compare the hashes of all members: etcdctl endpoint hashkv --cluster; then replace the \
-                 Machine of the member that differs from the majority",
-            ),
+            Some(format!(
+                "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --file FILE; compare the hashes of all \
+                 members: etcdctl endpoint hashkv --cluster; then replace the Machine of the member that differs from the \
+                 majority"
+            )),
         ),
         _ => ("", None),
     };

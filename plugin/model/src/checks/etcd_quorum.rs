@@ -9,12 +9,14 @@ use crate::{
         components::{self, machines_without_etcd},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
         machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
+        machines::replacement_hint,
         membership::{Membership, member_finding, phase_of_queried, voters},
     },
     quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,
         etcd::{EtcdSurvey, MemberResponse},
+        workload::{Component, StaticPod},
     },
 };
 
@@ -33,6 +35,12 @@ pub const CHECKS: &[Check] = &[
         "etcd-members-unresponsive",
         "every member responds",
         check_etcd_members_unresponsive,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-pods-not-ready",
+        "the etcd pod of every node is ready",
+        check_etcd_pods_not_ready,
     )
     .preflight(),
 ];
@@ -59,6 +67,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         }
     };
     let membership = Membership::new(survey);
+    let has_lost_quorum = has_lost_quorum(observed, now);
     let findings = survey.queried.iter().filter_map(|queried| {
         let failure = first_failure(&queried.response)?;
         // The check `permissions-missing` reports missing permissions.
@@ -95,8 +104,17 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             finding
         };
         Some(match &failure.hint {
+            // Without quorum the API server forwards no connection to a member that runs.
+            _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
+            _ if has_lost_quorum && !failure.object.contains('/') => finding.hint(HOST_HINT),
             Some(hint) => finding.hint(hint),
-            None if survey.stacked => finding.hint(pod_hint(&queried.name)),
+            None if survey.stacked => {
+                let machine = machine_of_node(observed, &queried.name);
+                let machine = machine.filter(|_| outcome == CheckOutcome::Fail && !has_lost_quorum);
+                let replacement =
+                    machine.map(|machine| format!("; or {}", replacement_hint(observed, machine)));
+                finding.hint(pod_hint(&queried.name) + replacement.as_deref().unwrap_or_default())
+            }
             None => finding,
         })
     });
@@ -115,6 +133,24 @@ fn first_failure(response: &Result<MemberResponse, Failure>) -> Option<&Failure>
         Ok(_) => members.as_ref().err(),
     }
 }
+
+pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    if observed.has_external_etcd() {
+        return Err(NoResult::skipped("etcd is external"));
+    }
+    let has_lost_quorum = has_lost_quorum(observed, now);
+    let hint = |pod: &StaticPod| {
+        if has_lost_quorum {
+            HOST_HINT.to_owned()
+        } else {
+            components::pod_hint(pod)
+        }
+    };
+    components::check_pods_ready(observed, Component::Etcd, hint, now)
+}
+
+/// How to examine an etcd member after quorum is lost: the API server then serves neither pods nor their logs.
+const HOST_HINT: &str = "without quorum, read etcd's logs on the Machine's host: crictl logs $(crictl ps -aq --name etcd | head -n 1)";
 
 /// Describes how to examine an etcd pod. The hint names the workload cluster, because kubectl usually uses the
 /// management cluster here.
@@ -219,6 +255,10 @@ pub fn only_api_server_responds(observed: &Snapshot) -> bool {
     survey.is_some_and(|survey| survey.api_server_lacks_etcd && !Membership::new(survey).is_known())
 }
 
+fn has_lost_quorum(observed: &Snapshot, now: Timestamp) -> bool {
+    count_votes(observed, now).is_ok_and(|count| count.is_lost) || only_api_server_responds(observed)
+}
+
 pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
     let mut message = count
@@ -229,8 +269,8 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
             "quorum is lost, or the API server cannot connect to etcd: it reports that etcd does not respond";
         message = Some(cut_off.to_owned());
     }
-    let hint = "repair the unhealthy members yourself, because the controller cannot; if their data is lost, restore etcd \
-        from a snapshot";
+    let hint = "start the stopped members on their hosts: etcd recovers once most members run, and the controller cannot \
+        do this for you; if their data is lost, restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/";
     count.into_result(observed, message, Some(hint))
 }
 
@@ -278,9 +318,9 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, elsewhere, joins, joins_unnamed, unread},
-        snapshot::{Reading, Snapshot, etcd::Alarms},
+        snapshot::{EtcdMembers, Reading, Snapshot, etcd::Alarms, workload::Component},
         testing::{
-            objects::{condition, minutes_ago, set},
+            objects::{condition, minutes_ago, set, use_external_etcd},
             snapshot::failure,
         },
     };
@@ -432,5 +472,27 @@ pub(super) mod test_cases {
                 o.kill(3);
             },
         ),
+        (
+            "etcd-pods-not-ready",
+            "not_ready_while_the_member_responds",
+            |o| {
+                let pod = o.pod(Component::Etcd, 2);
+                pod.ready = false;
+                pod.message = Some("readiness probe failed".to_owned());
+            },
+        ),
+        ("etcd-pods-not-ready", "external_etcd", |o| {
+            use_external_etcd(&mut o.control_plane().spec);
+            o.secrets().insert("c1-apiserver-etcd-client".to_owned());
+            o.etcd_members = EtcdMembers::External;
+            o.survey().stacked = false;
+            o.pods().retain(|pod| pod.component != Component::Etcd);
+        }),
+        ("etcd-pods-not-ready", "two_not_ready_without_quorum", |o| {
+            kill_two_and_reach_none(o);
+            for number in [2, 3] {
+                o.pod(Component::Etcd, number).ready = false;
+            }
+        }),
     ];
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::{
     checks::{
@@ -86,6 +87,7 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
             let outcome = if is_changing { CheckOutcome::Info } else { CheckOutcome::Warn };
             member_finding(queried, outcome, &message).hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
         });
+    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
     let full = reported.iter().filter_map(|(queried, status, quota)| {
         let (status, quota) = (*status, *quota);
         let full = percent(status.db_size, quota)?;
@@ -99,10 +101,10 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
             mebibytes(status.db_size),
             mebibytes(quota)
         );
-        Some(
-            member_finding(queried, outcome, &message)
-                .hint("run etcdctl compact; then etcdctl defrag on that member"),
-        )
+        Some(member_finding(queried, outcome, &message).hint(format!(
+            "delete old revisions: kubectl kcp etcd compact {name} -n {namespace}; then return the space to the file system: \
+             kubectl kcp etcd defrag {name} -n {namespace}"
+        )))
     });
     Ok(full.chain(differing).collect())
 }
@@ -118,8 +120,11 @@ pub fn check_etcd_fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResul
             mebibytes(status.db_size)
         );
         is_fragmented.then(|| {
-            member_finding(queried, CheckOutcome::Warn, &message)
-                .hint("run etcdctl defrag on each member in turn, the leader last")
+            member_finding(queried, CheckOutcome::Warn, &message).hint(format!(
+                "return the space to the file system: kubectl kcp etcd defrag {} -n {}",
+                observed.control_plane.name(),
+                observed.control_plane.namespace()
+            ))
         })
     });
     Ok(findings.collect())

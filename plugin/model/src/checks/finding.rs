@@ -16,7 +16,9 @@ pub enum CheckOutcome {
     Info,
     /// A problem that does not make the control plane unhealthy.
     Warn,
+    /// A source that the check needs could not be read.
     Unknown,
+    /// A problem that makes the control plane unhealthy.
     Fail,
 }
 
@@ -59,6 +61,12 @@ pub enum NoResult {
 }
 
 impl NoResult {
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Skipped(reason) | Self::Unknown(reason) => reason,
+        }
+    }
+
     pub fn skipped(reason: impl Into<String>) -> Self {
         Self::Skipped(reason.into())
     }

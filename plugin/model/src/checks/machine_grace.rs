@@ -60,7 +60,7 @@ pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool 
         .is_some_and(|since| age(since, now) < limit)
 }
 
-/// Whether any Machine is starting or being deleted. Meanwhile, the list of etcd members may differ from the Machines,
+/// Whether any Machine is starting or being deleted. While one is, the list of etcd members may differ from the Machines,
 /// and from one member to another.
 pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
     observed

@@ -4,14 +4,16 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         components::{WORKLOAD, describe_hint, node_finding},
-        finding::{CheckOutcome, CheckResult, Finding, machine_object, require},
+        controller::controller_state,
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
     },
-    snapshot::Snapshot,
-    staleness::format_age,
+    snapshot::{EtcdMembers, Snapshot, workload::Node},
+    staleness::{OBSERVATION_LIMIT, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -37,6 +39,12 @@ pub const CHECKS: &[Check] = &[
         "every control plane node exists and is ready",
         check_nodes_not_ready,
     ),
+    Check::new(
+        "machine-conditions-outdated",
+        "the controller reports the etcd members that respond",
+        check_machine_conditions_outdated,
+    )
+    .blocking(),
 ];
 
 /// The conditions that `Ready` summarizes and that other checks report.
@@ -78,7 +86,15 @@ fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
         .phase
         .as_ref()
         .map_or_else(String::new, |phase| format!(", {}", phase.to_lowercase()));
-    Finding::info(machine_object(of.name()), format!("starting{lasts}{phase}"))
+    let joined = if of.has_node() {
+        "; its node has joined, but Cluster API has not reported all its components healthy yet"
+    } else {
+        ""
+    };
+    Finding::info(
+        machine_object(of.name()),
+        format!("starting{lasts}{phase}{joined}"),
+    )
 }
 
 pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -107,9 +123,15 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
             .map_or_else(String::new, |text| format!(", waiting for: {text}"));
         let message = format!("being deleted for {}{waits_for}", format_age(started, now));
         let finding = Finding::new(outcome, machine_object(of.name()), message);
-        Some(match outcome {
-            CheckOutcome::Fail => finding.hint(describe_hint(of)),
-            _ => finding,
+        Some(match (of.foreign_deletion_hooks().next(), outcome) {
+            (Some(hook), _) => finding.hint(format!(
+                "another program holds the deletion with the annotation {hook}; if it does not remove the annotation, run: \
+                 kubectl annotate machine {} -n {} {hook}-",
+                of.name(),
+                of.namespace()
+            )),
+            (None, CheckOutcome::Fail) => finding.hint(describe_hint(of)),
+            (None, _) => finding,
         })
     });
     Ok(findings.collect())
@@ -134,8 +156,7 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
     Ok(findings.collect())
 }
 
-/// Says how to replace a Machine: through its `MachineHealthCheck`, because a remediation protects the quorum, or by
-/// deletion if it has none.
+/// Says how to replace a Machine: through its `MachineHealthCheck` if it has one.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
     let covers = observed.health_checks.read().is_some_and(|checks| {
@@ -144,11 +165,9 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
             .any(|check| !check.paused && check.targets.contains(name))
     });
     if covers {
-        format!(
-            "replace the Machine: kubectl annotate machine {name} -n {namespace} cluster.x-k8s.io/remediate-machine="
-        )
+        format!("replace the Machine: kubectl kcp machine remediate {name} -n {namespace}")
     } else {
-        format!("replace the Machine: kubectl delete machine {name} -n {namespace}")
+        format!("replace the Machine: kubectl kcp machine replace {name} -n {namespace}")
     }
 }
 
@@ -186,10 +205,46 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
     Ok(present.chain(gone).collect())
 }
 
+/// Checks whether the controller has noticed each etcd member that responds. A controller that has stopped leaves the
+/// conditions of its Machines as they are, however old they become.
+pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
+    if observed.control_plane.is_paused() || observed.cluster_is_paused() {
+        return Err(NoResult::skipped("the control plane is paused"));
+    }
+    let members = match observed.members() {
+        EtcdMembers::External => return Err(NoResult::skipped("etcd is external")),
+        EtcdMembers::Unread => return Err(NoResult::unknown("the etcd members were not read")),
+        EtcdMembers::Read(members) => members,
+    };
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let nodes = require(&workload.nodes, "nodes")?;
+    let responds = |node: &Node| {
+        let mut members = members.iter().filter(|member| member.name == node.name);
+        members.any(|member| member.fault.is_none() && member.alarm.is_none() && !member.is_learner)
+    };
+    let findings = nodes.iter().filter_map(|node| {
+        let joined = node.created.filter(|created| age(*created, now) > OBSERVATION_LIMIT)?;
+        let machine = machine_of_node(observed, &node.name)?;
+        let is_noticed = machine.is("EtcdMemberHealthy") || machine.is_not("EtcdMemberHealthy");
+        if is_noticed || machine.is_deleting() || !responds(node) {
+            return None;
+        }
+        let message = format!(
+            "the node joined {} ago and its etcd member responds, but {CONTROL_PLANE_CONTROLLER} has not updated the condition \
+             EtcdMemberHealthy{}",
+            format_age(joined, now),
+            controller_state(observed, now)
+        );
+        Some(Finding::fail(machine_object(machine.name()), message).hint(CONTROLLER_HINT))
+    });
+    Ok(findings.collect())
+}
+
 #[cfg(test)]
 pub(super) mod test_cases {
     use kcp_api::{
-        ConditionStatus::{False, True},
+        ConditionStatus::{False, True, Unknown},
         metadata::Time,
     };
 
@@ -247,6 +302,26 @@ pub(super) mod test_cases {
         ("nodes-not-ready", "gone", |o| {
             o.nodes().remove(1);
         }),
+        ("machine-conditions-outdated", "the_controller_has_stopped", |o| {
+            o.nodes()[1].created = Some(minutes_ago(4));
+            let waits = condition("EtcdMemberHealthy", Unknown, "Waiting for a Node");
+            set(&mut o.machine(2).status.conditions, waits);
+        }),
+        ("machine-conditions-outdated", "the_node_has_just_joined", |o| {
+            o.nodes()[1].created = Some(minutes_ago(3));
+            let waits = condition("EtcdMemberHealthy", Unknown, "Waiting for a Node");
+            set(&mut o.machine(2).status.conditions, waits);
+        }),
+        (
+            "machine-conditions-outdated",
+            "the_member_does_not_respond",
+            |o| {
+                o.nodes()[1].created = Some(minutes_ago(4));
+                let waits = condition("EtcdMemberHealthy", Unknown, "Waiting for a Node");
+                set(&mut o.machine(2).status.conditions, waits);
+                o.kill(2);
+            },
+        ),
         ("nodes-not-ready", "of_a_worker", |o| {
             o.nodes()[3].ready = Some(false);
         }),

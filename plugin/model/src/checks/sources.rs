@@ -95,11 +95,27 @@ pub fn check_management_unreadable(observed: &Snapshot, _: Timestamp) -> CheckRe
 }
 
 pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckResult {
-    require_source(
-        &observed.workload,
-        WORKLOAD,
-        unread_findings(workload_failures(observed)),
-    )
+    let mut findings = unread_findings(workload_failures(observed));
+    for finding in &mut findings {
+        if let Some(hint) = endpoint_hint(observed, &finding.message) {
+            finding.hint = Some(hint);
+        }
+    }
+    require_source(&observed.workload, WORKLOAD, findings)
+}
+
+/// The hint if the message names another address of the API server than the Cluster's endpoint.
+fn endpoint_hint(observed: &Snapshot, message: &str) -> Option<String> {
+    let cluster = observed.cluster.read()?;
+    let endpoint = cluster.spec.control_plane_endpoint.as_ref()?;
+    let address = endpoint.to_string();
+    let name = observed.control_plane.cluster()?;
+    (message.contains("https://") && !message.contains(&address)).then(|| {
+        format!(
+            "the address in Secret/{name}-kubeconfig differs from the endpoint of Cluster/{name}, {address}: correct the \
+             Secret, or delete it, so that Cluster API creates it again"
+        )
+    })
 }
 
 pub fn check_etcd_unreachable(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -206,6 +222,10 @@ pub(super) mod test_cases {
             nowhere.hint = Some("can this machine reach it?".to_owned());
             o.workload = Reading::Failed(nowhere.clone());
             o.etcd = Reading::Failed(nowhere);
+        }),
+        ("workload-unreachable", "another_address_than_the_endpoint", |o| {
+            let message = "cannot reach the API server at https://127.0.0.1:1: connection refused";
+            o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", message));
         }),
         ("workload-unreachable", "nowhere_and_etcd_is_not_asked_for", |o| {
             o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "is not there"));

@@ -206,7 +206,12 @@ impl PreflightInputs<'_> {
         let mut all: Vec<BlockedBy> = blockers
             .iter()
             // The etcd checks report the cause of these blockers.
-            .filter(|blocker| !matches!(blocker, Blocker::Silent { .. } | Blocker::Alarm { .. }))
+            .filter(|blocker| {
+                !matches!(
+                    blocker,
+                    Blocker::Silent { .. } | Blocker::Alarm { .. } | Blocker::NoMember { .. }
+                )
+            })
             .map(|blocker| self.blocked_by(blocker, None))
             .collect();
         // If a blocker and a check report the same problem, the check has more details.
@@ -238,6 +243,7 @@ impl PreflightInputs<'_> {
                 cluster.map_or_else(itself, |name| format!("Cluster/{name}"))
             }
             Blocker::NoTemplate { kind, template, .. } => format!("{kind}/{template}"),
+            Blocker::NoCa { secret } => format!("Secret/{secret}"),
             Blocker::MemberWithoutMachine { member } if !member.is_empty() => format!("EtcdMember/{member}"),
             Blocker::TriedRecently { .. } | Blocker::TriedTooOften { .. } => {
                 machine.map_or_else(itself, |name| format!("Machine/{name}"))

@@ -194,6 +194,7 @@ fn statuses() -> impl Strategy<Value = Status> {
             raft_index: raft.1,
             raft_term: raft.2,
             raft_applied_index: raft.3,
+            revision: 100_000,
             errors: vec![texts.1.to_owned()],
             is_learner,
         },

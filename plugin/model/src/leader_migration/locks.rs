@@ -1,11 +1,11 @@
 //! Decides which Leases are locks of controller managers, whether each lock is held, and by which component.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use kcp_rules::leader_migration::{Component, LeaderMigrationConfiguration, Lock, Manager};
 
-use super::observed::{LockRole, Observed, ObservedLock, ObservedManager};
+use super::observed::{LockRole, Observed, ObservedLease, ObservedLock, ObservedManager};
 use crate::{snapshot::Failure, staleness::age};
 
 /// The namespace of the Leases, unless a flag names another.
@@ -81,6 +81,30 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     found
 }
 
+/// Returns the Leases that controller managers wrote, apart from those that are among `locks`. The field manager that wrote a
+/// main lock is a controller manager, and so is one with the name of a component.
+pub fn unused(
+    locks: &[ObservedLock],
+    leases: impl IntoIterator<Item = (Lock, ObservedLease)>,
+) -> Vec<ObservedLock> {
+    let main = locks.iter().filter(|lock| matches!(lock.role, LockRole::Main(_)));
+    let mut writers: BTreeSet<&str> = main.filter_map(ObservedLock::writer).collect();
+    writers.extend(COMPONENTS.map(Component::name));
+    let leases = leases.into_iter().filter(|(lock, lease)| {
+        let is_written = lease
+            .writer
+            .as_deref()
+            .is_some_and(|writer| writers.contains(writer));
+        is_written && !locks.iter().any(|known| known.lock == *lock)
+    });
+    let unused = leases.map(|(lock, lease)| ObservedLock {
+        role: LockRole::Unused,
+        lock,
+        lease: Ok(Some(lease)),
+    });
+    unused.collect()
+}
+
 fn lock_named(name: &str) -> Lock {
     Lock {
         namespace: DEFAULT_NAMESPACE.to_owned(),
@@ -115,6 +139,25 @@ impl ObservedLock {
 }
 
 impl Observed {
+    /// The Leases that an earlier migration left behind: no controller manager uses them, and no process renews them. None if
+    /// the settings of a controller manager are unknown.
+    pub fn left_over(&self) -> Vec<&ObservedLock> {
+        let managers: Option<Vec<&Manager>> = self.managers().iter().map(ObservedManager::known).collect();
+        let Some(managers) = managers.filter(|managers| !managers.is_empty()) else {
+            return Vec::new();
+        };
+        let is_used = |lock: &Lock| {
+            let mut used = managers.iter().filter_map(|manager| manager.migration_lock());
+            used.any(|used| used == *lock)
+        };
+        let locks = self.locks.iter().filter(|lock| {
+            let state = lock.state(self.now);
+            let is_stale = matches!(state, LockState::Expired { .. } | LockState::Free);
+            !matches!(lock.role, LockRole::Main(_)) && is_stale && !is_used(&lock.lock)
+        });
+        locks.collect()
+    }
+
     /// Finds out which component holds a lock.
     pub fn attribution(&self, lock: &ObservedLock) -> Attribution {
         Attribution {
@@ -132,7 +175,7 @@ impl Observed {
         let value = value?;
         let mut found = self.locks.iter().filter_map(|lock| match lock.role {
             LockRole::Main(component) => (of(lock) == Some(value)).then_some(component),
-            LockRole::Migration => None,
+            LockRole::Migration | LockRole::Unused => None,
         });
         let first = found.next()?;
         found.all(|other| other == first).then_some(first)
@@ -152,10 +195,16 @@ impl Attribution {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::leader_migration::Component::{Cloud, Kube};
+    use kcp_rules::leader_migration::{
+        Component::{Cloud, Kube},
+        Flags,
+    };
 
     use super::*;
-    use crate::leader_migration::observed::ObservedLease;
+    use crate::leader_migration::{
+        observed::{Health, Settings, SettingsSource},
+        served,
+    };
 
     fn now() -> Timestamp {
         "2026-11-22T12:00:00Z".parse().unwrap()
@@ -215,6 +264,79 @@ mod tests {
             let found = observed.attribution(&lock(LockRole::Migration, holder, writer, 1));
             assert_eq!(found, Attribution { by_holder, by_writer }, "{holder} {writer}");
             assert_eq!(found.component(), component, "{holder} {writer}");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_a_controller_manager_wrote_is_a_lock() {
+        let of = |name: &str, writer: &str| {
+            let lease = lock(LockRole::Unused, "a_1", writer, 60).lease.unwrap().unwrap();
+            (lock_named(name), lease)
+        };
+        let locks = [
+            lock(LockRole::Main(Kube), "a_1", "kcm", 1),
+            lock(LockRole::Migration, "a_1", "migrating", 1),
+        ];
+        let leases = [
+            of("any", "kcm"),
+            of("by-kcm", "kcm"),
+            of("by-name", "cloud-controller-manager"),
+            of("by-another", "migrating"),
+            of("by-nothing", ""),
+        ];
+        let found = unused(&locks, leases).into_iter();
+        let found: Vec<_> = found.map(|lock| (lock.role, lock.lock.name)).collect();
+        let expected = ["by-kcm", "by-name"].map(|name| (LockRole::Unused, name.to_owned()));
+        assert_eq!(found, expected);
+    }
+
+    fn cloud(settings: Settings) -> ObservedManager {
+        ObservedManager {
+            component: Cloud,
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            pod: "ccm".to_owned(),
+            node: "n1".to_owned(),
+            minor: Some(36),
+            health: Health::Down("CrashLoopBackOff".to_owned()),
+            settings,
+        }
+    }
+
+    #[test]
+    fn a_lease_is_left_over_if_nothing_uses_and_renews_it() {
+        let known = |flags: &str| {
+            let flags = Flags::from_command(flags.split(' '));
+            let file = "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: any, \
+                        controllerLeaders: []}";
+            cloud(Settings {
+                source: SettingsSource::Configz,
+                manager: Ok(served::manager(Cloud, Some(36), flags, Some(file))),
+                unverified: None,
+            })
+        };
+        let off = || known("--controllers=*");
+        let on = || known("--enable-leader-migration --leader-migration-config=f");
+        for (role, managers, seconds, expected) in [
+            (LockRole::Unused, vec![off()], 16, true),
+            (LockRole::Migration, vec![off()], 16, true),
+            (LockRole::Unused, vec![off()], 15, false),
+            (LockRole::Main(Cloud), vec![off()], 16, false),
+            (LockRole::Unused, vec![off(), on()], 16, false),
+            (
+                LockRole::Unused,
+                vec![off(), cloud(Settings::unknown("no response"))],
+                16,
+                false,
+            ),
+            (LockRole::Unused, vec![], 16, false),
+        ] {
+            let case = format!("{role:?} {seconds} {managers:?}");
+            let observed = Observed {
+                now: now(),
+                managers: Ok(managers),
+                locks: vec![lock(role, "a_1", "ccm", seconds)],
+            };
+            assert_eq!(!observed.left_over().is_empty(), expected, "{case}");
         }
     }
 

@@ -17,7 +17,7 @@ pub mod reason;
 pub mod served;
 pub mod verdict;
 
-pub use locks::{Attribution, LockState, locks};
+pub use locks::{Attribution, LockState, locks, unused};
 pub use observed::{
     Health, LockRole, Observed, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
 };

@@ -13,7 +13,7 @@ pub struct Observed {
     pub now: Timestamp,
     /// The Pods of controller managers, or why they could not be read.
     pub managers: Result<Vec<ObservedManager>, Failure>,
-    /// The main locks of the components, then the migration locks.
+    /// The main locks of the components, then the migration locks, then the unused locks.
     pub locks: Vec<ObservedLock>,
 }
 
@@ -77,6 +77,8 @@ pub enum LockRole {
     /// The lock that one process of the component holds while it runs its controllers.
     Main(Component),
     Migration,
+    /// A lock that a controller manager wrote and that none uses, such as that of an earlier migration.
+    Unused,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub struct ObservedLease {
     pub duration: Option<Duration>,
     /// The field manager that wrote `holderIdentity`, according to `managedFields` of the Lease.
     pub writer: Option<String>,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
 }
 
 impl Observed {

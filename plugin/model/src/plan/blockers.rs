@@ -44,6 +44,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     if joins || first.is_some_and(|step| step.purpose == Purpose::Rollout) {
         blockers.extend(unusable_kubeadm_config(observed));
     }
+    // Cluster API creates the Secrets before the first Machine.
+    if joins && observed.control_plane.status.initialized && observed.has_etcd_ca == Some(false) {
+        let cluster = observed.control_plane.cluster().unwrap_or_default();
+        blockers.push(Blocker::NoCa {
+            secret: format!("{cluster}-etcd"),
+        });
+    }
     if joins && !observed.control_plane.is("CertificatesAvailable") {
         blockers.push(Blocker::CertificatesNotAvailable);
     }
@@ -150,6 +157,10 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
                     let mut blockers = condition_blockers(machine, stacked, purpose);
                     blockers.extend(member_blocker(machine, &etcd));
                     blockers.extend(alarm_blocker(machine, &etcd));
+                    if machine.node().is_some_and(|node| etcd.lacks(node)) {
+                        let machine = machine.name().to_owned();
+                        blockers.push(Blocker::NoMember { machine });
+                    }
                     blockers
                 }
                 _ => vec![Blocker::NoNode {
@@ -192,9 +203,10 @@ fn member_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
 
 fn alarm_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
     let node = machine.node()?;
-    etcd.has_alarm(node).then(|| Blocker::Alarm {
+    Some(Blocker::Alarm {
         member: node.to_owned(),
         machine: machine.name().to_owned(),
+        alarm: etcd.alarm(node)?.to_owned(),
     })
 }
 
@@ -255,6 +267,7 @@ mod tests {
                 &[Blocker::NoKubeconfig],
             ),
             (|observed| observed.has_kubeconfig = None, &[]),
+            (|observed| observed.has_etcd_ca = Some(true), &[]),
             (
                 // Another template, which the spec does not refer to.
                 |observed| drop(observed.templates.insert(template("t2"), Reading::Read(false))),
@@ -424,7 +437,13 @@ mod tests {
     fn certificates_are_for_machines_that_join() {
         let mut observed = observed();
         observed.control_plane.status.conditions.clear();
+        observed.has_etcd_ca = Some(false);
         assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
+        let missing = Blocker::NoCa {
+            secret: "c1-etcd".to_owned(),
+        };
+        let blockers = of(&observed, with_replicas(spec(), 5));
+        assert_eq!(blockers, [missing, Blocker::CertificatesNotAvailable]);
         observed.machines.clear();
         assert_eq!(of(&observed, spec()), []);
     }

@@ -31,16 +31,20 @@ fn is_each_creation(steps: &[Step], ranges: &[StepRange]) -> bool {
         .map(|(number, _)| StepRange {
             first: number,
             last: number,
+            is_open: false,
         });
     ranges.len() > 1 && creations.eq(ranges.iter().copied())
 }
 
-fn fragile_period(steps: &[Step], StepRange { first, last }: StepRange) -> Option<String> {
+fn fragile_period(steps: &[Step], range: StepRange) -> Option<String> {
+    let StepRange { first, last, is_open } = range;
+    let before = first.checked_sub(1).and_then(|before| event_after(steps, before));
+    if is_open {
+        let start = before.map_or_else(|| "from now on".to_owned(), |event| format!("once {event}"));
+        return Some(format!("etcd tolerates no member failure {start}"));
+    }
     let end = event_after(steps, last)?;
-    let start = first
-        .checked_sub(1)
-        .and_then(|before| event_after(steps, before))
-        .map_or_else(String::new, |event| format!("once {event}, "));
+    let start = before.map_or_else(String::new, |event| format!("once {event}, "));
     Some(format!("etcd tolerates no member failure {start}until {end}"))
 }
 
@@ -129,12 +133,7 @@ mod tests {
                 3,
                 &["etcd tolerates no member failure while each new Machine joins"],
             ),
-            (
-                3,
-                0,
-                1,
-                &["etcd tolerates no member failure until the second Machine has been deleted"],
-            ),
+            (3, 0, 1, &["etcd tolerates no member failure from now on"]),
         ];
         for (machines, outdated, replicas, expected) in cases {
             let plan = of(*machines, *outdated, *replicas);
@@ -148,7 +147,11 @@ mod tests {
     #[test]
     fn a_later_period_begins_with_the_event_before_it() {
         let plan = of(3, 0, 1);
-        let second = StepRange { first: 2, last: 2 };
+        let second = StepRange {
+            first: 2,
+            last: 2,
+            is_open: false,
+        };
         assert_eq!(
             fragile_period(plan.steps(), second).as_deref(),
             Some(

@@ -135,11 +135,15 @@ const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
 
 /// Returns one line for each range of steps during which no etcd member may fail, and one line for all single steps.
 pub fn fragile_steps(ranges: &[StepRange]) -> Vec<String> {
-    let (single, long): (Vec<StepRange>, Vec<StepRange>) =
-        ranges.iter().partition(|range| range.first == range.last);
+    let (single, long): (Vec<StepRange>, Vec<StepRange>) = ranges
+        .iter()
+        .partition(|range| range.first == range.last && !range.is_open);
     let mut lines: Vec<String> = long
         .iter()
-        .map(|StepRange { first, last }| {
+        .map(|StepRange { first, last, is_open }| {
+            if *is_open {
+                return format!("etcd tolerates no member failure from step {first} on");
+            }
             let from = if *first == 1 {
                 String::new()
             } else {
@@ -196,7 +200,9 @@ pub fn quorum_risk(votes: Votes) -> String {
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
-        NoPlan::QuorumLost { .. } => Some("recover etcd yourself, because the controller cannot"),
+        NoPlan::QuorumLost { .. } => {
+            Some("recover etcd yourself, because the controller cannot; for the members at fault: kubectl kcp status")
+        }
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
         NoPlan::TooManyReplicas { .. } => Some("set spec.replicas to 3 or 5"),
@@ -250,7 +256,11 @@ mod tests {
         assert_eq!(join_names(&["a"], "or"), "a");
         assert_eq!(join_names(&["a", "b", "c"], "or"), "a, b or c");
         let reported = |pairs: &[(usize, usize)]| {
-            let pairs = pairs.iter().map(|&(first, last)| StepRange { first, last });
+            let pairs = pairs.iter().map(|&(first, last)| StepRange {
+                first,
+                last,
+                is_open: last == 9,
+            });
             fragile_steps(&pairs.collect::<Vec<_>>())
         };
         assert_eq!(reported(&[]), Vec::<String>::new());
@@ -261,6 +271,10 @@ mod tests {
                 "etcd tolerates no member failure from step 4 until step 5 is done",
                 "etcd tolerates no member failure during step 7"
             ]
+        );
+        assert_eq!(
+            reported(&[(1, 9)]),
+            ["etcd tolerates no member failure from step 1 on"]
         );
         assert_eq!(
             reported(&[(1, 1), (3, 3)]),

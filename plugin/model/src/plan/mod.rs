@@ -90,6 +90,8 @@ pub struct Plan {
 pub struct StepRange {
     pub first: usize,
     pub last: usize,
+    /// Whether the property still holds after the last step of the plan.
+    pub is_open: bool,
 }
 
 /// Plans the steps of the controller, by a simulation that starts one second after `now`.
@@ -162,8 +164,15 @@ impl Plan {
                 _ => ranges.push(StepRange {
                     first: number,
                     last: number,
+                    is_open: false,
                 }),
             }
+        }
+        let last = self.steps().last().and_then(|step| step.votes);
+        if last.is_some_and(|votes| votes.after.failure_tolerance() == 0)
+            && let Some(range) = ranges.last_mut()
+        {
+            range.is_open = range.last == self.steps().len();
         }
         ranges
     }
@@ -309,21 +318,26 @@ mod tests {
         assert_eq!(names(&plan, Action::Delete), ["m3"]);
     }
 
+    fn range(first: usize, last: usize) -> StepRange {
+        StepRange {
+            first,
+            last,
+            is_open: false,
+        }
+    }
+
     #[test]
     fn from_one_member_none_may_fail_until_the_third_is_there() {
         let mut observed = observed();
         observed.machines.truncate(1);
         let ranges = of(&observed, spec()).fragile_steps();
-        assert_eq!(ranges, [StepRange { first: 1, last: 2 }]);
+        assert_eq!(ranges, [range(1, 2)]);
 
         let mut observed = crate::testing::plan::observed();
         observed.machines[0].spec.version = Some("v1.33.0".to_owned());
         observed.machines[1].spec.version = Some("v1.33.0".to_owned());
         let ranges = of(&observed, spec()).fragile_steps();
-        assert_eq!(
-            ranges,
-            [StepRange { first: 1, last: 1 }, StepRange { first: 3, last: 3 }]
-        );
+        assert_eq!(ranges, [range(1, 1), range(3, 3)]);
     }
 
     #[test]

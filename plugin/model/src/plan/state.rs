@@ -46,7 +46,7 @@ pub struct Replica {
     pub is_updating: bool,
     /// Whether a rollout may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
-    /// Whether the etcd member does not respond, has no leader or has an alarm. The controller queries only one member and
+    /// Whether the etcd member does not respond, has no leader, has an alarm or is not in the list of members. The controller queries only one member and
     /// assumes that the others are healthy while their pods are healthy.
     pub has_unhealthy_member: bool,
     pub health: HealthCheck,
@@ -224,7 +224,9 @@ impl State {
         let stacked = etcd != EtcdMembers::External;
         let has_unhealthy_member = |machine: &Machine| {
             let node = machine.node();
-            node.is_some_and(|node| etcd.fault(node).is_some() || etcd.has_alarm(node))
+            node.is_some_and(|node| {
+                etcd.fault(node).is_some() || etcd.alarm(node).is_some() || etcd.lacks(node)
+            })
         };
         let mut replicas: Vec<Replica> = observed
             .machines

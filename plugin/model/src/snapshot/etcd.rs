@@ -47,14 +47,16 @@ pub enum EtcdMembers {
     Read(Vec<EtcdMember>),
 }
 
+/// The alarm that a member raises when its database has reached the quota.
+pub const NOSPACE: &str = "NOSPACE";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct EtcdMember {
     /// The name of the member's node. Empty until the member starts.
     pub name: String,
     pub is_learner: bool,
-    /// Whether the member has raised an alarm: `NOSPACE` or `CORRUPT`.
-    pub has_alarm: bool,
+    /// The alarm that the member has raised, such as `NOSPACE`. None if it has raised none.
+    pub alarm: Option<String>,
     pub is_leader: bool,
     /// Why the member counts as unhealthy, for example because it does not respond or has no leader. None if it is healthy.
     pub fault: Option<String>,
@@ -68,7 +70,7 @@ impl EtcdMember {
         quorum::Member {
             name: self.name.clone(),
             is_learner: self.is_learner,
-            is_healthy: self.fault.is_none() && !self.has_alarm,
+            is_healthy: self.fault.is_none() && self.alarm.is_none(),
             is_reported_unhealthy: false,
             is_joining: self.is_joining,
             is_unknown: false,
@@ -80,33 +82,45 @@ impl EtcdMember {
 impl EtcdMembers {
     /// Why the member on a node counts as unhealthy. None if it is healthy or not listed.
     pub fn fault(&self, node: &str) -> Option<&str> {
-        match self {
-            Self::External | Self::Unread => None,
-            Self::Read(members) => {
-                let member = members.iter().find(|member| member.name == node)?;
-                member.fault.as_deref()
-            }
-        }
+        let member = self.read().iter().find(|member| member.name == node)?;
+        member.fault.as_deref()
     }
 
     /// The leader, if it could not be queried. Cluster API then cannot move the leadership, and removes no member. None
     /// if the leader could be queried.
     pub fn unreachable_leader(&self) -> Option<&EtcdMember> {
-        match self {
-            Self::External | Self::Unread => None,
-            Self::Read(members) => members
-                .iter()
-                .find(|member| member.is_leader && member.fault.is_some()),
-        }
+        let mut members = self.read().iter();
+        members.find(|member| member.is_leader && member.fault.is_some())
     }
 
-    pub fn has_alarm(&self, node: &str) -> bool {
+    /// The alarm of the member on a node. None if it has raised none, or is not listed.
+    pub fn alarm(&self, node: &str) -> Option<&str> {
+        let member = self.read().iter().find(|member| member.name == node)?;
+        member.alarm.as_deref()
+    }
+
+    /// The member that has raised the alarm `NOSPACE`. Until the alarm is disarmed, etcd rejects every write of the
+    /// cluster except deletions.
+    pub fn out_of_space(&self) -> Option<&EtcdMember> {
+        let mut members = self.read().iter();
+        members.find(|member| member.alarm.as_deref() == Some(NOSPACE))
+    }
+
+    /// Whether no member belongs to a node, and every member in the list has started.
+    pub fn lacks(&self, node: &str) -> bool {
+        let Self::Read(members) = self else {
+            return false;
+        };
+        members
+            .iter()
+            .all(|member| member.name != node && !member.name.is_empty())
+    }
+
+    /// The members, or none if etcd is external or was not read.
+    fn read(&self) -> &[EtcdMember] {
         match self {
-            Self::External | Self::Unread => false,
-            Self::Read(members) => {
-                let mut members = members.iter();
-                members.any(|member| member.name == node && member.has_alarm)
-            }
+            Self::External | Self::Unread => &[],
+            Self::Read(members) => members,
         }
     }
 }
@@ -178,14 +192,18 @@ impl EtcdSurvey {
             return EtcdMembers::Unread;
         };
         let leader = self.latest_leader(list);
-        let with_alarm = self.members_with_alarm();
+        let alarms = self.alarms_by_member();
+        let alarm = |id| {
+            let mut alarms = alarms.iter();
+            alarms.find(|(of, _)| *of == id).map(|(_, name)| name.clone())
+        };
         let mut members: Vec<EtcdMember> = list
             .members
             .iter()
             .map(|member| EtcdMember {
                 name: member.name.clone(),
                 is_learner: member.is_learner,
-                has_alarm: with_alarm.contains(&member.id),
+                alarm: alarm(member.id),
                 is_leader: leader == Some(member.id),
                 fault: self.fault(member, list.cluster_id),
                 is_joining: false,
@@ -228,11 +246,6 @@ impl EtcdSurvey {
             .filter(|(_, status)| status.cluster_id == list.cluster_id);
         let elected = of_cluster.filter_map(|(_, status)| Some((status.raft_term, status.leader?)));
         elected.max().map(|(_, leader)| leader)
-    }
-
-    /// The ids of members that have raised an alarm.
-    pub fn members_with_alarm(&self) -> BTreeSet<u64> {
-        self.alarms_by_member().into_iter().map(|(id, _)| id).collect()
     }
 
     /// The alarms as pairs of member id and alarm name. They come from etcd's list of alarms, or else from the errors
@@ -396,6 +409,7 @@ mod tests {
                     raft_index,
                     raft_term: 2,
                     raft_applied_index: raft_index,
+                    revision: 100_000,
                     errors: errors.iter().map(ToString::to_string).collect(),
                     is_learner: false,
                 }),
@@ -453,7 +467,7 @@ mod tests {
                 let shown = members.iter().map(|member: &EtcdMember| {
                     let marks = [
                         mark(member.is_leader, "*"),
-                        mark(member.has_alarm, "!"),
+                        mark(member.alarm.is_some(), "!"),
                         mark(member.is_learner, "~"),
                         mark(member.fault.is_some(), "?"),
                     ];

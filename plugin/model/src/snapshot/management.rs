@@ -36,20 +36,30 @@ impl Deletion {
         let condition = machine
             .condition("Deleting")
             .filter(|condition| condition.is_true());
-        let waits_for = machine
-            .deletion_hooks()
+        let hooks: Vec<String> = machine
+            .foreign_deletion_hooks()
             .map(|hook| format!("deletion hook {hook}"))
-            .chain(
-                machine
-                    .finalizers()
-                    .iter()
-                    .map(|name| format!("finalizer {name}")),
-            )
-            .chain(condition.map(Condition::one_line));
+            .collect();
+        // Until other programs have removed their hooks, Cluster API's own steps wait, too.
+        let waits_for = if hooks.is_empty() {
+            let hooks = machine
+                .deletion_hooks()
+                .map(|hook| format!("deletion hook {hook}"));
+            let finalizers = machine
+                .finalizers()
+                .iter()
+                .map(|name| format!("finalizer {name}"));
+            hooks
+                .chain(finalizers)
+                .chain(condition.map(Condition::one_line))
+                .collect()
+        } else {
+            hooks
+        };
         Some(Self {
             machine: machine.name().to_owned(),
             since,
-            waits_for: waits_for.collect(),
+            waits_for,
         })
     }
 }
@@ -184,7 +194,6 @@ mod tests {
             "finalizers": ["machine.cluster.x-k8s.io"],
             "annotations": {
                 "a": "b",
-                "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "",
                 "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup": "",
             },
         });
@@ -194,7 +203,6 @@ mod tests {
             machine: "m1".to_owned(),
             since: "2026-08-21T10:00:00Z".parse().expect("a time"),
             waits_for: [
-                "deletion hook pre-drain.delete.hook.machine.cluster.x-k8s.io/backup",
                 "deletion hook pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup",
                 "finalizer machine.cluster.x-k8s.io",
                 "Drain not completed yet: Pods d/p: cannot evict",
@@ -212,6 +220,13 @@ mod tests {
                 Some(expected.clone()),
                 "{status}"
             );
+            // Until another program has removed its hook, Cluster API's own steps wait, too.
+            let mut metadata = metadata.clone();
+            let hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup";
+            metadata["annotations"][hook] = "".into();
+            let held = super::tests::machine(&json!({"metadata": metadata, "status": status}));
+            let waits_for = Deletion::from_machine(&held).map(|deletion| deletion.waits_for);
+            assert_eq!(waits_for, Some(vec![format!("deletion hook {hook}")]), "{status}");
         }
     }
 

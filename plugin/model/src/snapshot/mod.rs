@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub templates: BTreeMap<Reference, Reading<bool>>,
     /// Whether the Secret with the workload cluster's kubeconfig exists. None if the Secret was not read.
     pub has_kubeconfig: Option<bool>,
+    /// Whether the Secret with the CA of etcd exists. None if the Secret was not read.
+    pub has_etcd_ca: Option<bool>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
     /// The etcd members that are used if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
@@ -72,6 +74,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             cluster: Reading::NotYet,
             templates: BTreeMap::new(),
             has_kubeconfig: None,
+            has_etcd_ca: None,
             machines: Vec::new(),
             others: Vec::new(),
             deletions: Vec::new(),

@@ -123,6 +123,16 @@ pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
     }]);
 }
 
+/// Records a later write of the status.
+pub fn change_status(metadata: &mut ObjectMeta, time: Timestamp) {
+    let entry = ManagedFieldsEntry {
+        subresource: Some("status".to_owned()),
+        time: Some(Time(time)),
+        ..ManagedFieldsEntry::default()
+    };
+    metadata.managed_fields.get_or_insert_default().push(entry);
+}
+
 /// Makes a control plane use an external etcd.
 pub fn use_external_etcd(spec: &mut KubeadmControlPlaneSpec) {
     spec.kubeadm_config_spec.fields["clusterConfiguration"]["etcd"] = json!({"external": {}});

@@ -143,6 +143,7 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
                 raft_index: 1_000_000,
                 raft_term: 4,
                 raft_applied_index: 1_000_000,
+                revision: 100_000,
                 errors: Vec::new(),
                 is_learner: false,
             }),

@@ -107,7 +107,7 @@ fn observed(managers: Vec<ObservedManager>, migration: Option<ObservedLease>) ->
                 lease(if component == Kube { "kube_1" } else { "cloud_2" }, 2)
             }
             LockRole::Main(_) => None,
-            LockRole::Migration => migration.clone(),
+            LockRole::Migration | LockRole::Unused => migration.clone(),
         };
         ObservedLock {
             role,

@@ -46,20 +46,41 @@ pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) ->
     })
 }
 
+/// Why a migration before this one has not ended, one line for each reason: the control plane has no leader migration, but a
+/// controller manager that started before still uses a Lease. With a second Lease, a controller could run twice; with the same
+/// one, kube-controller-manager could not take it, and nothing would run the controllers.
+pub(super) fn why_not_settled(observed: &Observed) -> Vec<String> {
+    let used = observed.managers().iter().filter_map(|manager| {
+        let lock = manager.settings.manager.as_ref().ok()?.migration_lock()?;
+        Some(format!(
+            "{} still uses Lease {} as its migration lock",
+            manager.pod, lock.name
+        ))
+    });
+    let mut reasons: Vec<String> = used.collect();
+    if reasons.is_empty() {
+        let migration = observed
+            .locks
+            .iter()
+            .filter(|lock| !matches!(lock.role, LockRole::Main(_)));
+        reasons.extend(migration.filter_map(|lock| match lock.state(observed.now) {
+            LockState::Held { holder } => Some(format!("{holder} still holds Lease {}", lock.lock.name)),
+            _ => None,
+        }));
+    }
+    reasons
+}
+
 /// The reasons of each kube-controller-manager, of which every Machine must have one.
 fn each_kube(
     snapshot: &ChangeSnapshot,
     observed: &Observed,
     why: impl Fn(&ObservedManager) -> Option<String>,
 ) -> Vec<String> {
-    let managers = match &observed.managers {
-        Ok(managers) => managers,
-        Err(failure) => return vec![format!("could not read {}: {}", failure.object, failure.message)],
+    let kube: Vec<&ObservedManager> = match of_component(observed, Component::Kube) {
+        Ok(kube) => kube.collect(),
+        Err(why) => return vec![why],
     };
-    let of_kube = managers
-        .iter()
-        .filter(|manager| manager.component == Component::Kube);
-    let kube: Vec<&ObservedManager> = of_kube.collect();
     let mut reasons: Vec<String> = kube.iter().filter_map(|manager| why(manager)).collect();
     let machines = snapshot.observed.machines.len();
     if kube.len() != machines {
@@ -69,6 +90,19 @@ fn each_kube(
         ));
     }
     reasons
+}
+
+/// The Pods of a component, or why the Pods could not be read.
+fn of_component(
+    observed: &Observed,
+    component: Component,
+) -> Result<impl Iterator<Item = &ObservedManager>, String> {
+    match &observed.managers {
+        Ok(managers) => Ok(managers
+            .iter()
+            .filter(move |manager| manager.component == component)),
+        Err(failure) => Err(format!("could not read {}: {}", failure.object, failure.message)),
+    }
 }
 
 /// The settings that a controller manager itself reports, or why it does not.
@@ -88,21 +122,10 @@ pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
 /// # Errors
 /// Why its settings are unknown, or that several differ, one line for each reason.
 pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec<String>> {
-    let managers = match &observed.managers {
-        Ok(managers) => managers,
-        Err(failure) => {
-            return Err(vec![format!(
-                "could not read {}: {}",
-                failure.object, failure.message
-            )]);
-        }
-    };
+    let managers = of_component(observed, Component::Cloud).map_err(|why| vec![why])?;
     let mut found: Option<&Manager> = None;
     let mut reasons = Vec::new();
-    for manager in managers
-        .iter()
-        .filter(|manager| manager.component == Component::Cloud)
-    {
+    for manager in managers {
         match settings(manager) {
             Err(why) => reasons.push(why),
             Ok(settings) if found.is_some_and(|found| found != settings) => reasons.push(format!(

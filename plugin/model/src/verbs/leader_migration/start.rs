@@ -12,8 +12,11 @@ use kcp_rules::{
 use serde_json::{Value, json};
 
 use super::{
-    Facts, gates::why_not_started, phase::Managers, record::Record, refused, refused_with, stop_then_start,
-    watch_the_rollout, write,
+    Facts, control_plane,
+    gates::{why_not_settled, why_not_started},
+    phase::{Managers, Migration, Phase},
+    record::Record,
+    refused, refused_with, stop_then_start, watch_the_rollout, write,
 };
 use crate::{
     change::decision::{ChangeEvent, Decision},
@@ -73,6 +76,13 @@ pub fn decide(
     if patch == json!({}) {
         return Ok(started(snapshot, options));
     }
+    let migration = match Migration::of(snapshot)? {
+        Ok(migration) => migration,
+        Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
+    };
+    if let Some(earlier) = unsettled(snapshot, migration.phase, options) {
+        return Ok(earlier);
+    }
     let missing = options.facts.missing_permissions;
     if !missing.is_empty() {
         let name = kcp_api::Object::name(snapshot.control_plane());
@@ -100,6 +110,37 @@ pub fn decide(
         false,
         context,
     )
+}
+
+/// The refusal while the migration before this one has not ended.
+fn unsettled(snapshot: &ChangeSnapshot, phase: Phase, options: StartOptions<'_>) -> Option<Decision> {
+    let name = control_plane(snapshot);
+    match phase {
+        Phase::Enabled => None,
+        Phase::Upgrading | Phase::Settling => {
+            let version = snapshot.control_plane().spec.version();
+            Some(refused_with(
+                vec![format!(
+                    "the migration in the upgrade to {version} is not finished"
+                )],
+                vec![format!(
+                    "finish it with: kubectl kcp leader-migration finish {name}"
+                )],
+            ))
+        }
+        Phase::Off => {
+            let reasons = why_not_settled(options.facts.observed);
+            (!reasons.is_empty()).then(|| {
+                refused_with(
+                    reasons,
+                    vec![format!(
+                        "wait until the rollout has replaced each such kube-controller-manager, and remove \
+                         --enable-leader-migration from cloud-controller-manager; see: kubectl kcp leader-migration status {name}"
+                    )],
+                )
+            })
+        }
+    }
 }
 
 /// The decision after the configuration is installed.

@@ -7,7 +7,9 @@ use crate::{
     leader_migration::{Health, Observed, ObservedManager},
     snapshot::Failure,
     testing::objects::now,
-    verbs::leader_migration::testing::{LEADER, kube, migrating, observed, snapshot, take, three},
+    verbs::leader_migration::testing::{
+        LEADER, cloud, handed_over, kube, migrating, observed, snapshot, take, three,
+    },
 };
 
 /// The same control plane after the configuration was installed.
@@ -49,7 +51,7 @@ fn why(decision: Decision) -> Vec<String> {
 
 #[test]
 fn versions_decide_whether_there_is_anything_to_migrate() {
-    let nobody = observed(Vec::new(), None);
+    let no_managers = observed(Vec::new(), None);
     for (version, to, node_ipam, expected) in [
         (
             "v1.35.4",
@@ -80,7 +82,7 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
             node_ipam,
             leader_name: LEADER,
             facts: Facts {
-                observed: &nobody,
+                observed: &no_managers,
                 missing_permissions: &[],
             },
         };
@@ -94,8 +96,8 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
 
 #[test]
 fn the_configuration_is_installed_once_and_only_with_permissions() {
-    let nobody = observed(Vec::new(), None);
-    let Decision::Write(proposal) = decision(&snapshot("v1.35.4"), &nobody, &[]) else {
+    let no_managers = observed(Vec::new(), None);
+    let Decision::Write(proposal) = decision(&snapshot("v1.35.4"), &no_managers, &[]) else {
         panic!("not written");
     };
     assert_eq!(proposal.done, "leader migration enabled with Lease m");
@@ -109,12 +111,12 @@ fn the_configuration_is_installed_once_and_only_with_permissions() {
         Some(&json!({"name": "enable-leader-migration", "value": "true"}))
     );
     assert!(matches!(
-        decision(&installed(), &nobody, &[]),
+        decision(&installed(), &no_managers, &[]),
         Decision::Refused(_)
     ));
 
     let missing = ["the user may not update Lease m".to_owned()];
-    let Decision::Refused(refusal) = decision(&snapshot("v1.35.4"), &nobody, &missing) else {
+    let Decision::Refused(refusal) = decision(&snapshot("v1.35.4"), &no_managers, &missing) else {
         panic!("not refused");
     };
     assert_eq!(
@@ -126,6 +128,52 @@ fn the_configuration_is_installed_once_and_only_with_permissions() {
                 kcp_api::Object::name(snapshot("v1.35.4").control_plane())
             )]
         )
+    );
+}
+
+#[test]
+fn start_refuses_while_the_migration_before_it_has_not_settled() {
+    let flags = "--enable-leader-migration --leader-migration-config=f";
+    let with = |last: ObservedManager| [handed_over(), vec![last]].concat();
+    for (managers, holder, expected) in [
+        (handed_over(), None, None),
+        (with(cloud("c1", "--v=2")), None, None),
+        (
+            vec![
+                handed_over().remove(0),
+                kube("k2", flags, "other"),
+                migrating("k3"),
+            ],
+            Some("k_1"),
+            Some(vec![
+                "k2 still uses Lease other as its migration lock",
+                "k3 still uses Lease m as its migration lock",
+            ]),
+        ),
+        (
+            with(cloud("c1", flags)),
+            Some("c_1"),
+            Some(vec!["c1 still uses Lease m as its migration lock"]),
+        ),
+        (handed_over(), Some("k_0"), Some(vec!["k_0 still holds Lease m"])),
+    ] {
+        let decision = decision(&snapshot("v1.35.4"), &observed(managers, holder), &[]);
+        match expected {
+            Some(expected) => assert_eq!(why(decision), expected),
+            None => assert!(matches!(decision, Decision::Write(_)), "{decision:?}"),
+        }
+    }
+}
+
+#[test]
+fn start_refuses_until_the_migration_before_it_is_finished() {
+    let mut snapshot = installed();
+    let flags = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"controllerManager": {"extraArgs": null}}}}});
+    let object = crate::plan::options::patched(&snapshot.object, &flags).expect("JSON");
+    snapshot.object = object;
+    assert_eq!(
+        why(decision(&snapshot, &observed(handed_over(), None), &[])),
+        ["the migration in the upgrade to v1.35.4 is not finished"]
     );
 }
 

@@ -40,6 +40,10 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         .map(|pause| format!("{pause}: no controller would create a replacement"))
         .collect();
     let loss = fatal_loss(machine.observed(), name);
+    let alarm = loss.as_ref().map(|loss| &loss.blocker);
+    let alarm = alarm
+        .filter(|blocker| matches!(blocker, Blocker::Alarm { .. }))
+        .cloned();
     lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
     let etcd_failure = machine.context.etcd_failure.as_ref();
     let etcd_failure = etcd_failure.filter(|_| !options.without_etcd).map(|failure| {
@@ -72,10 +76,22 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         Err(mut refusal) => {
             let hint = etcd_failure.map(|_| WITHOUT_ETCD_HINT.to_owned());
             refusal.remedies.extend(hint);
+            let others = plan.blockers.iter().filter(|blocker| {
+                blocker.machine() != Some(name) && !matches!(blocker, Blocker::Alarm { .. })
+            });
+            let hints = others
+                .chain(&alarm)
+                .filter_map(|blocker| blocker.hint(&plan.namespace, &plan.name));
+            refusal.remedies.extend(hints);
             return Decision::Refused(refusal);
         }
     }
     warnings.extend(leader_warning(machine.observed(), name));
+    warnings.extend(machine.object.machine.foreign_deletion_hooks().map(|hook| {
+        format!(
+            "the deletion waits until another program removes its hook from the Machine: annotation {hook}"
+        )
+    }));
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
         done: "deleted; the control plane creates a replacement".to_owned(),
@@ -200,9 +216,11 @@ mod tests {
         }
     }
 
-    fn refused(by: RefusedBy, why: &[&str]) -> Decision {
-        let why = why.iter().map(ToString::to_string).collect();
-        Decision::Refused(Refusal::new(by, why))
+    fn refused(by: RefusedBy, why: &[&str], remedies: &[&str]) -> Decision {
+        let lines = |lines: &[&str]| lines.iter().map(ToString::to_string).collect();
+        let mut refusal = Refusal::new(by, lines(why));
+        refusal.remedies = lines(remedies);
+        Decision::Refused(refusal)
     }
 
     const FRAGILE: &str = "etcd tolerates no member failure until the replacement has joined";
@@ -240,6 +258,7 @@ mod tests {
                 "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
                 "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
             ],
+            &["repair the member, or replace its Machine: kubectl kcp machine replace m3 -n d"],
         );
         for force in [false, true] {
             assert_eq!(decide(&machine, options(force), now()), expected, "{force}");
@@ -248,17 +267,24 @@ mod tests {
 
     #[test]
     fn refuses_when_no_machine_would_replace_it() {
-        type Case = (&'static str, fn(&mut MachineSnapshot), &'static str);
+        type Case = (
+            &'static str,
+            fn(&mut MachineSnapshot),
+            &'static str,
+            &'static [&'static str],
+        );
         let cases: &[Case] = &[
             (
                 "control plane",
                 |machine| pause(&mut machine.context.observed.control_plane.metadata),
                 "the control plane is paused: no controller would create a replacement",
+                &["resume the control plane: kubectl kcp rollout resume c1-cp -n d"],
             ),
             (
                 "Cluster",
                 |machine| machine.context.observed.cluster_mut().spec.paused = true,
                 "the Cluster is paused: no controller would create a replacement",
+                &["set spec.paused of the Cluster to false"],
             ),
             (
                 "Machine",
@@ -267,6 +293,7 @@ mod tests {
                     annotate(&mut machine.object.machine.metadata, &paused, "");
                 },
                 "the Machine is paused: no controller would create a replacement",
+                &[],
             ),
             (
                 "deleted",
@@ -275,15 +302,16 @@ mod tests {
                         Some(Time(minutes_ago(1)));
                 },
                 "the control plane is being deleted",
+                &[],
             ),
         ];
-        for (name, change, why) in cases {
+        for (name, change, why, remedies) in cases {
             let mut machine = snapshot("m1");
             change(&mut machine);
             for force in [false, true] {
                 assert_eq!(
                     decide(&machine, options(force), now()),
-                    refused(RefusedBy::Command, &[why]),
+                    refused(RefusedBy::Command, &[why], remedies),
                     "{name}"
                 );
             }
@@ -379,13 +407,30 @@ mod tests {
         for (name, change, why) in cases {
             let mut machine = snapshot("m1");
             change(&mut machine);
+            let remedies: &[&str] = match *name {
+                "the topology moves" => &["change spec.topology.version of the Cluster instead"],
+                "certificates" => &["see condition CertificatesAvailable: kubectl describe kcp c1-cp -n d"],
+                _ => &[],
+            };
             assert_eq!(
                 decide(&machine, options(false), now()),
-                refused(RefusedBy::Preflight, why),
+                refused(RefusedBy::Preflight, why, remedies),
                 "{name}"
             );
             assert_eq!(written(&machine, true).0, *why, "{name}, forced");
         }
+        // Cluster API's own hook is not named.
+        let mut held = snapshot("m2");
+        let hooks = ["backup", "kcp-cleanup"]
+            .map(|name| format!("pre-terminate.delete.hook.machine.cluster.x-k8s.io/{name}"));
+        for hook in &hooks {
+            annotate(&mut held.object.machine.metadata, hook, "");
+        }
+        let expected = format!(
+            "the deletion waits until another program removes its hook from the Machine: annotation {}",
+            hooks[0]
+        );
+        assert_eq!(written(&held, false).0, [expected]);
         // The health of the deleted Machine does not matter.
         let mut machine = snapshot("m2");
         fail(&mut machine, 2, "SchedulerPodHealthy", "crashed");

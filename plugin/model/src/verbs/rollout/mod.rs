@@ -7,7 +7,7 @@ pub mod start;
 use kcp_api::KubeadmControlPlane;
 
 /// The progress of a rollout, as the control plane reports it. None if no rollout is in progress.
-fn progress(control_plane: &KubeadmControlPlane) -> Option<String> {
+pub(in crate::verbs) fn progress(control_plane: &KubeadmControlPlane) -> Option<String> {
     let is_in_progress = control_plane.status.initialized && control_plane.is_rolling_out();
     is_in_progress.then(|| {
         format!(

@@ -1,0 +1,218 @@
+//! Decides for `etcd compact`: up to which revision etcd deletes its history.
+//!
+//! etcd does not know when a revision was written. kube-apiserver compacts every five minutes
+//! (`--etcd-compaction-interval`), and each round writes [`ROUND_KEY`]. The next round compacts to the revision of this
+//! write (`pkg/storage/etcd3/compact.go`, `Compact`, in k8s.io/apiserver). A full database rejects the write, and then
+//! kube-apiserver never compacts again.
+
+use kcp_etcd::KeyRevision;
+
+use crate::{
+    change::decision::Refusal,
+    snapshot::{Snapshot, etcd::QueriedMember},
+    verbs::etcd::members::{EtcdCluster, refused},
+};
+
+/// The key that each compaction round of kube-apiserver writes.
+pub const ROUND_KEY: &[u8] = b"compact_rev_key";
+
+/// The history that a compaction keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptHistory {
+    /// The history since kube-apiserver's last compaction round.
+    SinceLastRound,
+    /// This number of revisions.
+    Revisions(i64),
+    /// The history from this revision on.
+    From(i64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// The oldest revision that stays.
+    pub revision: i64,
+    /// The newest revision.
+    pub current: i64,
+    /// The member to which the call is sent.
+    pub member: QueriedMember,
+}
+
+/// Selects the member that compacts, and from which [`ROUND_KEY`] is read.
+///
+/// # Errors
+/// etcd rejects a compaction, or it would delete what is needed to find corrupt data.
+pub fn select_member(observed: &Snapshot) -> Result<QueriedMember, Refusal> {
+    let cluster = EtcdCluster::new(observed)?;
+    // The hashes of the members are compared by revision, so the history shows which member is wrong.
+    cluster.refuse_corruption()?;
+    Ok(cluster.any_voter()?.queried.clone())
+}
+
+/// Decides up to which revision etcd deletes its history. `round` is the state of [`ROUND_KEY`]; none if the key does not
+/// exist.
+///
+/// # Errors
+/// The revision is unknown or in the future, or no member can compact.
+pub fn decide(
+    observed: &Snapshot,
+    kept: KeptHistory,
+    round: Option<KeyRevision>,
+) -> Result<Compaction, Refusal> {
+    let member = select_member(observed)?;
+    let cluster = EtcdCluster::new(observed)?;
+    let newest = cluster
+        .healthy_voters()
+        .map(|(_, healthy)| healthy.status.revision);
+    let current = newest.max().unwrap_or_default();
+    let revision = match (kept, round) {
+        (KeptHistory::From(revision), _) => revision,
+        (KeptHistory::Revisions(count), _) => current.saturating_sub(count).max(1),
+        (KeptHistory::SinceLastRound, Some(round)) => round.modified,
+        (KeptHistory::SinceLastRound, None) => return Err(without_round(observed)),
+    };
+    // The key may have been written after the status was read.
+    let current = current.max(round.map_or(0, |round| round.modified));
+    if revision > current {
+        let mut refusal = refused(format!(
+            "revision {revision} is in the future: the newest revision is {current}"
+        ));
+        refusal
+            .remedies
+            .push("to keep a number of revisions, use --keep-revisions".to_owned());
+        return Err(refusal);
+    }
+    Ok(Compaction {
+        revision,
+        current,
+        member,
+    })
+}
+
+impl Compaction {
+    /// How many revisions stay besides the newest.
+    pub const fn kept(&self) -> i64 {
+        self.current - self.revision
+    }
+}
+
+fn without_round(observed: &Snapshot) -> Refusal {
+    let mut refusal = refused(
+        "no kube-apiserver has begun to compact this etcd: it does not have the key compact_rev_key"
+            .to_owned(),
+    );
+    refusal.remedies.push(format!(
+        "kube-apiserver writes the key five minutes after it starts, unless --etcd-compaction-interval of control plane {} \
+         is 0; to compact now, use --keep-revisions or --revision",
+        observed.control_plane.metadata.name.as_deref().unwrap_or_default()
+    ));
+    refusal
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_etcd::{Alarm, AlarmKind, KeyRevision};
+
+    use super::{KeptHistory, decide};
+    use crate::{
+        snapshot::{Snapshot, etcd::Alarms},
+        testing::snapshot::observed,
+    };
+
+    const ROUND: KeyRevision = KeyRevision { modified: 98_000 };
+
+    fn decided(
+        observed: &Snapshot,
+        kept: KeptHistory,
+        round: Option<KeyRevision>,
+    ) -> Result<(i64, i64, String), String> {
+        match decide(observed, kept, round) {
+            Ok(compaction) => Ok((compaction.revision, compaction.kept(), compaction.member.name)),
+            Err(refusal) => Err(refusal.why.join("; ")),
+        }
+    }
+
+    #[test]
+    fn keeps_the_stated_history() {
+        use KeptHistory::{From, Revisions, SinceLastRound};
+        let well = observed();
+        let future = |revision: i64| {
+            Err(format!(
+                "revision {revision} is in the future: the newest revision is 100000"
+            ))
+        };
+        for (kept, round, expected) in [
+            (SinceLastRound, Some(ROUND), Ok((98_000, 2_000))),
+            (
+                SinceLastRound,
+                None,
+                Err(
+                    "no kube-apiserver has begun to compact this etcd: it does not have the key compact_rev_key"
+                        .to_owned(),
+                ),
+            ),
+            (Revisions(0), None, Ok((100_000, 0))),
+            (Revisions(99), None, Ok((99_901, 99))),
+            (Revisions(200_000), None, Ok((1, 99_999))),
+            (From(100_000), None, Ok((100_000, 0))),
+            (From(100_001), Some(ROUND), future(100_001)),
+        ] {
+            let expected = expected.map(|(revision, count)| (revision, count, "node-m2".to_owned()));
+            assert_eq!(decided(&well, kept, round), expected, "{kept:?} {round:?}");
+        }
+        // A round that began after the members were queried.
+        let late = KeyRevision { modified: 100_007 };
+        assert_eq!(
+            decided(&well, SinceLastRound, Some(late)),
+            Ok((100_007, 0, "node-m2".to_owned()))
+        );
+    }
+
+    #[test]
+    fn the_newest_revision_is_that_of_any_healthy_member() {
+        let mut observed = observed();
+        observed.status(2).revision = 99_000;
+        let kept = KeptHistory::Revisions(0);
+        assert_eq!(
+            decided(&observed, kept, None),
+            Ok((100_000, 0, "node-m2".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_full_database_is_compacted_and_a_corrupt_one_is_not() {
+        let mut observed = observed();
+        let mut raise = |kind| {
+            let alarm = Alarm { member_id: 2, kind };
+            observed.survey().alarms = Alarms::Listed(vec![alarm]);
+            decided(&observed, KeptHistory::Revisions(9), None)
+        };
+        assert_eq!(raise(AlarmKind::NoSpace), Ok((99_991, 9, "node-m2".to_owned())));
+        assert_eq!(
+            raise(AlarmKind::Corrupt),
+            Err(
+                "etcd member node-m2 has raised the alarm CORRUPT: its data differs from that of the other members"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn without_quorum_nothing_is_compacted() {
+        let mut observed = observed();
+        observed.kill(2);
+        let kept = KeptHistory::Revisions(9);
+        assert_eq!(
+            decided(&observed, kept, None),
+            Ok((99_991, 9, "node-m3".to_owned()))
+        );
+        observed.kill(3);
+        assert_eq!(
+            decided(&observed, kept, None),
+            Err(
+                "etcd has no quorum: 1 of 3 voting members healthy, 2 needed for quorum; etcd member node-m2: cannot \
+                 connect: connection refused; etcd member node-m3: cannot connect: connection refused"
+                    .to_owned()
+            )
+        );
+    }
+}

@@ -1,0 +1,368 @@
+//! Decides for `etcd defrag`: which member is defragmented next, and when the one before is in step again.
+//!
+//! A member serves no client while it rewrites its database file. It keeps its vote, but nobody knows whether it survives,
+//! so etcd must have quorum without it. etcd writes a new file beside the old one and renames it
+//! (`server/storage/backend/backend.go`, `defrag`), so a member that dies has one of both, and removes the other when it
+//! starts.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    change::decision::Refusal,
+    snapshot::{Snapshot, etcd::QueriedMember},
+    verbs::etcd::{changes::refuse_during_changes, members::EtcdCluster},
+};
+
+/// The defragmentation of all members of an etcd cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defragmentation {
+    /// Whether members may be defragmented although etcd then has no quorum without them.
+    allows_pause: bool,
+    /// The members that are complete, in this order.
+    pub complete: Vec<DefragmentedMember>,
+    in_progress: Option<InProgress>,
+}
+
+/// A member whose database file etcd has rewritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DefragmentedMember {
+    /// The name of the member's node, or `host:port` of an external etcd.
+    pub name: String,
+    /// The size of the database before, in bytes.
+    pub db_size_before: u64,
+    /// The size of the database afterwards, in bytes. In a dry run, the size that is in use.
+    pub db_size_after: u64,
+}
+
+impl DefragmentedMember {
+    /// The number of bytes by which the database has become smaller. Zero if it has grown, because clients write meanwhile.
+    pub const fn won(&self) -> u64 {
+        self.db_size_before.saturating_sub(self.db_size_after)
+    }
+}
+
+/// The member that is defragmented, or that must be in step again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InProgress {
+    id: u64,
+    name: String,
+    db_size_before: u64,
+    /// The newest raft index of any member when the first status was read after the defragmentation. None before.
+    raft_index: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefragStep {
+    /// Defragment this member now.
+    Defragment(Box<QueriedMember>),
+    /// The member before is not in step yet, for this reason.
+    Wait(String),
+    /// Every member is complete.
+    Complete,
+}
+
+impl Defragmentation {
+    /// With `allows_pause`, the members of an etcd cluster of one or two may be defragmented too.
+    pub fn new(allows_pause: bool) -> Self {
+        Self {
+            allows_pause,
+            ..Self::default()
+        }
+    }
+
+    /// The members in the order in which they are defragmented, with the expected sizes.
+    ///
+    /// # Errors
+    /// The first member must not be defragmented.
+    pub fn plan(&self, observed: &Snapshot, now: Timestamp) -> Result<Vec<DefragmentedMember>, Refusal> {
+        self.clone().next(observed, now)?;
+        let cluster = EtcdCluster::new(observed)?;
+        let mut voters: Vec<_> = cluster.healthy_voters().collect();
+        voters.sort_by_key(|(member, _)| (member.is_leader, member.name.clone()));
+        let planned = voters.into_iter().map(|(member, healthy)| DefragmentedMember {
+            name: member.name.clone(),
+            db_size_before: healthy.status.db_size,
+            db_size_after: healthy.status.db_size_in_use,
+        });
+        Ok(planned.collect())
+    }
+
+    /// Returns the next step. After [`DefragStep::Defragment`], the caller defragments the member and calls this again.
+    ///
+    /// # Errors
+    /// No further member must be defragmented now.
+    pub fn next(&mut self, observed: &Snapshot, now: Timestamp) -> Result<DefragStep, Refusal> {
+        let cluster = EtcdCluster::new(observed)?;
+        if let Some(why) = self.why_to_wait(&cluster) {
+            return Ok(DefragStep::Wait(why));
+        }
+        let is_complete = |name: &str| self.complete.iter().any(|member| member.name == name);
+        // The leader is last, so that at most one election follows from a defragmentation.
+        let mut open: Vec<_> = cluster
+            .healthy_voters()
+            .filter(|(member, _)| !is_complete(&member.name))
+            .collect();
+        open.sort_by_key(|(member, _)| (member.is_leader, member.name.clone()));
+        let Some((member, healthy)) = open.first() else {
+            return match cluster.faults().next() {
+                None => Ok(DefragStep::Complete),
+                Some(_) => Err(cluster.without_quorum("the other members are not healthy".to_owned())),
+            };
+        };
+        cluster.refuse_corruption()?;
+        refuse_during_changes(observed, &cluster, now)?;
+        self.refuse_without_quorum(&cluster, &member.name)?;
+        self.in_progress = Some(InProgress {
+            id: member.id,
+            name: member.name.clone(),
+            db_size_before: healthy.status.db_size,
+            raft_index: None,
+        });
+        Ok(DefragStep::Defragment(Box::new(healthy.queried.clone())))
+    }
+
+    /// The name of the member that is not complete yet.
+    pub fn current(&self) -> Option<&str> {
+        self.in_progress.as_ref().map(|member| member.name.as_str())
+    }
+
+    /// Why the member that was defragmented last is not in step yet. Completes the member if it is.
+    fn why_to_wait(&mut self, cluster: &EtcdCluster<'_>) -> Option<String> {
+        let InProgress {
+            id,
+            name,
+            db_size_before,
+            raft_index,
+        } = self.in_progress.as_mut()?;
+        let mut members = cluster.members.iter();
+        let Some(member) = members.find(|member| member.id == *id) else {
+            return Some(format!("etcd member {name} is no longer listed"));
+        };
+        let healthy = match &member.health {
+            Ok(healthy) => healthy,
+            Err(why) => return Some(format!("etcd member {name}: {why}")),
+        };
+        let newest = cluster.healthy_voters().map(|(_, other)| other.status.raft_index);
+        let goal = *raft_index.get_or_insert(newest.max().unwrap_or_default());
+        let applied = healthy.status.raft_applied_index;
+        if applied < goal {
+            return Some(format!(
+                "etcd member {name} has applied raft index {applied} of {goal}"
+            ));
+        }
+        self.complete.push(DefragmentedMember {
+            name: name.clone(),
+            db_size_before: *db_size_before,
+            db_size_after: healthy.status.db_size,
+        });
+        self.in_progress = None;
+        None
+    }
+
+    fn refuse_without_quorum(&self, cluster: &EtcdCluster<'_>, member: &str) -> Result<(), Refusal> {
+        let votes = cluster.votes();
+        if votes.failure_tolerance() > 0 {
+            return Ok(());
+        }
+        let is_small = votes.voters < 3 && votes.unhealthy == 0;
+        if self.allows_pause && is_small {
+            return Ok(());
+        }
+        let mut refusal =
+            cluster.without_quorum(format!("etcd has no quorum without member {member}: {votes}"));
+        refusal.remedies.extend(if is_small {
+            Some("if the API server may pause until the member has finished, use --allow-pause".to_owned())
+        } else {
+            None
+        });
+        Err(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_api::metadata::Time;
+    use kcp_etcd::{Alarm, AlarmKind};
+
+    use super::{DefragStep, Defragmentation, DefragmentedMember};
+    use crate::{
+        change::decision::Refusal,
+        snapshot::{Snapshot, etcd::Alarms},
+        testing::{
+            objects::{minutes_ago, now},
+            snapshot::observed,
+        },
+    };
+
+    const MEBIBYTE: u64 = 1024 * 1024;
+
+    fn shown(step: Result<DefragStep, Refusal>) -> Result<String, Vec<String>> {
+        match step {
+            Ok(DefragStep::Defragment(member)) => Ok(member.name),
+            Ok(DefragStep::Wait(why)) => Ok(format!("wait: {why}")),
+            Ok(DefragStep::Complete) => Ok("complete".to_owned()),
+            Err(refusal) => Err(refusal.why),
+        }
+    }
+
+    fn lines(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn one_member_after_another_and_the_leader_last() {
+        let mut observed = observed();
+        let mut defragmentation = Defragmentation::default();
+        let mut next =
+            |observed: &Snapshot| shown(defragmentation.next(observed, now())).expect("not refused");
+        assert_eq!(next(&observed), "node-m2", "node-m1 leads");
+        // The others have gone on.
+        observed.status(1).raft_index += 10;
+        observed.status(2).db_size = 51 * MEBIBYTE;
+        assert_eq!(
+            next(&observed),
+            "wait: etcd member node-m2 has applied raft index 1000000 of 1000010"
+        );
+        // It is in step with what was the newest index, although that is not the newest any more.
+        observed.status(1).raft_index += 10;
+        observed.status(2).raft_applied_index += 10;
+        assert_eq!(next(&observed), "node-m3");
+        let mut silent = observed.clone();
+        silent.kill(3);
+        assert_eq!(
+            next(&silent),
+            "wait: etcd member node-m3: cannot connect: connection refused"
+        );
+        observed.status(3).raft_applied_index += 20;
+        assert_eq!(next(&observed), "node-m1");
+        observed.status(1).raft_applied_index += 20;
+        assert_eq!(next(&observed), "complete");
+        let member = |name: &str, after: u64| DefragmentedMember {
+            name: name.to_owned(),
+            db_size_before: 60 * MEBIBYTE,
+            db_size_after: after * MEBIBYTE,
+        };
+        let complete = [
+            member("node-m2", 51),
+            member("node-m3", 60),
+            member("node-m1", 60),
+        ];
+        assert_eq!(
+            complete.each_ref().map(|member| member.won() / MEBIBYTE),
+            [9, 0, 0]
+        );
+        assert_eq!(defragmentation.complete, complete);
+        assert_eq!(defragmentation.current(), None);
+    }
+
+    #[test]
+    fn the_plan_has_the_order_and_the_expected_sizes() {
+        let planned = Defragmentation::default()
+            .plan(&observed(), now())
+            .expect("not refused");
+        let planned: Vec<_> = planned
+            .iter()
+            .map(|member| (member.name.as_str(), member.won() / MEBIBYTE))
+            .collect();
+        assert_eq!(planned, [("node-m2", 10), ("node-m3", 10), ("node-m1", 10)]);
+    }
+
+    #[test]
+    fn refuses_what_can_cost_quorum() {
+        type Case = (&'static str, fn(&mut Snapshot), &'static [&'static str]);
+        let cases: &[Case] = &[
+            (
+                "a member that does not respond",
+                |o| o.kill(3),
+                &[
+                    "etcd has no quorum without member node-m2: 2 of 3 voting members healthy, 2 needed for quorum",
+                    "etcd member node-m3: cannot connect: connection refused",
+                ],
+            ),
+            (
+                "a member that lags behind",
+                |o| o.status(3).raft_applied_index -= 5_001,
+                &[
+                    "etcd has no quorum without member node-m2: 2 of 3 voting members healthy, 2 needed for quorum",
+                    "etcd member node-m3: the member is 5001 raft log entries behind",
+                ],
+            ),
+            (
+                "a Machine that is being deleted",
+                |o| o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
+                &["Machine m3 is being deleted"],
+            ),
+            (
+                "corrupt data",
+                |o| {
+                    o.survey().alarms = Alarms::Listed(vec![Alarm {
+                        member_id: 3,
+                        kind: AlarmKind::Corrupt,
+                    }]);
+                },
+                &[
+                    "etcd member node-m3 has raised the alarm CORRUPT: its data differs from that of the other members",
+                ],
+            ),
+            (
+                "one member",
+                |o| {
+                    o.machines.truncate(1);
+                    o.control_plane.spec.replicas = Some(1);
+                    o.control_plane.status.replicas = 1;
+                    o.control_plane.status.up_to_date_replicas = 1;
+                    o.survey().queried.truncate(1);
+                    o.list(1).members.truncate(1);
+                },
+                &[
+                    "etcd has no quorum without member node-m1: 1 of 1 voting members healthy, 1 needed for quorum",
+                ],
+            ),
+        ];
+        for (name, change, why) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            let mut defragmentation = Defragmentation::default();
+            assert_eq!(
+                shown(defragmentation.next(&observed, now())),
+                Err(lines(why)),
+                "{name}"
+            );
+            assert_eq!(
+                defragmentation,
+                Defragmentation::default(),
+                "a refusal begins nothing: {name}"
+            );
+            let forced = shown(Defragmentation::new(true).next(&observed, now()));
+            assert_eq!(forced.is_ok(), *name == "one member", "{name}");
+        }
+    }
+
+    #[test]
+    fn a_full_database_is_defragmented() {
+        let mut observed = observed();
+        observed.survey().alarms = Alarms::Listed(vec![Alarm {
+            member_id: 3,
+            kind: AlarmKind::NoSpace,
+        }]);
+        let step = Defragmentation::default().next(&observed, now());
+        assert_eq!(shown(step), Ok("node-m2".to_owned()));
+    }
+
+    #[test]
+    fn a_change_between_two_members_stops() {
+        let mut observed = observed();
+        let mut defragmentation = Defragmentation::default();
+        let first = defragmentation.next(&observed, now());
+        assert_eq!(shown(first), Ok("node-m2".to_owned()));
+        observed.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        assert_eq!(
+            shown(defragmentation.next(&observed, now())),
+            Err(lines(&["Machine m3 is being deleted"]))
+        );
+        assert_eq!(defragmentation.complete.len(), 1);
+    }
+}

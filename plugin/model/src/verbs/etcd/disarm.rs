@@ -1,0 +1,298 @@
+//! Decides for `etcd disarm`: whether the alarm NOSPACE can be disarmed.
+//!
+//! Only NOSPACE is disarmed. CORRUPT means that the data of the members differs: without the alarm, etcd would answer reads
+//! from either of them and write on top. The remedy is a new member with the right data, which also ends the alarm.
+
+use kcp_api::Object as _;
+use kcp_etcd::{Alarm, AlarmKind, Status};
+
+use crate::{
+    change::decision::Refusal,
+    snapshot::{
+        Snapshot,
+        etcd::{Alarms, QueriedMember},
+    },
+    verbs::etcd::members::{EtcdCluster, failed, refused},
+};
+
+/// etcd's default quota in bytes, for members that do not report theirs, as before etcd 3.6 (etcd's `DefaultQuotaBytes`).
+const DEFAULT_QUOTA_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// The space in bytes that a database needs below its quota: that of one request of the maximum size (etcd's
+/// `DefaultMaxRequestBytes`). etcd raises the alarm again when a request does not fit.
+const REQUEST_BYTES: u64 = 1024 * 1024 * 3 / 2;
+
+/// From which percentage of the quota in use a compaction comes first: a defragmentation alone would win little, and the
+/// database would soon be full again. `status` warns from the same percentage on.
+const COMPACTION_PERCENT: u64 = 80;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disarmament {
+    /// The alarms to disarm, all of the kind NOSPACE.
+    pub alarms: Vec<Alarm>,
+    /// The names of the members that have raised them.
+    pub members: Vec<String>,
+    /// The member to which the calls are sent.
+    pub through: QueriedMember,
+}
+
+/// Returns which alarms to disarm. None if no alarm is raised.
+///
+/// # Errors
+/// Another alarm is raised, or a database has no space yet.
+pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
+    let cluster = EtcdCluster::new(observed)?;
+    cluster.refuse_corruption().map_err(|mut refusal| {
+        refusal.why.push(
+            "kubectl-kcp never disarms CORRUPT: etcd would serve and change data that differs between its members".to_owned(),
+        );
+        refusal
+    })?;
+    let through = cluster.any_voter()?.queried.clone();
+    let alarms = match &cluster.survey.alarms {
+        Alarms::Listed(alarms) => alarms.clone(),
+        Alarms::Failed(failure) => return Err(failed(failure)),
+        Alarms::FromStatus => return Err(refused("no etcd member has a leader".to_owned())),
+    };
+    if let Some(other) = alarms.iter().find(|alarm| alarm.kind != AlarmKind::NoSpace) {
+        return Err(refused(format!(
+            "etcd member {} has raised an alarm that kubectl-kcp does not know",
+            cluster.name_of(other.member_id)
+        )));
+    }
+    if alarms.is_empty() {
+        return Ok(None);
+    }
+    refuse_without_space(observed, &cluster)?;
+    Ok(Some(Disarmament {
+        members: alarms
+            .iter()
+            .map(|alarm| cluster.name_of(alarm.member_id))
+            .collect(),
+        alarms,
+        through,
+    }))
+}
+
+/// Every member must have space, not only that with the alarm: a write goes to all members.
+fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
+    let mut refusal = cluster.without_quorum(String::new());
+    // The size of their databases is unknown.
+    refusal.why = cluster.faults().collect();
+    let (mut needs_compaction, mut is_fragmented) = (false, false);
+    for (member, healthy) in cluster.healthy_voters() {
+        let Space { used, file, quota } = Space::of(healthy.status, observed);
+        let limit = quota.saturating_sub(REQUEST_BYTES);
+        let (size, what) = if used >= limit {
+            (used, "in use")
+        } else if file >= limit {
+            (file, "large")
+        } else {
+            continue;
+        };
+        is_fragmented = true;
+        needs_compaction |= used.saturating_mul(100) >= quota.saturating_mul(COMPACTION_PERCENT);
+        refusal.why.push(format!(
+            "the database of etcd member {} is {} MiB {what}, and its quota is {} MiB",
+            member.name,
+            mebibytes(size),
+            mebibytes(quota)
+        ));
+    }
+    if refusal.why.is_empty() {
+        return Ok(());
+    }
+    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
+    let defrag =
+        format!("return the space to the file system: kubectl kcp etcd defrag {name} -n {namespace}");
+    if needs_compaction {
+        refusal.remedies.push(format!(
+            "delete the old revisions: kubectl kcp etcd compact {name} -n {namespace}; then {defrag}; if that is not enough, \
+             delete objects or raise the quota"
+        ));
+    } else if is_fragmented {
+        refusal.remedies.push(defrag);
+    }
+    Err(refusal)
+}
+
+/// The sizes of a member's database, in bytes.
+struct Space {
+    used: u64,
+    /// The size of the file, which etcd compares with the quota (`server/storage/quota.go`, `Available`).
+    file: u64,
+    quota: u64,
+}
+
+impl Space {
+    fn of(status: &Status, observed: &Snapshot) -> Self {
+        Self {
+            used: status.db_size_in_use,
+            file: status.db_size,
+            quota: status
+                .db_size_quota
+                .or_else(|| desired_quota(observed))
+                .unwrap_or(DEFAULT_QUOTA_BYTES),
+        }
+    }
+}
+
+/// The quota in the spec of the control plane, which is a map in v1beta1 and a list in v1beta2.
+fn desired_quota(observed: &Snapshot) -> Option<u64> {
+    const NAME: &str = "quota-backend-bytes";
+    let config = &observed.control_plane.spec.kubeadm_config_spec.fields;
+    let arguments = config.pointer("/clusterConfiguration/etcd/local/extraArgs")?;
+    let value = arguments.get(NAME).or_else(|| {
+        let mut listed = arguments.as_array()?.iter();
+        let argument = listed.find(|argument| argument.get("name").is_some_and(|name| name == NAME))?;
+        argument.get("value")
+    });
+    value?.as_str()?.parse().ok().filter(|quota| *quota > 0)
+}
+
+const fn mebibytes(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_etcd::{Alarm, AlarmKind};
+    use serde_json::json;
+
+    use super::decide;
+    use crate::{
+        snapshot::{Snapshot, etcd::Alarms},
+        testing::{plan::config, snapshot::observed},
+    };
+
+    const MEBIBYTE: u64 = 1024 * 1024;
+
+    const ALARM: Alarm = Alarm {
+        member_id: 3,
+        kind: AlarmKind::NoSpace,
+    };
+
+    fn full() -> Snapshot {
+        let mut observed = observed();
+        observed.survey().alarms = Alarms::Listed(vec![ALARM]);
+        observed
+    }
+
+    /// Why no alarm is disarmed, and what to do.
+    type WhyAndRemedies = (Vec<String>, Vec<String>);
+
+    /// The members whose alarms are disarmed, or why none is and what to do.
+    fn decided(observed: &Snapshot) -> Result<Option<Vec<String>>, WhyAndRemedies> {
+        match decide(observed) {
+            Ok(disarmament) => Ok(disarmament.map(|disarmament| {
+                assert_eq!(disarmament.through.name, "node-m2");
+                assert!(disarmament.alarms.iter().all(|alarm| *alarm == ALARM));
+                disarmament.members
+            })),
+            Err(refusal) => Err((refusal.why, refusal.remedies)),
+        }
+    }
+
+    #[test]
+    fn an_alarm_without_a_reason_is_disarmed() {
+        assert_eq!(decided(&observed()), Ok(None));
+        assert_eq!(decided(&full()), Ok(Some(vec!["node-m3".to_owned()])));
+        let mut of_a_removed_member = full();
+        of_a_removed_member.each_list(|list| list.members.truncate(2));
+        of_a_removed_member.survey().queried.truncate(2);
+        assert_eq!(decided(&of_a_removed_member), Ok(Some(vec!["3".to_owned()])));
+    }
+
+    #[test]
+    fn a_database_without_space_is_compacted_and_defragmented_first() {
+        type Case = (
+            &'static str,
+            fn(&mut Snapshot),
+            &'static str,
+            Option<&'static str>,
+        );
+        const DEFRAG: &str = "return the space to the file system: kubectl kcp etcd defrag c1-cp -n d";
+        const COMPACT: &str = "delete the old revisions: kubectl kcp etcd compact c1-cp -n d; then return the space to the file \
+                               system: kubectl kcp etcd defrag c1-cp -n d; if that is not enough, delete objects or raise \
+                               the quota";
+        let cases: &[Case] = &[
+            (
+                "in use",
+                |o| {
+                    o.status(1).db_size_in_use = 2047 * MEBIBYTE;
+                    o.status(1).db_size = 2048 * MEBIBYTE;
+                },
+                "the database of etcd member node-m1 is 2047 MiB in use, and its quota is 2048 MiB",
+                Some(COMPACT),
+            ),
+            (
+                "fragmented",
+                |o| o.status(3).db_size = 2047 * MEBIBYTE,
+                "the database of etcd member node-m3 is 2047 MiB large, and its quota is 2048 MiB",
+                Some(DEFRAG),
+            ),
+            (
+                "before etcd 3.6, with etcd's default",
+                |o| {
+                    o.status(3).db_size_quota = None;
+                    o.status(3).db_size = 2047 * MEBIBYTE;
+                },
+                "the database of etcd member node-m3 is 2047 MiB large, and its quota is 2048 MiB",
+                Some(DEFRAG),
+            ),
+            (
+                "before etcd 3.6, with an own quota",
+                |o| {
+                    o.status(3).db_size_quota = None;
+                    o.control_plane.spec.kubeadm_config_spec =
+                        config(json!({"clusterConfiguration": {"etcd": {"local": {
+                        "extraArgs": [{"name": "quota-backend-bytes", "value": "62914560"}]}}}}));
+                },
+                "the database of etcd member node-m3 is 60 MiB large, and its quota is 60 MiB",
+                Some(COMPACT),
+            ),
+            (
+                "a member of unknown size",
+                |o| o.kill(3),
+                "etcd member node-m3: cannot connect: connection refused",
+                None,
+            ),
+        ];
+        for (name, change, why, remedy) in cases {
+            let mut observed = full();
+            change(&mut observed);
+            let remedies = remedy.map(str::to_owned).into_iter().collect();
+            assert_eq!(
+                decided(&observed),
+                Err((vec![(*why).to_owned()], remedies)),
+                "{name}"
+            );
+        }
+        let mut enough = full();
+        enough.status(3).db_size_quota = None;
+        enough.control_plane.spec.kubeadm_config_spec = config(
+            json!({"clusterConfiguration": {"etcd": {"local": {"extraArgs": {"quota-backend-bytes": "67108864"}}}}}),
+        );
+        assert_eq!(decided(&enough), Ok(Some(vec!["node-m3".to_owned()])));
+    }
+
+    #[test]
+    fn corrupt_data_is_never_disarmed() {
+        for alarms in [
+            vec![AlarmKind::Corrupt],
+            vec![AlarmKind::NoSpace, AlarmKind::Corrupt],
+        ] {
+            let mut observed = observed();
+            let alarms = alarms.into_iter().map(|kind| Alarm { member_id: 0, kind });
+            observed.survey().alarms = Alarms::Listed(alarms.collect());
+            let (why, _) = decided(&observed).expect_err("refused");
+            assert_eq!(
+                why,
+                [
+                    "etcd has raised the alarm CORRUPT: the data of its members differs",
+                    "kubectl-kcp never disarms CORRUPT: etcd would serve and change data that differs between its members"
+                ]
+            );
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The etcd members as the decisions of `kubectl kcp etcd` see them.
+
+use kcp_etcd::Status;
+
+use crate::{
+    change::decision::{Refusal, RefusedBy},
+    checks::{
+        etcd_agreement::RAFT_LAG_LIMIT,
+        membership::{ListedMember, Membership},
+    },
+    quorum::Votes,
+    snapshot::{
+        Failure, Reading, Snapshot,
+        etcd::{Alarms, EtcdSurvey, QueriedMember, hexadecimal},
+    },
+};
+
+/// The name of etcd's alarm about a database that has reached its quota.
+pub const NO_SPACE: &str = "NOSPACE";
+
+/// The name of etcd's alarm about members whose data differs.
+pub const CORRUPT: &str = "CORRUPT";
+
+/// The members of one etcd cluster.
+#[derive(Debug)]
+pub struct EtcdCluster<'s> {
+    pub survey: &'s EtcdSurvey,
+    pub members: Vec<ClusterMember<'s>>,
+}
+
+/// A member in the list of the etcd cluster.
+#[derive(Debug)]
+pub struct ClusterMember<'s> {
+    pub id: u64,
+    /// The name of the member's node, or `host:port` of an external etcd, or the id if the member has no name yet.
+    pub name: String,
+    pub machine: Option<&'s str>,
+    /// Whether the member votes: it is no learner and has started.
+    pub votes: bool,
+    pub is_leader: bool,
+    /// The member's response. The error says why the member is not healthy.
+    pub health: Result<HealthyMember<'s>, String>,
+}
+
+/// A member that responds, has a leader, and has applied the latest writes.
+#[derive(Clone, Copy, Debug)]
+pub struct HealthyMember<'s> {
+    pub queried: &'s QueriedMember,
+    pub status: &'s Status,
+}
+
+impl<'s> EtcdCluster<'s> {
+    /// # Errors
+    /// etcd could not be queried, or its members are unknown.
+    pub fn new(observed: &'s Snapshot) -> Result<Self, Refusal> {
+        let survey = survey(observed)?;
+        let membership = Membership::new(survey);
+        if let Err(no_result) = membership.one_cluster() {
+            return Err(refused(no_result.reason().to_owned()));
+        }
+        if !membership.is_known() {
+            return Err(unknown_members(survey, membership.unknown().reason()));
+        }
+        let elected = membership
+            .statuses()
+            .filter_map(|(_, status)| Some((status.raft_term, status.leader?)));
+        let leader = elected.max().map(|(_, leader)| leader);
+        let newest = membership
+            .statuses()
+            .map(|(_, status)| status.raft_index)
+            .max()
+            .unwrap_or_default();
+        let members = membership.listed().map(|ListedMember { member, queried }| {
+            let name = match queried {
+                Some(queried) => queried.name.clone(),
+                None if member.name.is_empty() => hexadecimal(member.id),
+                None => member.name.clone(),
+            };
+            ClusterMember {
+                id: member.id,
+                name,
+                machine: queried.and_then(|queried| queried.machine.as_deref()),
+                votes: !member.is_learner && !member.name.is_empty(),
+                is_leader: leader == Some(member.id),
+                health: health(queried, member.id, leader, newest),
+            }
+        });
+        Ok(Self {
+            survey,
+            members: members.collect(),
+        })
+    }
+
+    /// The member with this name, or on the Machine with this name.
+    ///
+    /// # Errors
+    /// etcd has no such member. The error lists the members.
+    pub fn named(&self, name: &str) -> Result<&ClusterMember<'s>, Refusal> {
+        let mut members = self.members.iter();
+        let found = members.find(|member| member.name == name || member.machine == Some(name));
+        found.ok_or_else(|| no_such_member(name, self.members.iter().map(|member| member.name.as_str())))
+    }
+
+    pub fn healthy_voters(&self) -> impl Iterator<Item = (&ClusterMember<'s>, HealthyMember<'s>)> {
+        let voters = self.members.iter().filter(|member| member.votes);
+        voters.filter_map(|member| Some((member, *member.health.as_ref().ok()?)))
+    }
+
+    pub fn leader(&self) -> Option<&ClusterMember<'s>> {
+        self.members.iter().find(|member| member.is_leader)
+    }
+
+    /// The votes as the members report them. An alarm does not count: a member with an alarm votes.
+    pub fn votes(&self) -> Votes {
+        let voters = self.members.iter().filter(|member| member.votes);
+        Votes {
+            voters: voters.clone().count(),
+            unhealthy: voters.filter(|member| member.health.is_err()).count(),
+            starting: self.members.iter().filter(|member| !member.votes).count(),
+        }
+    }
+
+    /// The unhealthy voters and why they are unhealthy, one line each.
+    pub fn faults(&self) -> impl Iterator<Item = String> {
+        let voters = self.members.iter().filter(|member| member.votes);
+        voters.filter_map(|member| {
+            let why = member.health.as_ref().err()?;
+            Some(format!("etcd member {}: {why}", member.name))
+        })
+    }
+
+    /// The name of a member by its id, or the id if the member is no longer listed.
+    pub fn name_of(&self, id: u64) -> String {
+        let mut members = self.members.iter();
+        members
+            .find(|member| member.id == id)
+            .map_or_else(|| hexadecimal(id), |member| member.name.clone())
+    }
+
+    /// # Errors
+    /// The alarms could not be read, or a member has raised CORRUPT.
+    pub fn refuse_corruption(&self) -> Result<(), Refusal> {
+        if let Alarms::Failed(failure) = &self.survey.alarms {
+            return Err(failed(failure));
+        }
+        let alarms = self.survey.alarms_by_member();
+        let Some((id, _)) = alarms.iter().find(|(_, alarm)| alarm == CORRUPT) else {
+            return Ok(());
+        };
+        // etcd uses id 0 if it does not know which member's data is wrong.
+        let why = if *id == 0 {
+            format!("etcd has raised the alarm {CORRUPT}: the data of its members differs")
+        } else {
+            let name = self.name_of(*id);
+            format!(
+                "etcd member {name} has raised the alarm {CORRUPT}: its data differs from that of the other members"
+            )
+        };
+        let mut refusal = refused(why);
+        refusal.remedies.push(
+            "save a snapshot of each member; then replace the Machine of the member whose data is wrong"
+                .to_owned(),
+        );
+        Err(refusal)
+    }
+
+    /// The member through which calls to the whole cluster go: a follower, so that the leader serves no extra load.
+    ///
+    /// # Errors
+    /// etcd has no quorum.
+    pub fn any_voter(&self) -> Result<HealthyMember<'s>, Refusal> {
+        let votes = self.votes();
+        let best = self
+            .healthy_voters()
+            .min_by_key(|(member, _)| (member.is_leader, member.name.clone()));
+        match best {
+            Some((_, healthy)) if votes.has_quorum() => Ok(healthy),
+            _ => Err(self.without_quorum(format!("etcd has no quorum: {votes}"))),
+        }
+    }
+
+    /// A refusal that lists the unhealthy members.
+    pub fn without_quorum(&self, why: String) -> Refusal {
+        let mut refusal = refused(why);
+        refusal.why.extend(self.faults());
+        refusal
+    }
+}
+
+/// # Errors
+/// Why the member is not healthy.
+fn health(
+    queried: Option<&QueriedMember>,
+    id: u64,
+    leader: Option<u64>,
+    newest: u64,
+) -> Result<HealthyMember<'_>, String> {
+    let queried =
+        queried.ok_or_else(|| "not queried, because no control plane node has its name".to_owned())?;
+    let response = queried.response.as_ref();
+    let status = response.and_then(|response| response.status.as_ref());
+    let status = status.map_err(|failure| failure.message.clone())?;
+    if status.leader.is_none() {
+        return Err("the member has no leader".to_owned());
+    }
+    if status.leader != leader {
+        return Err("the member follows another leader than the other members".to_owned());
+    }
+    if status.member_id != id {
+        return Err("another member responds on its node".to_owned());
+    }
+    let behind = newest.saturating_sub(status.raft_applied_index);
+    if behind > RAFT_LAG_LIMIT {
+        return Err(format!("the member is {behind} raft log entries behind"));
+    }
+    Ok(HealthyMember { queried, status })
+}
+
+/// # Errors
+/// etcd was not queried.
+pub fn survey(observed: &Snapshot) -> Result<&EtcdSurvey, Refusal> {
+    match &observed.etcd {
+        Reading::Read(survey) => Ok(survey),
+        Reading::Failed(failure) | Reading::OutOfReach(failure) => Err(failed(failure)),
+        Reading::Excluded { .. } | Reading::NotYet => {
+            Err(refused("the control plane is not initialized yet".to_owned()))
+        }
+    }
+}
+
+fn unknown_members(survey: &EtcdSurvey, why: &str) -> Refusal {
+    let mut refusal = refused(why.to_owned());
+    let failures = survey.queried.iter().filter_map(|queried| {
+        let failure = queried.response.as_ref().err()?;
+        Some(format!("{}: {}", failure.object, failure.message))
+    });
+    refusal.why.extend(failures);
+    refusal
+}
+
+/// A refusal because something could not be read.
+pub fn failed(failure: &Failure) -> Refusal {
+    let mut refusal = refused(format!("{}: {}", failure.object, failure.message));
+    refusal.remedies.extend(failure.hint.clone());
+    refusal
+}
+
+pub fn refused(why: String) -> Refusal {
+    Refusal::new(RefusedBy::Command, vec![why])
+}
+
+pub fn no_such_member<'n>(name: &str, members: impl Iterator<Item = &'n str>) -> Refusal {
+    let members: Vec<&str> = members.collect();
+    refused(format!(
+        "etcd has no member {name}; the members are {}",
+        members.join(", ")
+    ))
+}

@@ -1,0 +1,13 @@
+//! The decisions of `kubectl kcp etcd`, which works on the etcd members of a control plane.
+//!
+//! - [`members`]: the members as every decision sees them: which are healthy, and which has which alarm
+//! - [`changes`]: the changes of Machines during which no member may pause
+//! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`]: one decision each
+
+pub mod changes;
+pub mod compact;
+pub mod defrag;
+pub mod disarm;
+pub mod members;
+pub mod move_leader;
+pub mod snapshot;

@@ -7,7 +7,7 @@ use kcp_api::kind::{EVENT, SELF_SUBJECT_REVIEW};
 use serde_json::{Value, json};
 
 use crate::{Action, Connection, Error, ReadLimit};
-use kcp_control_plane::change::decision::{ChangeEvent, ObjectReference};
+use kcp_control_plane::change::decision::{ActionEvent, ChangeEvent, ObjectReference};
 
 /// How long a command waits until an Event is written.
 const EVENT_LIMIT: ReadLimit = ReadLimit::per_read(Duration::from_secs(5));
@@ -45,14 +45,25 @@ impl Events<'_> {
         related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
         let event = event.object(regarding, related, requester, self.connection.now());
+        self.create(&event, regarding).await
+    }
+
+    /// Writes an Event about an action that did not change `regarding` itself.
+    ///
+    /// # Errors
+    /// The Event cannot be written. The action itself is complete.
+    pub async fn write_action(&self, event: &ActionEvent, regarding: &ObjectReference) -> Result<(), Error> {
+        let requester = self.requester().await;
+        let event = event.object(regarding, &requester, self.connection.now());
+        self.create(&event, regarding).await
+    }
+
+    async fn create(&self, event: &Value, regarding: &ObjectReference) -> Result<(), Error> {
         let resource = EVENT.at("v1");
         let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
-        let write = self.connection.create::<Value>(
-            &resource,
-            Some(&regarding.namespace),
-            &event,
-            self.field_manager,
-        );
+        let write =
+            self.connection
+                .create::<Value>(&resource, Some(&regarding.namespace), event, self.field_manager);
         match self.connection.run_with_limit(EVENT_LIMIT, &action, write).await {
             // Conflict: the Event already exists.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
@@ -60,7 +71,7 @@ impl Events<'_> {
         }
     }
 
-    /// The name of the user whom the API server has authenticated. If it is unknown, the field manager.
+    /// The user name that the API server has authenticated, or the field manager if that name is unknown.
     async fn requester(&self) -> String {
         let resource = SELF_SUBJECT_REVIEW.at("v1");
         let action = Action::new("create", &resource);

@@ -17,6 +17,7 @@ use crate::{
     reads::{
         Excluded, MachineByNode, Target, limit_per_control_plane,
         planned::{self, Fetched, Reads, fetch},
+        secret::is_absent,
         workload_and_etcd,
     },
 };
@@ -150,6 +151,10 @@ fn change_snapshot(
         Reading::OutOfReach(failure) | Reading::Failed(failure) => Some(failure.clone()),
         Reading::Excluded { .. } | Reading::NotYet => None,
     };
+    let is_missing = |failure: &Failure| failure.object.ends_with("-etcd") && is_absent(failure);
+    if etcd_failure.as_ref().is_some_and(is_missing) {
+        fetched.observed.has_etcd_ca = Some(false);
+    }
     let Fetched {
         object,
         observed,

@@ -1,9 +1,11 @@
 //! Queries each etcd member of a control plane separately.
 //!
 //! A query passes through [`members`] (which members to query, and how to reach them) -> [`access`] (CA and client
-//! certificate) -> this file -> [`failure`] (errors with hints).
+//! certificate) -> this file -> [`failure`] (errors with hints). [`MemberConnection`] connects to one member for other
+//! calls.
 
 pub mod access;
+mod connect;
 pub mod failure;
 pub mod members;
 
@@ -14,6 +16,7 @@ use kcp_etcd::{Connection, Error, Report, Step, Timeouts};
 
 pub use crate::reads::etcd::{
     access::Access,
+    connect::{MemberConnection, MemberError},
     failure::FailureContext,
     members::{MemberQuery, external, stacked},
 };

@@ -156,11 +156,17 @@ struct Secrets {
 
 impl Secrets {
     fn add_to(self, snapshot: &mut Snapshot, kubeconfig: &str) {
-        snapshot.has_kubeconfig = if self.existing.contains(kubeconfig) {
-            Some(true)
-        } else {
-            self.absent.contains(kubeconfig).then_some(false)
+        let exists = |name: &str| {
+            if self.existing.contains(name) {
+                Some(true)
+            } else {
+                self.absent.contains(name).then_some(false)
+            }
         };
+        snapshot.has_kubeconfig = exists(kubeconfig);
+        if let Some(cluster) = snapshot.control_plane.cluster() {
+            snapshot.has_etcd_ca = exists(&format!("{cluster}-etcd"));
+        }
         let is_unread = self.existing.is_empty() && self.absent.is_empty();
         snapshot.unowned_secrets = self.unowned;
         let mut unread = self.unread.into_iter();

@@ -8,6 +8,9 @@ use kcp_control_plane::snapshot::Failure;
 use crate::reads::{failure, time_limits};
 use crate::{Action, Connection, Error, ReadLimit};
 
+/// How the failure of a Secret that does not exist begins. The namespace follows.
+const ABSENT: &str = "not found in namespace ";
+
 #[derive(Clone, Copy)]
 pub struct Secrets<'s> {
     pub management: &'s Connection,
@@ -35,7 +38,7 @@ impl Secrets<'_> {
             let failure = failure::from_error(object(&name), &error);
             match error {
                 Error::NotFound { .. } => Failure {
-                    message: format!("not found in namespace {}", self.namespace),
+                    message: format!("{ABSENT}{}", self.namespace),
                     hint: Some(self.list_hint()),
                     ..failure
                 },
@@ -61,6 +64,11 @@ impl Secrets<'_> {
             self.namespace, self.cluster
         )
     }
+}
+
+/// Whether the failure is that a Secret does not exist.
+pub fn is_absent(failure: &Failure) -> bool {
+    failure.object.starts_with("Secret/") && failure.message.starts_with(ABSENT)
 }
 
 fn object(name: &str) -> String {

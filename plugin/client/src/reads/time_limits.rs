@@ -9,8 +9,8 @@ use kcp_etcd::Timeouts;
 /// two in sequence.
 const SECRET_SHARE: f64 = 1.0 / 3.0;
 
-/// The share of the time that remains after the Secrets have been read, for one read of the workload cluster. etcd is
-/// queried when the nodes are known.
+/// The share of the time that remains after the Secrets have been read which one read of the workload cluster may take. The
+/// query of etcd follows, because it needs the nodes.
 const WORKLOAD_SHARE: f64 = 0.4;
 
 /// The shares of the time that remains after the nodes have been read, for the steps of an etcd query. The longest

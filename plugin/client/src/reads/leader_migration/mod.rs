@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kcp_api::{KubeadmControlPlane, Object as _};
 use kcp_control_plane::{
-    leader_migration::{LockRole, Observed, ObservedLock, locks},
+    leader_migration::{LockRole, Observed, ObservedLease, ObservedLock, locks, unused},
     snapshot::Failure,
 };
 use kcp_rules::{leader_migration::Lock, syntax::is_dns1123_subdomain};
@@ -30,13 +30,13 @@ use crate::{
         leader_migration::{lease::observed_lease, manager::ManagerReader},
         secret::Secrets,
         time_limits,
-        workload::WorkloadCluster,
+        workload::{KUBE_SYSTEM, WorkloadCluster},
     },
 };
 
 /// The number of parts into which the remaining time is divided: up to three requests to a controller manager in
-/// sequence, and two for the Leases.
-const REQUESTS: u32 = 5;
+/// sequence, and three for the Leases.
+const REQUESTS: u32 = 6;
 
 /// Reads the controller managers and their Leases in the workload cluster of a control plane, until `end` at the
 /// latest. The Pods of cloud-controller-manager are in `cloud_namespace`.
@@ -65,12 +65,15 @@ pub async fn leader_migration(
         limit: time_limits::remaining(end) / REQUESTS,
     };
     let managers = join_all(pods.into_iter().map(|pod| reader.read(pod))).await;
-    let locks = join_all(
+    let mut locks = join_all(
         locks(&managers)
             .into_iter()
             .map(|(role, lock)| read_lock(&cluster, role, lock)),
     )
     .await;
+    // Without them, only what an earlier migration left behind is missing.
+    let others = Box::pin(cluster.objects.list(Some(KUBE_SYSTEM), None, named_lease)).await;
+    locks.extend(unused(&locks, others.unwrap_or_default()));
     Observed {
         now: now(&cluster),
         managers: Ok(managers),
@@ -118,6 +121,14 @@ fn now(cluster: &WorkloadCluster) -> Timestamp {
         .clock
         .now()
         .map_or_else(Timestamp::now, |time| time.earliest)
+}
+
+fn named_lease(lease: Lease) -> Option<(Lock, ObservedLease)> {
+    let lock = Lock {
+        namespace: lease.metadata.namespace.clone()?,
+        name: lease.metadata.name.clone()?,
+    };
+    Some((lock, observed_lease(lease)))
 }
 
 async fn read_lock(cluster: &WorkloadCluster, role: LockRole, lock: Lock) -> ObservedLock {

@@ -22,6 +22,8 @@ pub const ROLE: Kind = kind(RBAC, "Role", "roles");
 
 pub const ROLE_BINDING: Kind = kind(RBAC, "RoleBinding", "rolebindings");
 
+pub const LEASE: Kind = kind(LEASES, "Lease", "leases");
+
 const REVIEW: Kind = kind(
     "authorization.k8s.io",
     "SubjectAccessReview",

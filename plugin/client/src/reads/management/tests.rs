@@ -139,6 +139,7 @@ fn each_part_fails_alone() {
         expected.secrets = Reading::Failed(secret("c1-kubeconfig"));
         expected.unowned_secrets.clear();
         expected.has_kubeconfig = None;
+        expected.has_etcd_ca = None;
     });
     with("/kubeadmconfigs", &|expected| {
         let resource = "kubeadmconfigs.bootstrap.cluster.x-k8s.io";

@@ -1,0 +1,161 @@
+//! Connects to one etcd member, for calls that a survey does not make.
+
+use std::time::{Duration, Instant};
+
+use kcp_control_plane::snapshot::{Failure, etcd::QueriedMember};
+use kcp_etcd::{Alarm, Connection, Error, KeyRevision, SnapshotStream, Timeouts};
+
+use crate::{
+    Connection as ManagementConnection,
+    reads::{
+        Target,
+        etcd::{Access, FailureContext, external, members::object, stacked},
+        secret::Secrets,
+        time_limits,
+        workload::WorkloadCluster,
+    },
+};
+
+/// A call to an etcd member failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {}", .0.object, .0.message)]
+pub struct MemberError(Box<Failure>);
+
+impl MemberError {
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+
+impl From<Failure> for MemberError {
+    fn from(failure: Failure) -> Self {
+        Self(Box::new(failure))
+    }
+}
+
+/// A connection to one etcd member of a control plane.
+#[derive(Debug)]
+pub struct MemberConnection {
+    connection: Connection,
+    failures: FailureContext,
+    name: String,
+}
+
+impl MemberConnection {
+    /// Connects until `end` at the latest. `call` is the time limit of each call, and of each part of a snapshot.
+    ///
+    /// # Errors
+    /// A Secret cannot be read, or the member cannot be reached.
+    pub async fn open(
+        management: &ManagementConnection,
+        target: &Target,
+        member: &QueriedMember,
+        call: Duration,
+        end: Instant,
+    ) -> Result<Self, MemberError> {
+        let secrets = Secrets {
+            management,
+            namespace: &target.namespace,
+            cluster: &target.cluster,
+            end,
+        };
+        let is_stacked = target.external_etcd.is_none();
+        let access = Access::read(&secrets, is_stacked).await?;
+        let mut failures = FailureContext {
+            stacked: is_stacked,
+            authority: secrets.name("etcd"),
+            server: String::new(),
+        };
+        let queries = if let Some(endpoints) = &target.external_etcd {
+            external(endpoints)
+        } else {
+            let cluster = WorkloadCluster::open(&secrets).await?;
+            failures.server.clone_from(&cluster.server.url);
+            stacked(&cluster.server.client, &[].into(), [member.name.clone()])
+        };
+        let query = queries.into_iter().find(|query| query.name == member.name);
+        let Some(query) = query else {
+            return Err(MemberError::from(Failure {
+                object: object(&member.name),
+                message: "the control plane has no such member".to_owned(),
+                hint: None,
+                forbidden: None,
+            }));
+        };
+        let endpoint = query.endpoint?;
+        let timeouts = Timeouts {
+            call,
+            ..time_limits::for_etcd(time_limits::remaining(end))
+        };
+        match Connection::open(&endpoint, &access.tls, timeouts).await {
+            Ok(connection) => Ok(Self {
+                connection,
+                failures,
+                name: member.name.clone(),
+            }),
+            Err(error) => Err(failures.describe(&member.name, error).into()),
+        }
+    }
+
+    /// Starts a snapshot of the member's database.
+    ///
+    /// # Errors
+    /// The member does not respond, or refuses the call.
+    pub async fn snapshot(&self) -> Result<SnapshotStream, MemberError> {
+        let started = self.connection.snapshot().await;
+        started.map_err(|error| self.describe(error))
+    }
+
+    /// Rewrites the member's database file without its free pages. The member serves no requests meanwhile.
+    ///
+    /// # Errors
+    /// The member does not respond within the time limit, or fails. It is then unknown whether it has finished.
+    pub async fn defragment(&self) -> Result<(), MemberError> {
+        let done = self.connection.defragment().await;
+        done.map_err(|error| self.describe(error))
+    }
+
+    /// Deletes all revisions before `revision`. Returns false if etcd had deleted them before.
+    ///
+    /// # Errors
+    /// The member does not respond, or refuses the call.
+    pub async fn compact(&self, revision: i64) -> Result<bool, MemberError> {
+        match self.connection.compact(revision).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_compacted() => Ok(false),
+            Err(error) => Err(self.describe(error)),
+        }
+    }
+
+    /// Disarms an alarm of any member.
+    ///
+    /// # Errors
+    /// The member does not respond, or refuses the call.
+    pub async fn disarm(&self, alarm: Alarm) -> Result<(), MemberError> {
+        let done = self.connection.disarm(alarm).await;
+        done.map_err(|error| self.describe(error))
+    }
+
+    /// Moves the leadership from this member to another.
+    ///
+    /// # Errors
+    /// The member does not respond, or does not lead, or the other member does not take over in time.
+    pub async fn move_leader(&self, to: u64) -> Result<(), MemberError> {
+        let done = self.connection.move_leader(to).await;
+        done.map_err(|error| self.describe(error))
+    }
+
+    /// Reads when a key was written last. None if the key does not exist.
+    ///
+    /// # Errors
+    /// The member does not respond, or refuses the call.
+    pub async fn key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, MemberError> {
+        let read = self.connection.key_revision(key).await;
+        read.map_err(|error| self.describe(error))
+    }
+
+    /// Adds the name of the member, and a hint, to an error.
+    pub fn describe(&self, error: Error) -> MemberError {
+        self.failures.describe(&self.name, error).into()
+    }
+}

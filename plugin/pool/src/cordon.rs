@@ -18,7 +18,7 @@ const MAX_ATTEMPTS: usize = 8;
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cordoned {
+pub enum CordonResult {
     Changed,
     /// The entry already was cordoned for this reason, or uncordoned, as requested.
     Unchanged,
@@ -29,20 +29,20 @@ pub enum Cordoned {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<Cordoned, Error> {
+pub async fn cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<CordonResult, Error> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = store.get(entry).await? else {
-            return Ok(Cordoned::NoSuchEntry);
+            return Ok(CordonResult::NoSuchEntry);
         };
         if found.cordoned() == reason {
-            return Ok(Cordoned::Unchanged);
+            return Ok(CordonResult::Unchanged);
         }
         let patch = json!({"metadata": {
             "resourceVersion": found.resource_version(),
             "annotations": {CORDONED: reason},
         }});
         match store.write_entry(entry, &patch).await? {
-            Written::Stored => return Ok(Cordoned::Changed),
+            Written::Stored => return Ok(CordonResult::Changed),
             Written::Changed => {}
             Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
         }

@@ -16,7 +16,7 @@ use crate::{
 const API_VERSION: &str = "hive.openshift.io/v1";
 
 /// How long a command waits for its Events to be written.
-const LIMIT: Duration = Duration::from_secs(2);
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of customizations about which one command writes Events.
 const MAX_ENTRIES: usize = 10;
@@ -48,7 +48,7 @@ impl LeaseChange<'_> {
     fn event(&self, customization: &str) -> ChangeEvent {
         let until = |ends: Option<Timestamp>| match ends {
             Some(ends) => format!(", until {}", ends.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            None => ", without an end".to_owned(),
+            None => ", with no deadline".to_owned(),
         };
         let (reason, action, done, detail) = match self {
             Self::Leased { holder, ends, after } => {
@@ -103,7 +103,7 @@ pub async fn record(
         })
     };
     // Ignore errors: the client may not be allowed to write Events.
-    drop(tokio::time::timeout(LIMIT, written).await);
+    drop(tokio::time::timeout(EVENTS_TIMEOUT, written).await);
 }
 
 /// Reads these customizations, and writes the Events about a change of their leases.
@@ -129,7 +129,7 @@ pub async fn record_by_name(
         }
     };
     // Ignore errors: the client may not be allowed to write Events.
-    drop(tokio::time::timeout(LIMIT, recorded).await);
+    drop(tokio::time::timeout(EVENTS_TIMEOUT, recorded).await);
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     use super::LeaseChange;
 
     #[test]
-    fn an_event_says_who_has_what_until_when() {
+    fn an_event_names_the_user_the_holder_and_the_deadline() {
         let ends = "2026-11-23T10:00:00Z".parse().ok();
         for (change, reason, note) in [
             (
@@ -156,7 +156,7 @@ mod tests {
                     after: None,
                 },
                 "Leased",
-                "leased by alice for paris: host-a, without an end",
+                "leased by alice for paris: host-a, with no deadline",
             ),
             (
                 LeaseChange::Renewed {

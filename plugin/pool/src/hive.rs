@@ -181,7 +181,7 @@ mod tests {
     use crate::testing::objects::{pool_object, read};
 
     #[test]
-    fn what_is_concluded_from_what() {
+    fn the_evidence_and_the_mode_tell_whether_hive_runs() {
         use Presence::{Absent, Found, Unknown};
         let hive = |config, controllers| Hive {
             mode: HiveMode::Auto,

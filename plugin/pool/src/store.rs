@@ -60,7 +60,7 @@ pub struct Store<'c> {
 }
 
 #[derive(Clone, Copy)]
-struct Place<'p> {
+struct ObjectPath<'p> {
     kind: &'p Kind,
     namespace: &'p str,
     name: &'p str,
@@ -137,10 +137,10 @@ impl<'c> Store<'c> {
     }
 
     /// Reads the object that has this name; `None` if there is none.
-    pub async fn existing(&self, made: ObjectTarget<'_>, name: &str) -> Result<Option<Value>, Error> {
+    pub async fn existing_object(&self, made: ObjectTarget<'_>, name: &str) -> Result<Option<Value>, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
-        self.find_at(Place {
+        self.find_at(ObjectPath {
             kind,
             namespace,
             name,
@@ -150,11 +150,16 @@ impl<'c> Store<'c> {
 
     /// Changes an object once. The merge patch must contain a resourceVersion. `Changed` also means that the object no
     /// longer exists.
-    pub async fn rewrite(&self, made: ObjectTarget<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
+    pub async fn patch_object_once(
+        &self,
+        made: ObjectTarget<'_>,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Written, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
         self.patch_object(
-            Place {
+            ObjectPath {
                 kind,
                 namespace,
                 name,
@@ -250,7 +255,7 @@ impl<'c> Store<'c> {
 
     /// Deletes a customization once, in any namespace, if it has not changed since it was read.
     pub async fn delete_customization(&self, customization: &ObjectMeta) -> Result<Written, Error> {
-        let place = Place {
+        let place = ObjectPath {
             kind: &CUSTOMIZATION,
             namespace: customization.namespace(),
             name: customization.name(),
@@ -320,8 +325,8 @@ impl<'c> Store<'c> {
     }
 }
 
-const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> Place<'p> {
-    Place {
+const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> ObjectPath<'p> {
+    ObjectPath {
         kind: &CLUSTER_DEPLOYMENT,
         namespace,
         name,
@@ -329,15 +334,15 @@ const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> Place<'p> {
 }
 
 impl Store<'_> {
-    fn in_pool_namespace<'p>(&'p self, kind: &'p Kind, name: &'p str) -> Place<'p> {
-        Place {
+    fn in_pool_namespace<'p>(&'p self, kind: &'p Kind, name: &'p str) -> ObjectPath<'p> {
+        ObjectPath {
             kind,
             namespace: self.namespace(),
             name,
         }
     }
 
-    async fn get_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<K, Error> {
+    async fn get_at<K: DeserializeOwned>(&self, place: ObjectPath<'_>) -> Result<K, Error> {
         let found = self
             .connection
             .get(&place.kind.at("v1"), place.namespace, place.name)
@@ -345,7 +350,7 @@ impl Store<'_> {
         found.map_err(|error| with_product(place.kind, error))
     }
 
-    async fn find_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<Option<K>, Error> {
+    async fn find_at<K: DeserializeOwned>(&self, place: ObjectPath<'_>) -> Result<Option<K>, Error> {
         match self.get_at(place).await {
             Err(Error::NotFound { .. }) => Ok(None),
             found => found.map(Some),
@@ -365,7 +370,7 @@ impl Store<'_> {
     /// Patches one object. `Changed` also means that the object no longer exists.
     async fn patch_object(
         &self,
-        place: Place<'_>,
+        place: ObjectPath<'_>,
         subresource: Option<&'static str>,
         patch: &Value,
     ) -> Result<Written, Error> {
@@ -387,7 +392,7 @@ impl Store<'_> {
     /// Deletes one object. `Stored` also means that the object no longer exists.
     async fn delete_at(
         &self,
-        place: Place<'_>,
+        place: ObjectPath<'_>,
         uid: &str,
         resource_version: Option<&str>,
     ) -> Result<Written, Error> {
@@ -492,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_is_turned_away_is_sent_again() {
+    async fn a_write_that_the_server_throttles_is_sent_again() {
         assert!(matches!(sent(429, 2).await, (Ok(Written::Stored), 3)));
         assert!(matches!(sent(429, 9).await, (Err(Error::Busy { .. }), 3)));
         assert!(

@@ -8,12 +8,12 @@ use std::{
 use kcp_client::Error;
 
 use crate::{
-    creation::make::Obstacle,
+    creation::make::CreationObstacle,
     hive::HiveEvidence,
     install_config::patches::{PatchProblem, shortened},
     lease::{
         attempt::Leased,
-        choice::{Availability, Until, UnusableReason},
+        choice::{Availability, HeldUntil, UnusableReason},
         unfinished,
     },
     objects::{Holder, PoolName},
@@ -29,7 +29,7 @@ const MAX_EXPLAINED: usize = 3;
 const MAX_EXPLANATION_CHARS: usize = 400;
 
 #[derive(Debug)]
-pub struct LeaseAnswer {
+pub struct LeaseResult {
     pub pool: PoolName,
     /// The ClusterDeployment that holds the lease, or that Hive assigned to the claim.
     pub cluster_deployment: String,
@@ -86,7 +86,7 @@ pub enum LeaseRefusal {
         pool: String,
     },
     /// No entry of the pool's inventory matches `--customization` or `--selector`.
-    NoneSelected {
+    NoEntryMatches {
         pool: String,
     },
     /// Hive runs the pool. Hive would free an entry that Hive has not reserved, and delete a cluster that Hive did not
@@ -97,14 +97,14 @@ pub enum LeaseRefusal {
     },
     /// The holder must get this customization again, because its cluster or an earlier lease refers to it. But the
     /// customization is not available.
-    Bound {
+    BoundButUnavailable {
         cluster_deployment: String,
         pool: String,
         customization: String,
         availability: Availability,
     },
     /// The holder already holds this customization, but `--new` requests a new lease.
-    HeldBefore {
+    AlreadyHeld {
         cluster_deployment: String,
         customization: String,
     },
@@ -121,12 +121,12 @@ pub enum LeaseRefusal {
         why: PatchProblem,
     },
     /// The cluster for the lease cannot be created, so no customization was leased.
-    Creation(Obstacle),
+    Creation(CreationObstacle),
     /// The holder leased the customization, but the cluster cannot be created.
-    Unfinished {
+    ClusterNotCreated {
         customization: String,
         cluster_deployment: String,
-        why: Obstacle,
+        why: CreationObstacle,
     },
     NotRunByHive {
         pool: String,
@@ -139,7 +139,7 @@ pub enum LeaseRefusal {
     /// Hive did not assign a cluster to the ClusterClaim in time.
     ClaimPending {
         why: String,
-        fate: ClaimFate,
+        cleanup: ClaimCleanup,
     },
     /// The ClusterClaim already exists, but `--new` requests a new claim.
     ClaimExists {
@@ -154,13 +154,13 @@ pub enum LeaseRefusal {
     ClaimedClusterDeleting {
         claim: String,
         cluster_deployment: String,
-        fate: ClaimFate,
+        cleanup: ClaimCleanup,
     },
 }
 
 /// What happened to a ClusterClaim that got no cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClaimFate {
+pub enum ClaimCleanup {
     /// The command keeps the claim, because `--keep` is set.
     Kept,
     Deleted,
@@ -170,7 +170,7 @@ pub enum ClaimFate {
     NotDeleted(String),
 }
 
-impl fmt::Display for ClaimFate {
+impl fmt::Display for ClaimCleanup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept => f.write_str("the claim is kept"),
@@ -186,7 +186,7 @@ impl fmt::Display for ClaimFate {
     }
 }
 
-impl LeaseAnswer {
+impl LeaseResult {
     pub fn new(namespace: &str, holder: Holder<'_>, outcome: LeaseOutcome) -> Self {
         Self {
             pool: PoolName::new(namespace, holder.pool),
@@ -256,7 +256,7 @@ impl fmt::Display for LeaseRefusal {
                 "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release its lease first, or \
                 use another name"
             ),
-            Self::NoneSelected { pool } => {
+            Self::NoEntryMatches { pool } => {
                 write!(
                     f,
                     "no entry in the inventory of pool {pool} matches --customization or --selector"
@@ -267,17 +267,17 @@ impl fmt::Display for LeaseRefusal {
                 "Hive runs pool {pool} ({because}) and would revoke the lease: request a cluster with --claim, or use \
                  --hive=no if Hive does not run the pool"
             ),
-            Self::Bound {
+            Self::BoundButUnavailable {
                 cluster_deployment,
                 pool,
                 customization,
                 availability,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} can only lease {}",
+                "ClusterDeployment {cluster_deployment} can lease no other customization than the one it belongs to: {}",
                 availability.with_state(customization, pool)
             ),
-            Self::HeldBefore {
+            Self::AlreadyHeld {
                 cluster_deployment,
                 customization,
             } => write!(
@@ -299,7 +299,7 @@ impl fmt::Display for LeaseRefusal {
                 "{cluster_deployment} already holds {customization} and cannot get another entry: {why}"
             ),
             Self::Creation(why) => why.fmt(f),
-            Self::Unfinished {
+            Self::ClusterNotCreated {
                 customization,
                 cluster_deployment,
                 why,
@@ -312,7 +312,7 @@ impl fmt::Display for LeaseRefusal {
             Self::ClaimOfOtherPool { claim, pool } => {
                 write!(f, "ClusterClaim {claim} already exists, for pool {pool}")
             }
-            Self::ClaimPending { why, fate } => write!(f, "{why}; {fate}"),
+            Self::ClaimPending { why, cleanup } => write!(f, "{why}; {cleanup}"),
             Self::ClaimExists { claim } => write!(
                 f,
                 "ClusterClaim {claim} already exists, and another process may use its cluster; use another name"
@@ -322,10 +322,10 @@ impl fmt::Display for LeaseRefusal {
             Self::ClaimedClusterDeleting {
                 claim,
                 cluster_deployment,
-                fate,
+                cleanup,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} of ClusterClaim {claim} is being deleted; {fate}"
+                "ClusterDeployment {cluster_deployment} of ClusterClaim {claim} is being deleted; {cleanup}"
             ),
         }
     }
@@ -400,7 +400,7 @@ impl UnusableReason {
             Self::Patches(_) => "broken",
             Self::Cordoned(_) => "cordoned",
             Self::Deleting => "being deleted",
-            Self::Unnamed => "not in the inventory",
+            Self::NotInInventory => "not in the inventory",
             Self::Missing => "missing",
             Self::Unreadable(_) => "unreadable",
         }
@@ -408,12 +408,14 @@ impl UnusableReason {
 }
 
 /// When the lease ends, such as `until it is released`, to print after the holder's name.
-impl fmt::Display for Until {
+impl fmt::Display for HeldUntil {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClusterGone => f.write_str("until its cluster no longer exists"),
             Self::Time(time) => write!(f, "until {}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            Self::NextCheck => f.write_str("whose lease has ended; to free it, run pool repair --yes"),
+            Self::NextCheck => f.write_str(
+                "although the lease has ended; to free the entry, run: kubectl kcp pool repair --yes",
+            ),
             Self::Never => f.write_str("until it is released"),
         }
     }
@@ -482,18 +484,18 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String 
 
 #[cfg(test)]
 mod tests {
-    use super::{Availability, LeaseRefusal, PoolName, Until, UnusableReason, no_free_entry};
+    use super::{Availability, HeldUntil, LeaseRefusal, PoolName, UnusableReason, no_free_entry};
     use crate::{install_config::patches::PatchProblem, objects::ClusterName};
 
     #[test]
-    fn one_entry_in_a_sentence() {
+    fn describes_an_entry_and_its_state() {
         let held = |cluster_deployment: Option<&str>, pool: Option<&str>, until| Availability::Held {
             cluster_deployment: cluster_deployment.map(str::to_owned),
             pool: pool.map(str::to_owned),
             until,
         };
         let by = ClusterName::new("x", "x");
-        let at = Until::Time("2026-11-22T05:00:00Z".parse().unwrap());
+        let at = HeldUntil::Time("2026-11-22T05:00:00Z".parse().unwrap());
         for (availability, expected) in [
             (held(Some("x"), Some("pool"), None), "a, which is held by x"),
             (
@@ -501,8 +503,8 @@ mod tests {
                 "a, which is held by x of pool other until 2026-11-22T05:00:00Z",
             ),
             (
-                held(Some("x"), Some("pool"), Some(Until::NextCheck)),
-                "a, which is held by x whose lease has ended; to free it, run pool repair --yes",
+                held(Some("x"), Some("pool"), Some(HeldUntil::NextCheck)),
+                "a, which is held by x although the lease has ended; to free the entry, run: kubectl kcp pool repair --yes",
             ),
             (held(None, None, None), "a, which is held"),
             (Availability::Referenced { by }, "a, which is used by x"),
@@ -511,7 +513,7 @@ mod tests {
                 "a, which is being deleted",
             ),
             (
-                Availability::Unusable(UnusableReason::Unnamed),
+                Availability::Unusable(UnusableReason::NotInInventory),
                 "a, which is not in the inventory",
             ),
             (
@@ -524,11 +526,11 @@ mod tests {
     }
 
     #[test]
-    fn why_the_first_of_the_broken_are_so() {
+    fn explains_only_the_first_broken_entries() {
         let pool = PoolName::new("d", "pool");
         let broken = |name: &str, why: String| {
-            let unfit = UnusableReason::Patches(PatchProblem::Broken(why));
-            (name.to_owned(), Availability::Unusable(unfit))
+            let reason = UnusableReason::Patches(PatchProblem::Broken(why));
+            (name.to_owned(), Availability::Unusable(reason))
         };
         let entries = ["a", "b", "c", "d"].map(|name| broken(name, format!("not {name}")));
         let mut entries: Vec<_> = entries.into();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     acquire::{
-        answer::{ClaimFate, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        answer::{ClaimCleanup, LeaseOutcome, LeaseRefusal, LeaseResult},
         wait::{Progress, Timeout},
     },
     hive::HiveMode,
@@ -54,10 +54,10 @@ pub enum ClaimError {
     #[error(transparent)]
     Api(#[from] Error),
     /// The request failed while the ClusterClaim waited for a cluster.
-    #[error("ClusterClaim {claim} got no cluster; {fate}")]
+    #[error("ClusterClaim {claim} got no cluster; {cleanup}")]
     NoCluster {
         claim: String,
-        fate: ClaimFate,
+        cleanup: ClaimCleanup,
         source: Box<Error>,
     },
 }
@@ -71,10 +71,10 @@ pub async fn claim(
     store: &Store<'_>,
     request: &ClaimRequest<'_>,
     progress: &impl Progress,
-) -> Result<LeaseAnswer, ClaimError> {
+) -> Result<LeaseResult, ClaimError> {
     let holder = request.holder;
     let name = holder.cluster_deployment.to_owned();
-    let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
+    let answer = |outcome| LeaseResult::new(store.namespace(), holder, outcome);
     let refused = |refusal| Ok(answer(LeaseOutcome::Refused(refusal)));
     let conclusion = store
         .hive(request.hive)
@@ -102,35 +102,35 @@ pub async fn claim(
             customization,
             cluster,
         }) => {
-            return Ok(LeaseAnswer {
+            return Ok(LeaseResult {
                 cluster_deployment: cluster,
                 ..answer(LeaseOutcome::Claimed { name, customization })
             });
         }
         waited => waited,
     };
-    let fate = match (request.keep, is_ours) {
-        (true, _) => ClaimFate::Kept,
-        (false, false) => ClaimFate::Existed,
+    let cleanup = match (request.keep, is_ours) {
+        (true, _) => ClaimCleanup::Kept,
+        (false, false) => ClaimCleanup::Existed,
         (false, true) => match delete_by_uid(store, &name, &uid).await {
-            Ok(()) => ClaimFate::Deleted,
-            Err(error) => ClaimFate::NotDeleted(error.to_string()),
+            Ok(()) => ClaimCleanup::Deleted,
+            Err(error) => ClaimCleanup::NotDeleted(error.to_string()),
         },
     };
     match waited {
         Err(source) => Err(ClaimError::NoCluster {
             claim: name,
-            fate,
+            cleanup,
             source: Box::new(source),
         }),
         Ok(ClaimWait::TimedOut { why, waited }) => {
-            let pending = LeaseRefusal::ClaimPending { why, fate };
+            let pending = LeaseRefusal::ClaimPending { why, cleanup };
             Ok(answer(LeaseOutcome::Refused(pending)).timed_out(waited))
         }
         Ok(ClaimWait::ClusterDeleting { cluster }) => refused(LeaseRefusal::ClaimedClusterDeleting {
             claim: name,
             cluster_deployment: cluster,
-            fate,
+            cleanup,
         }),
         Ok(ClaimWait::ClaimDeleting) => refused(LeaseRefusal::ClaimDeleting { claim: name }),
         Ok(ClaimWait::ClaimDeleted | ClaimWait::Given { .. }) => {
@@ -160,22 +160,22 @@ pub async fn wait_until_lost(
         tokio::time::sleep(BETWEEN_CHECKS).await;
         let checked = match store.claim(name).await {
             Ok(Some(claim)) => poll(store, &claim, holder).await,
-            Ok(None) => Ok(Observation::Ended(ClaimWait::ClaimDeleted)),
+            Ok(None) => Ok(ClaimState::Ended(ClaimWait::ClaimDeleted)),
             Err(error) => Err(error),
         };
         match checked {
-            Ok(Observation::Ended(ClaimWait::Given { cluster: current, .. })) if current == cluster => {}
-            Ok(Observation::Ended(ClaimWait::Given { cluster: current, .. })) => {
+            Ok(ClaimState::Ended(ClaimWait::Given { cluster: current, .. })) if current == cluster => {}
+            Ok(ClaimState::Ended(ClaimWait::Given { cluster: current, .. })) => {
                 return format!("Hive assigned another cluster, {current}, to ClusterClaim {name}");
             }
-            Ok(Observation::Ended(ClaimWait::ClaimDeleted)) => {
+            Ok(ClaimState::Ended(ClaimWait::ClaimDeleted)) => {
                 return format!("ClusterClaim {name} was deleted");
             }
-            Ok(Observation::Ended(ClaimWait::ClaimDeleting)) => {
+            Ok(ClaimState::Ended(ClaimWait::ClaimDeleting)) => {
                 return format!("ClusterClaim {name} is being deleted");
             }
-            Ok(Observation::Ended(_)) => return format!("ClusterDeployment {cluster} is being deleted"),
-            Ok(Observation::Pending(why)) => return why,
+            Ok(ClaimState::Ended(_)) => return format!("ClusterDeployment {cluster} is being deleted"),
+            Ok(ClaimState::Pending(why)) => return why,
             Err(error) => failed(&error),
         }
     }
@@ -245,8 +245,8 @@ async fn wait(
     let mut reported = String::new();
     loop {
         let why = match poll(store, &claim, request.holder).await {
-            Ok(Observation::Ended(waited)) => return Ok(waited),
-            Ok(Observation::Pending(why)) => why,
+            Ok(ClaimState::Ended(waited)) => return Ok(waited),
+            Ok(ClaimState::Pending(why)) => why,
             Err(error) if error.is_transient() => error.to_string(),
             Err(error) => return Err(error),
         };
@@ -274,22 +274,22 @@ async fn wait(
 }
 
 /// What one poll of a ClusterClaim found.
-enum Observation {
+enum ClaimState {
     Ended(ClaimWait),
     Pending(String),
 }
 
 /// Polls a ClusterClaim. The claim has a cluster only if the ClusterDeployment refers back to the claim, because every
 /// client that may write claims can write the name of any cluster into a claim.
-async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<Observation, Error> {
+async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<ClaimState, Error> {
     let name = claim.name();
     if claim.is_deleting() {
-        return Ok(Observation::Ended(ClaimWait::ClaimDeleting));
+        return Ok(ClaimState::Ended(ClaimWait::ClaimDeleting));
     }
     let pending = || {
-        Observation::Pending(format!(
+        ClaimState::Pending(format!(
             "ClusterClaim {name} is pending: {}",
-            claim.pending().unwrap_or("Hive has not processed it yet")
+            claim.pending().unwrap_or("Hive has not processed the claim yet")
         ))
     };
     let Some(cluster) = claim.cluster_deployment() else {
@@ -300,17 +300,17 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
         return Ok(pending());
     };
     if !deployment.is_of(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
-        return Ok(Observation::Pending(format!(
+        return Ok(ClaimState::Pending(format!(
             "ClusterClaim {name} refers to ClusterDeployment {cluster}, but the ClusterDeployment does not refer to \
             the claim"
         )));
     }
     if deployment.is_deleting() {
-        return Ok(Observation::Ended(ClaimWait::ClusterDeleting {
+        return Ok(ClaimState::Ended(ClaimWait::ClusterDeleting {
             cluster: cluster.to_owned(),
         }));
     }
-    Ok(Observation::Ended(ClaimWait::Given {
+    Ok(ClaimState::Ended(ClaimWait::Given {
         customization: deployment.customization().map(str::to_owned),
         cluster: cluster.to_owned(),
     }))

@@ -5,20 +5,20 @@ use kcp_api::metadata::Object as _;
 use crate::{
     acquire::{
         LeaseRequest, acquire,
-        answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
         template,
     },
     creation::{
-        Parts,
+        ClusterParts,
         intent::{add_intent, remove_intent},
-        make::{Obstacle, foreign_namespace, invalid_name, make},
+        make::{CreationObstacle, foreign_namespace, invalid_name, make},
     },
     install_config::InstallConfig,
     lease::{
         LeaseError,
         attempt::Leased,
         renewal::LeaseName,
-        rule::{GRACE, Rule, Step},
+        rule::{DEFAULT_GRACE, Rule, Transition},
         usage::Usage,
     },
     objects::{Holder, entry::EntryStatus as _, record::LeaseRecord},
@@ -30,9 +30,9 @@ use crate::{
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.
-pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
+pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseResult, LeaseError> {
     let holder = request.holder;
-    let refused = |refusal| LeaseAnswer::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
+    let refused = |refusal| LeaseResult::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
     let pool = store.pool(holder.pool).await?;
     let conclusion = store.hive(request.hive).await?.conclude(&pool);
     if conclusion.runs {
@@ -43,9 +43,11 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
     }
     let template = template(store, &pool, request.install_config.is_some()).await?;
     let Some(install_config) = request.install_config.or(template.as_ref()) else {
-        return Ok(refused(LeaseRefusal::Creation(Obstacle::NoInstallConfig {
-            pool: holder.pool.to_owned(),
-        })));
+        return Ok(refused(LeaseRefusal::Creation(
+            CreationObstacle::NoInstallConfig {
+                pool: holder.pool.to_owned(),
+            },
+        )));
     };
     // Check this first, so that a creation that must fail leases no entry.
     let foreign = foreign_namespace(store, holder.cluster_deployment);
@@ -68,7 +70,7 @@ async fn with_intent(
     store: &Store<'_>,
     request: LeaseRequest<'_>,
     install_config: &InstallConfig,
-) -> Result<LeaseAnswer, LeaseError> {
+) -> Result<LeaseResult, LeaseError> {
     let wanted = LeaseRequest {
         install_config: Some(install_config),
         ..request
@@ -85,13 +87,13 @@ async fn with_intent(
             },
             has_cluster: true,
         }),
-        Err(why) => LeaseOutcome::Refused(LeaseRefusal::Unfinished {
+        Err(why) => LeaseOutcome::Refused(LeaseRefusal::ClusterNotCreated {
             customization: lease.leased.customization.clone(),
             cluster_deployment: request.holder.cluster_deployment.to_owned(),
             why,
         }),
     };
-    Ok(LeaseAnswer { outcome, ..answer })
+    Ok(LeaseResult { outcome, ..answer })
 }
 
 /// Creates the cluster of a lease, and records in the lease that the cluster uses the entry.
@@ -99,16 +101,16 @@ async fn create_for(
     store: &Store<'_>,
     holder: Holder<'_>,
     leased: &Leased,
-) -> Result<Result<LeaseRecord, Obstacle>, LeaseError> {
+) -> Result<Result<LeaseRecord, CreationObstacle>, LeaseError> {
     let customization = &leased.customization;
-    let lost = || Obstacle::LeaseLost {
+    let lost = || CreationObstacle::LeaseLost {
         customization: customization.clone(),
     };
     let name = LeaseName {
         holder,
         id: Some(&leased.record.id),
     };
-    let unfinished = |source: kcp_client::Error| LeaseError::Unfinished {
+    let unfinished = |source: kcp_client::Error| LeaseError::ClusterNotCreated {
         customization: customization.clone(),
         cluster_deployment: holder.cluster_deployment.to_owned(),
         source: source.into(),
@@ -120,7 +122,7 @@ async fn create_for(
     ) else {
         return Ok(Err(lost()));
     };
-    let parts = Parts {
+    let parts = ClusterParts {
         pool: &store.pool(holder.pool).await?,
         entry: &entry,
         holder,
@@ -136,14 +138,17 @@ async fn create_for(
     let entry = store.get(customization).await.map_err(unfinished)?;
     let Some((entry, record)) = entry.and_then(|entry| name.record_in(&entry).map(|record| (entry, record)))
     else {
-        return Ok(Err(Obstacle::LostWhileCreating {
+        return Ok(Err(CreationObstacle::LostWhileCreating {
             customization: customization.clone(),
             name: cluster.name().to_owned(),
         }));
     };
     let now = store.now();
-    let rule = Rule { now, grace: GRACE };
-    let Step::Write(after) = rule.step(&record, Usage::Used(&cluster)) else {
+    let rule = Rule {
+        now,
+        grace: DEFAULT_GRACE,
+    };
+    let Transition::Write(after) = rule.transition(&record, Usage::Used(&cluster)) else {
         return Ok(Ok(record));
     };
     let patch = entry.lease(holder.pool, &after, now.latest);

@@ -14,11 +14,11 @@ use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_client::Error;
 
 use crate::{
-    acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+    acquire::answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
     events::{LeaseChange, record},
     hive::{Hive, HiveMode},
     install_config::{InstallConfig, InstallConfigError, patches::patched},
-    inventory::capacity::{Capacity, Findings, inventory_patch},
+    inventory::capacity::{Capacity, InventoryFacts, inventory_patch},
     lease::{
         LeaseError, Ttl,
         attempt::{Attempt, AttemptOutcome, AttemptRequest, attempt},
@@ -56,7 +56,7 @@ pub struct LeaseRequest<'w> {
 }
 
 /// Leases a customization if an entry is free now. Does not wait.
-pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseAnswer, LeaseError> {
+pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseResult, LeaseError> {
     let holder = request.holder;
     let reads = async {
         tokio::join!(
@@ -68,7 +68,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     };
     let (pool, hive, user, clusters) = Box::pin(reads).await;
     let (pool, hive, clusters) = (pool?, hive?, clusters?);
-    let answer = |outcome| LeaseAnswer::new(store.namespace(), holder, outcome);
+    let answer = |outcome| LeaseResult::new(store.namespace(), holder, outcome);
     let names = selected_entries(store, &pool, request.selection).await?;
     if let Some(refusal) = refusal(&pool, hive, &clusters, &names, request) {
         return Ok(answer(LeaseOutcome::Refused(refusal)));
@@ -93,7 +93,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
     if let Some(deployments) = clusters.known() {
         let capacity = Capacity::count(&pool, deployments.in_pool(holder.pool));
-        let findings = Findings {
+        let findings = InventoryFacts {
             entries: &entries,
             broken: &outcome.broken(),
         };
@@ -123,7 +123,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         AttemptOutcome::Leased(leased) => install_config.is_none() && has_patches(&leased.customization),
         _ => false,
     };
-    Ok(LeaseAnswer {
+    Ok(LeaseResult {
         clusters_unread: match clusters {
             Clusters::All(_) => None,
             Clusters::Unknown(error) => Some(error),
@@ -178,17 +178,17 @@ async fn customized_install_config(
     let (Some(install_config), Some(reference)) = (install_config, &pool.spec.customization_ref) else {
         return Ok(Ok(install_config.cloned()));
     };
-    let unfit = |why: String| LeaseRefusal::PoolPatchProblem {
+    let refusal = |why: String| LeaseRefusal::PoolPatchProblem {
         pool: pool.name().to_owned(),
         customization: reference.name.clone(),
         why,
     };
     let Some(of_pool) = store.get(&reference.name).await? else {
-        return Ok(Err(unfit("the customization does not exist".to_owned())));
+        return Ok(Err(refusal("the customization does not exist".to_owned())));
     };
     Ok(match patched(install_config, &of_pool.spec) {
         Ok(patched) => Ok(Some(patched.install_config)),
-        Err(why) => Err(unfit(why.to_string())),
+        Err(why) => Err(refusal(why.to_string())),
     })
 }
 
@@ -207,16 +207,16 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
             pool: PoolName::new(namespace, pool),
             entries,
         }),
-        AttemptOutcome::Bound {
+        AttemptOutcome::BoundButUnavailable {
             customization,
             availability,
-        } => LeaseOutcome::Refused(LeaseRefusal::Bound {
+        } => LeaseOutcome::Refused(LeaseRefusal::BoundButUnavailable {
             cluster_deployment,
             pool: pool.to_owned(),
             customization,
             availability,
         }),
-        AttemptOutcome::HeldBefore { customization } => LeaseOutcome::Refused(LeaseRefusal::HeldBefore {
+        AttemptOutcome::AlreadyHeld { customization } => LeaseOutcome::Refused(LeaseRefusal::AlreadyHeld {
             cluster_deployment,
             customization,
         }),
@@ -251,7 +251,7 @@ fn refusal(
         return Some(LeaseRefusal::NoInventory { pool: name });
     }
     if names.is_empty() {
-        return Some(LeaseRefusal::NoneSelected { pool: name });
+        return Some(LeaseRefusal::NoEntryMatches { pool: name });
     }
     if pool.is_deleting() {
         return Some(LeaseRefusal::PoolDeleting { pool: name });

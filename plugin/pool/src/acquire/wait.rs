@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{acquire::answer::LeaseAnswer, lease::LeaseError};
+use crate::{acquire::answer::LeaseResult, lease::LeaseError};
 
 /// The minimum and maximum pause between two attempts to lease. The pause is random, so that the clients of a pool do not
 /// all try at the same time.
@@ -73,11 +73,11 @@ pub trait Progress {
 /// # Errors
 /// The first attempt fails, or an attempt fails with an error that another attempt cannot clear.
 pub async fn wait_for<S>(
-    mut attempt: impl AsyncFnMut() -> Result<LeaseAnswer, LeaseError>,
+    mut attempt: impl AsyncFnMut() -> Result<LeaseResult, LeaseError>,
     timeout: Timeout,
     stop: impl Future<Output = S>,
     progress: &impl Progress,
-) -> Result<Result<LeaseAnswer, S>, LeaseError> {
+) -> Result<Result<LeaseResult, S>, LeaseError> {
     let random = RandomState::new();
     let mut stop = std::pin::pin!(stop);
     let mut reported = String::new();
@@ -126,7 +126,7 @@ mod tests {
 
     use super::{Progress, Timeout, WaitLimit, wait_for};
     use crate::{
-        acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        acquire::answer::{LeaseOutcome, LeaseRefusal, LeaseResult},
         lease::LeaseError,
         objects::{Holder, PoolName},
     };
@@ -139,12 +139,12 @@ mod tests {
         fn pausing(&self, _: bool) {}
     }
 
-    fn answer(refusal: LeaseRefusal) -> LeaseAnswer {
+    fn answer(refusal: LeaseRefusal) -> LeaseResult {
         let holder = Holder {
             pool: "hosts",
             cluster_deployment: "paris",
         };
-        LeaseAnswer::new("d", holder, LeaseOutcome::Refused(refusal))
+        LeaseResult::new("d", holder, LeaseOutcome::Refused(refusal))
     }
 
     fn exhausted() -> LeaseRefusal {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_given_up_between_two_attempts_alone() {
+    async fn a_wait_stops_only_between_two_attempts() {
         let mut attempts = 0;
         let attempt = async || {
             // `stop` is ready long before the answer comes.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_until_the_next_attempt() {
+    fn the_pause_ends_at_the_limit_of_the_wait() {
         for (limit, now, random, expected) in [
             (None, "06:00:00", 0, Some(1000)),
             (None, "06:00:00", 1999, Some(2999)),

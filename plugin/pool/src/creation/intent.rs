@@ -11,7 +11,7 @@ use kcp_client::{Error, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    creation::make::Obstacle,
+    creation::make::CreationObstacle,
     inventory::capacity::Capacity,
     objects::{Holder, cluster_deployment::Deployments},
     store::{LeaseStore as _, Store},
@@ -55,19 +55,19 @@ impl Intents {
         deployments: &Deployments,
         name: &str,
         now: Timestamp,
-    ) -> Result<Value, Obstacle> {
+    ) -> Result<Value, CreationObstacle> {
         self.0.remove(name);
         let mut capacity = Capacity::count(pool, deployments.in_pool(pool.name()));
         for _ in &self.0 {
             capacity = capacity.with_one_more();
         }
-        let full = |full| Obstacle::PoolFull {
+        let full = |full| CreationObstacle::PoolFull {
             pool: pool.name().to_owned(),
             full,
         };
-        capacity.room().map_err(full)?;
+        capacity.remaining().map_err(full)?;
         if self.0.len() >= MAX_INTENTS {
-            return Err(Obstacle::TooManyAtOnce {
+            return Err(CreationObstacle::TooManyAtOnce {
                 pool: pool.name().to_owned(),
             });
         }
@@ -90,7 +90,10 @@ impl Intents {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn add_intent(store: &Store<'_>, holder: Holder<'_>) -> Result<Result<(), Obstacle>, Error> {
+pub async fn add_intent(
+    store: &Store<'_>,
+    holder: Holder<'_>,
+) -> Result<Result<(), CreationObstacle>, Error> {
     for attempt in 1..=MAX_ATTEMPTS {
         let pool = store.pool(holder.pool).await?;
         if pool.spec.max_size.is_none() && pool.spec.max_concurrent.is_none() {

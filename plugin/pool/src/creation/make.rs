@@ -13,7 +13,7 @@ use kcp_rules::syntax::is_dns1123_label;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    creation::Parts,
+    creation::ClusterParts,
     install_config::patches::PatchProblem,
     inventory::capacity::LimitReached,
     lease::{
@@ -38,7 +38,7 @@ const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// What prevents the creation of a cluster for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum CreationObstacle {
     PoolFull {
         pool: String,
         full: LimitReached,
@@ -88,7 +88,7 @@ pub enum Obstacle {
     },
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for CreationObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PoolFull { pool, full } => write!(f, "pool {pool} is full: {full}"),
@@ -144,14 +144,14 @@ impl fmt::Display for Obstacle {
 }
 
 /// Checks that the cluster's name can be the name of a namespace, and that the pool's name can be the value of a label.
-pub fn invalid_name(holder: Holder<'_>) -> Option<Obstacle> {
+pub fn invalid_name(holder: Holder<'_>) -> Option<CreationObstacle> {
     let (pool, name) = (holder.pool, holder.cluster_deployment);
     if !is_dns1123_label(name.as_bytes()) {
-        return Some(Obstacle::NoNamespace {
+        return Some(CreationObstacle::NoNamespace {
             name: name.to_owned(),
         });
     }
-    (pool.len() > MAX_LABEL).then(|| Obstacle::NoLabel {
+    (pool.len() > MAX_LABEL).then(|| CreationObstacle::NoLabel {
         pool: pool.to_owned(),
     })
 }
@@ -161,11 +161,11 @@ pub fn invalid_name(holder: Holder<'_>) -> Option<Obstacle> {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<Obstacle>, Error> {
+pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<CreationObstacle>, Error> {
     let labels = store.labels_of_namespace(name).await?;
     let is_foreign = labels.is_some_and(|labels| !labels.contains_key(LABEL));
     let name = name.to_owned();
-    Ok(is_foreign.then_some(Obstacle::ForeignNamespace { name }))
+    Ok(is_foreign.then_some(CreationObstacle::ForeignNamespace { name }))
 }
 
 /// Creates the cluster's missing objects and returns its ClusterDeployment, or what prevents the creation. Renews the lease
@@ -174,15 +174,18 @@ pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<O
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+pub async fn make(
+    store: &Store<'_>,
+    parts: ClusterParts<'_>,
+) -> Result<Result<ClusterDeployment, CreationObstacle>, Error> {
     let Ok(objects) = parts.objects() else {
-        return Ok(Err(Obstacle::NotYaml));
+        return Ok(Err(CreationObstacle::NotYaml));
     };
     let name = parts.holder.cluster_deployment;
     if let Some(cluster) = store.cluster(name, name).await? {
         return Ok(existing_cluster(store, parts, cluster));
     }
-    ensure(store, ObjectTarget::Namespace, &objects.namespace).await?;
+    create_unless_exists(store, ObjectTarget::Namespace, &objects.namespace).await?;
     if let Some(why) = foreign_namespace(store, name).await? {
         return Ok(Err(why));
     }
@@ -201,14 +204,14 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
     };
     let renewed = renew(store, customization, lease, MIN_REMAINING_TTL).await;
     if renewed.map_err(LeaseError::into_cause)?.is_none() {
-        return Ok(Err(Obstacle::LeaseLost {
+        return Ok(Err(CreationObstacle::LeaseLost {
             customization: customization.to_owned(),
         }));
     }
-    ensure(store, ObjectTarget::Deployment(name), &objects.deployment).await?;
+    create_unless_exists(store, ObjectTarget::Deployment(name), &objects.deployment).await?;
     Ok(match store.cluster(name, name).await? {
         Some(cluster) => existing_cluster(store, parts, cluster),
-        None => Err(Obstacle::ClusterDeleted {
+        None => Err(CreationObstacle::ClusterDeleted {
             name: name.to_owned(),
         }),
     })
@@ -218,23 +221,27 @@ pub async fn make(store: &Store<'_>, parts: Parts<'_>) -> Result<Result<ClusterD
 /// lease.
 fn existing_cluster(
     store: &Store<'_>,
-    parts: Parts<'_>,
+    parts: ClusterParts<'_>,
     cluster: ClusterDeployment,
-) -> Result<ClusterDeployment, Obstacle> {
+) -> Result<ClusterDeployment, CreationObstacle> {
     let is_own = cluster.customization() == Some(parts.entry.name())
         && cluster.is_of(store.namespace(), parts.holder.pool);
     let name = cluster.name().to_owned();
     if !is_own {
-        return Err(Obstacle::ForeignCluster { name });
+        return Err(CreationObstacle::ForeignCluster { name });
     }
     if cluster.is_deleting() {
-        return Err(Obstacle::ClusterDeleted { name });
+        return Err(CreationObstacle::ClusterDeleted { name });
     }
     Ok(cluster)
 }
 
 /// Creates the object, unless an object with its name exists.
-async fn ensure(store: &Store<'_>, made: ObjectTarget<'_>, object: &Value) -> Result<(), Error> {
+async fn create_unless_exists(
+    store: &Store<'_>,
+    made: ObjectTarget<'_>,
+    object: &Value,
+) -> Result<(), Error> {
     let mut attempt = 1;
     loop {
         match store.make(made, object).await? {
@@ -254,24 +261,24 @@ async fn create_or_update(
     made: ObjectTarget<'_>,
     object: &Value,
     field: &str,
-) -> Result<Result<(), Obstacle>, Error> {
+) -> Result<Result<(), CreationObstacle>, Error> {
     let name = object.pointer("/metadata/name").and_then(Value::as_str);
     let name = name.unwrap_or_default();
     for _ in 0..MAX_ATTEMPTS {
-        ensure(store, made, object).await?;
-        let Some(found) = store.existing(made, name).await? else {
+        create_unless_exists(store, made, object).await?;
+        let Some(found) = store.existing_object(made, name).await? else {
             continue;
         };
-        match compare(&found, object, field) {
+        match compare_with_existing(&found, object, field) {
             ExistingObject::UpToDate => return Ok(Ok(())),
             ExistingObject::Foreign => {
-                return Ok(Err(Obstacle::ForeignObject {
+                return Ok(Err(CreationObstacle::ForeignObject {
                     kind: made.kind(),
                     name: name.to_owned(),
                 }));
             }
             // Read the object again, whether or not the write succeeded.
-            ExistingObject::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
+            ExistingObject::Outdated(patch) => match store.patch_object_once(made, name, &patch).await? {
                 Written::Stored | Written::Changed => {}
                 Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
             },
@@ -295,7 +302,7 @@ pub enum ExistingObject {
 }
 
 /// Decides whether an existing object can be kept, by comparing the named field of both objects.
-pub fn compare(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
+pub fn compare_with_existing(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
     let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
     let (has, wants) = (of(found), of(wanted));
     if has == wants {
@@ -310,12 +317,12 @@ pub fn compare(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
     }
     ExistingObject::Outdated(json!({
         "metadata": {"resourceVersion": found.pointer("/metadata/resourceVersion")},
-        field: replacing(&has, &wants),
+        field: merge_patch(&has, &wants),
     }))
 }
 
 /// The JSON merge patch that turns one value into the other. A null removes a field.
-fn replacing(has: &Value, wants: &Value) -> Value {
+fn merge_patch(has: &Value, wants: &Value) -> Value {
     let (Value::Object(has), Value::Object(wants)) = (has, wants) else {
         return wants.clone();
     };
@@ -324,7 +331,7 @@ fn replacing(has: &Value, wants: &Value) -> Value {
     for (field, wanted) in wants {
         let value = has
             .get(field)
-            .map_or_else(|| wanted.clone(), |has| replacing(has, wanted));
+            .map_or_else(|| wanted.clone(), |has| merge_patch(has, wanted));
         patch.insert(field.clone(), value);
     }
     Value::Object(patch)
@@ -337,9 +344,9 @@ mod tests {
     use kcp_client::{Connection, canned::failure};
     use serde_json::{Value, json};
 
-    use super::{ExistingObject, Obstacle, compare, invalid_name, make};
+    use super::{CreationObstacle, ExistingObject, compare_with_existing, invalid_name, make};
     use crate::{
-        creation::Parts,
+        creation::ClusterParts,
         install_config::InstallConfig,
         objects::{Holder, record::LeaseRecord},
         store::Store,
@@ -348,12 +355,12 @@ mod tests {
 
     /// Why no cluster is created for `us` on a server where entry `a` has this lease, with this Secret in its
     /// namespace, and the kinds that were created or changed.
-    fn not_made(record: &LeaseRecord, secret: &Value) -> (Option<Obstacle>, Vec<String>) {
+    fn not_made(record: &LeaseRecord, secret: &Value) -> (Option<CreationObstacle>, Vec<String>) {
         let pool = pool(&json!({}));
         let entry = leased(record);
         let held = read(&leased(&lease("us", Some(NOW))));
         let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
-        let parts = Parts {
+        let parts = ClusterParts {
             pool: &pool,
             entry: &held,
             holder: Holder {
@@ -409,13 +416,13 @@ mod tests {
     }
 
     #[test]
-    fn no_cluster_is_made_with_what_somebody_else_has() {
+    fn no_cluster_is_created_over_objects_of_others() {
         // base64 of `metadata:\n  name: foo\n`
         let data = json!({"install-config.yaml": "bWV0YWRhdGE6CiAgbmFtZTogZm9vCg=="});
         let secret = |data: &Value| json!({"metadata": {"resourceVersion": "7"}, "data": data});
         let before = ["POST namespaces", "POST secrets"].map(str::to_owned);
         let copied = [&before[..], &["POST clusterdeploymentcustomizations".to_owned()]].concat();
-        let lost = || Obstacle::LeaseLost {
+        let lost = || CreationObstacle::LeaseLost {
             customization: "a".to_owned(),
         };
         let them = lease("them", Some(NOW));
@@ -426,7 +433,7 @@ mod tests {
             ..lease("us", Some(NOW))
         };
         assert_eq!(not_made(&later, &secret(&data)), (Some(lost()), copied));
-        let foreign = Obstacle::ForeignObject {
+        let foreign = CreationObstacle::ForeignObject {
             kind: "Secret",
             name: "us-a-install-config".to_owned(),
         };
@@ -442,15 +449,19 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_namespace_or_label_can_have() {
+    fn rejects_names_that_no_namespace_or_label_can_have() {
         let long = |length: usize| "a".repeat(length);
-        let no_namespace = |name: String| Some(Obstacle::NoNamespace { name });
+        let no_namespace = |name: String| Some(CreationObstacle::NoNamespace { name });
         for (pool, name, expected) in [
             (long(63), long(63), None),
             ("p.q".to_owned(), "a-b".to_owned(), None),
             (long(1), "a.b".to_owned(), no_namespace("a.b".to_owned())),
             (long(1), long(64), no_namespace(long(64))),
-            (long(64), long(1), Some(Obstacle::NoLabel { pool: long(64) })),
+            (
+                long(64),
+                long(1),
+                Some(CreationObstacle::NoLabel { pool: long(64) }),
+            ),
         ] {
             let holder = Holder {
                 pool: &pool,
@@ -461,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_kept_replaced_or_somebody_elses() {
+    fn an_existing_object_is_kept_updated_or_foreign() {
         let wanted = json!({"spec": {"a": [1], "b": {"c": 1}}});
         let found = |labels: Value, spec: Value| json!({"metadata": {"resourceVersion": "7", "labels": labels}, "spec": spec});
         let ours = json!({"kubectl-kcp.dev/pool-lease": "true"});
@@ -479,7 +490,7 @@ mod tests {
             ("another's", found(json!({}), other.clone()), Some(true)),
             ("another's without labels", found(Value::Null, other), Some(true)),
         ] {
-            match compare(&found, &wanted, "spec") {
+            match compare_with_existing(&found, &wanted, "spec") {
                 ExistingObject::UpToDate => assert_eq!(is_foreign, None, "{case}"),
                 ExistingObject::Foreign => assert_eq!(is_foreign, Some(true), "{case}"),
                 ExistingObject::Outdated(patch) => {

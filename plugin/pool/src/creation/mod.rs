@@ -31,7 +31,7 @@ const POOL_SPEC_FIELDS: [&str; 5] = [
 /// The objects of one cluster, in the order of their creation. The ClusterDeployment comes last, after the objects that it
 /// refers to. Has no `Debug`, because the objects contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Creation {
+pub struct ClusterObjects {
     /// The namespace in which all other objects are created. It has the cluster's name.
     pub namespace: Value,
     pub install_config: Value,
@@ -40,7 +40,7 @@ pub struct Creation {
 }
 
 #[derive(Clone, Copy)]
-pub struct Parts<'p> {
+pub struct ClusterParts<'p> {
     pub pool: &'p ClusterPool,
     pub entry: &'p Entry,
     pub holder: Holder<'p>,
@@ -50,17 +50,17 @@ pub struct Parts<'p> {
     pub install_config: &'p InstallConfig,
 }
 
-impl Parts<'_> {
+impl ClusterParts<'_> {
     /// Builds the objects of the cluster.
     ///
     /// # Errors
     /// The install-config cannot be written as YAML.
-    pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
+    pub fn objects(&self) -> Result<ClusterObjects, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
         // The Secret's name contains the customization's name, so that a holder with leases in two pools has two Secrets.
         let secret = format!("{name}-{}-install-config", self.entry.name());
         let metadata = |object: &str| json!({"name": object, "namespace": name, "labels": self.labels()});
-        Ok(Creation {
+        Ok(ClusterObjects {
             namespace: json!({
                 "apiVersion": "v1",
                 "kind": "Namespace",
@@ -159,7 +159,7 @@ impl Parts<'_> {
 mod tests {
     use serde_json::json;
 
-    use super::Parts;
+    use super::ClusterParts;
     use crate::{install_config::InstallConfig, objects::Holder, testing::objects::pool};
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             "spec": {"installConfigPatches": [{"op": "remove", "path": "/x"}], "unknown": 1},
         });
         let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
-        let parts = Parts {
+        let parts = ClusterParts {
             pool: &pool,
             entry: &serde_json::from_value(entry).unwrap(),
             holder: Holder {

@@ -125,7 +125,7 @@ mod tests {
     use super::InstallConfig;
 
     #[test]
-    fn what_is_no_install_config_is_not_shown() {
+    fn an_invalid_install_config_is_not_shown() {
         for (text, expected) in [
             (
                 "a: [sesame",

@@ -87,11 +87,11 @@ fn patched_document(
 ) -> Result<Value, PatchProblem> {
     let mut strictly_broken = None;
     for (index, patch) in patches.iter().enumerate() {
-        let place = Place { index, patch };
+        let place = PatchPosition { index, patch };
         place.check_not_whole_document()?;
         let value = place.value()?;
         let strictly = match &strictly_broken {
-            None => place.applied(&document, &value, warnings),
+            None => place.apply_as_rfc(&document, &value, warnings),
             // Later patches would then apply to a document that only Hive's library can produce.
             Some(_) => Err("the patch cannot be applied"),
         };
@@ -148,12 +148,12 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
 
 /// A patch, and its index in the customization's spec.
 #[derive(Clone, Copy)]
-struct Place<'p> {
+struct PatchPosition<'p> {
     index: usize,
     patch: &'p PatchEntity,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for PatchPosition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, patch } = self;
         let path = shortened(&patch.path, MAX_PATH_CHARS);
@@ -161,9 +161,9 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-impl Place<'_> {
+impl PatchPosition<'_> {
     /// Applies the patch to the document as RFC 6902 says, and returns the new document or why the patch fails.
-    fn applied(
+    fn apply_as_rfc(
         &self,
         document: &Value,
         value: &Value,
@@ -175,10 +175,10 @@ impl Place<'_> {
         match json_patch::patch(&mut document, &Patch(vec![operation])) {
             Ok(()) => Ok(document),
             Err(error) => Err(match error.kind {
-                PatchErrorKind::TestFailed => "the value differs",
+                PatchErrorKind::TestFailed => "the document has another value",
                 PatchErrorKind::InvalidFromPointer => "the field that `from` names does not exist",
                 PatchErrorKind::InvalidPointer => "the field that `path` names does not exist",
-                PatchErrorKind::CannotMoveInsideItself => "a value cannot move into itself",
+                PatchErrorKind::CannotMoveInsideItself => "a value cannot be moved into itself",
                 _ => "the patch cannot be applied",
             }),
         }
@@ -201,7 +201,7 @@ impl Place<'_> {
                 }
             }
         }
-        PatchOperation::deserialize(operation).map_err(|_| "the op is not one of RFC 6902")
+        PatchOperation::deserialize(operation).map_err(|_| "the op is not an operation of RFC 6902")
     }
 
     /// Refuses a patch of the whole document. RFC 6902 allows it for every operation, but Hive's library only for `replace`

@@ -9,7 +9,7 @@ const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The line and column, both counted from 1, of the first plain scalar that Hive reads differently from `read`.
 pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
-    let mut levels: Vec<Level> = Vec::new();
+    let mut levels: Vec<OpenNode> = Vec::new();
     // Ignore a syntax error here, because the parser of the document reports it.
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {
         match event {
@@ -23,11 +23,11 @@ pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) ->
             Event::Alias(_) => drop(next_node(&mut levels)),
             Event::SequenceStart(..) => {
                 next_node(&mut levels);
-                levels.push(Level::List);
+                levels.push(OpenNode::List);
             }
             Event::MappingStart(..) => {
                 next_node(&mut levels);
-                levels.push(Level::Mapping { is_key_next: true });
+                levels.push(OpenNode::Mapping { is_key_next: true });
             }
             Event::SequenceEnd | Event::MappingEnd => drop(levels.pop()),
             _ => {}
@@ -37,19 +37,19 @@ pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) ->
 }
 
 /// A list or mapping that the parser has begun, but not finished.
-enum Level {
+enum OpenNode {
     List,
     Mapping { is_key_next: bool },
 }
 
 /// Records that a node begins, and returns whether it is the key of a mapping.
-fn next_node(levels: &mut [Level]) -> bool {
+fn next_node(levels: &mut [OpenNode]) -> bool {
     match levels.last_mut() {
-        Some(Level::Mapping { is_key_next }) => {
+        Some(OpenNode::Mapping { is_key_next }) => {
             *is_key_next = !*is_key_next;
             !*is_key_next
         }
-        Some(Level::List) | None => false,
+        Some(OpenNode::List) | None => false,
     }
 }
 
@@ -58,7 +58,7 @@ fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -
     if text.contains(char::is_whitespace) || text == "<<" {
         return false;
     }
-    let meant = resolved(text);
+    let meant = value_that_hive_reads(text);
     match (is_key, meant) {
         (true, Value::String(_)) => false,
         // The keys of a mapping are text in JSON: Hive uses the JSON form of the scalar, this program its original text.
@@ -75,7 +75,7 @@ fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -
 }
 
 /// The value that Hive reads from a plain scalar, as in go.yaml.in/yaml/v2 (v2.4.2, `resolve.go`).
-fn resolved(text: &str) -> Value {
+fn value_that_hive_reads(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => true.into(),
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => false.into(),
@@ -177,7 +177,7 @@ mod tests {
 
     /// Each was read with sigs.k8s.io/yaml v1.6.0.
     #[test]
-    fn what_hive_reads() {
+    fn plain_scalars_as_hive_reads_them() {
         for (scalar, expected) in [
             ("0777", json!(511)),
             ("-0777", json!(-511)),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_would_read_otherwise_is_refused() {
+    fn rejects_scalars_that_hive_reads_differently() {
         for scalar in ["yEs", "tRue", "nUll", "1__0", "10_", "1_0.5"] {
             assert_eq!(read(&format!("a: {scalar}")), Err(refused(4)), "{scalar}");
             assert_eq!(read(&format!("a: [b, {scalar}]")), Err(refused(8)), "{scalar}");

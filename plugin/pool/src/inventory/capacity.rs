@@ -74,7 +74,7 @@ impl Capacity {
     ///
     /// # Errors
     /// The pool has reached a limit.
-    pub fn room(&self) -> Result<Option<usize>, LimitReached> {
+    pub fn remaining(&self) -> Result<Option<usize>, LimitReached> {
         let of_all = self.max_size.map(|limit| limit.saturating_sub(self.clusters));
         let changing = self.installing + self.deleting;
         let at_once = self.max_concurrent.map(|limit| limit.saturating_sub(changing));
@@ -142,7 +142,7 @@ const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
 /// The facts from which the conditions about an inventory follow.
 #[derive(Clone, Copy, Debug)]
-pub struct Findings<'f> {
+pub struct InventoryFacts<'f> {
     pub entries: &'f [Entry],
     /// Names of entries whose patches were found to be broken after `entries` was read.
     pub broken: &'f BTreeSet<&'f str>,
@@ -152,17 +152,25 @@ pub struct Findings<'f> {
 /// patch if the pool has changed since it was read.
 pub fn inventory_patch(
     pool: &ClusterPool,
-    findings: Findings<'_>,
+    findings: InventoryFacts<'_>,
     capacity: &Capacity,
     now: Timestamp,
 ) -> Option<Value> {
-    let faults = faults(pool, findings);
+    let inventory_problems = inventory_problems(pool, findings);
     let shortage = capacity.shortage().map(|shortage| shortage.to_string());
     let valid = Desired {
         type_: INVENTORY_VALID,
-        status: if faults.is_some() { "False" } else { "True" },
-        reason: if faults.is_some() { "Invalid" } else { "Valid" },
-        message: faults.as_deref().unwrap_or_default(),
+        status: if inventory_problems.is_some() {
+            "False"
+        } else {
+            "True"
+        },
+        reason: if inventory_problems.is_some() {
+            "Invalid"
+        } else {
+            "Valid"
+        },
+        message: inventory_problems.as_deref().unwrap_or_default(),
     };
     let sufficient = Desired {
         type_: INVENTORY_SUFFICIENT,
@@ -194,7 +202,10 @@ pub fn inventory_patch(
 }
 
 /// The problems of the inventory, in the format of Hive's condition; `None` if there are no problems.
-fn faults(pool: &ClusterPool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
+fn inventory_problems(
+    pool: &ClusterPool,
+    InventoryFacts { entries, broken }: InventoryFacts<'_>,
+) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
     let named = |is: &dyn Fn(Option<&Entry>) -> bool| {
@@ -228,7 +239,7 @@ mod tests {
     use kcp_api::ClusterPool;
     use serde_json::{Value, json};
 
-    use super::{Capacity, Findings, LimitReached, inventory_patch};
+    use super::{Capacity, InventoryFacts, LimitReached, inventory_patch};
     use crate::{
         objects::entry::Entry,
         testing::objects::{cluster, pool, pool_object},
@@ -256,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts() {
+    fn counts_the_clusters_of_a_pool() {
         let spec = json!({"size": 4, "maxSize": 9, "maxConcurrent": -1, "inventory": [{"name": "a"}]});
         let expected = Capacity {
             size: 4,
@@ -285,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_and_is_claimed_leaves_what_is_ready() {
+    fn a_deleted_claimed_cluster_does_not_change_the_count_of_ready_clusters() {
         let of = |names: [usize; 2]| {
             let clusters = clusters();
             let read = names.map(|index| serde_json::from_value(clusters[index].clone()).unwrap());
@@ -296,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_room_there_is() {
+    fn a_limit_bounds_the_number_of_new_clusters() {
         for (spec, expected) in [
             (json!({}), Ok(None)),
             (json!({"maxSize": 6}), Ok(Some(2))),
@@ -325,12 +336,12 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(capacity(&spec).room(), expected, "{spec}");
+            assert_eq!(capacity(&spec).remaining(), expected, "{spec}");
         }
     }
 
     #[test]
-    fn a_limit_in_a_sentence() {
+    fn describes_a_limit_in_a_sentence() {
         let sentences = [
             LimitReached::MaxSize {
                 clusters: 3,
@@ -367,14 +378,18 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn said(pool: &ClusterPool, entries: &[Entry]) -> Option<Value> {
-        said_after(pool, entries, &[])
+    fn condition_patch(pool: &ClusterPool, entries: &[Entry]) -> Option<Value> {
+        condition_patch_after_a_lease(pool, entries, &[])
     }
 
     /// After a lease that found these entries broken.
-    fn said_after(pool: &ClusterPool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
+    fn condition_patch_after_a_lease(
+        pool: &ClusterPool,
+        entries: &[Entry],
+        broken: &[&str],
+    ) -> Option<Value> {
         let capacity = Capacity::count(pool, std::iter::empty());
-        let findings = Findings {
+        let findings = InventoryFacts {
             entries,
             broken: &broken.iter().copied().collect::<BTreeSet<_>>(),
         };
@@ -382,14 +397,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_as_hive_says_it() {
+    fn conditions_name_problems_in_hives_format() {
         let entries = [
             entry("a", Some("BrokenBySyntax")),
             entry("b", Some("BrokenByCloud")),
             entry("c", Some("InstallationPending")),
         ];
         assert_eq!(
-            said(&sized_pool(5, &json!({})), &entries),
+            condition_patch(&sized_pool(5, &json!({})), &entries),
             Some(json!({
                 "metadata": {"resourceVersion": "1"},
                 "status": {
@@ -408,30 +423,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lease_finds_broken_is_said_at_once() {
+    fn conditions_name_entries_that_a_lease_found_broken() {
         let entries = [
             entry("a", None),
             entry("b", Some("BrokenByCloud")),
             entry("c", Some("BrokenBySyntax")),
             entry("d", None),
         ];
-        let said = said_after(&sized_pool(4, &json!({})), &entries, &["a", "b", "elsewhere"]).unwrap();
+        let condition_patch =
+            condition_patch_after_a_lease(&sized_pool(4, &json!({})), &entries, &["a", "b", "elsewhere"])
+                .unwrap();
         assert_eq!(
-            said["status"]["conditions"][0]["message"],
+            condition_patch["status"]["conditions"][0]["message"],
             r#"{"BrokenByCloud":[],"BrokenBySyntax":["a","b","c"],"Missing":[]}"#
         );
     }
 
     #[test]
-    fn nothing_is_said_twice() {
+    fn up_to_date_conditions_need_no_patch() {
         let entries = ["a", "b", "c", "d"].map(|name| entry(name, None));
-        let mut status = said(&sized_pool(4, &json!({"size": 7})), &entries).unwrap()["status"].clone();
+        let mut status =
+            condition_patch(&sized_pool(4, &json!({"size": 7})), &entries).unwrap()["status"].clone();
         assert_eq!((&status["size"], &status["ready"]), (&json!(7), &json!(0)));
         assert_eq!(status["conditions"][0]["status"], "True");
-        assert_eq!(said(&sized_pool(4, &status), &entries), None);
-        assert!(said(&sized_pool(5, &status), &entries).is_some());
-        assert!(said(&sized_pool(4, &status), &entries[1..]).is_some());
+        assert_eq!(condition_patch(&sized_pool(4, &status), &entries), None);
+        assert!(condition_patch(&sized_pool(5, &status), &entries).is_some());
+        assert!(condition_patch(&sized_pool(4, &status), &entries[1..]).is_some());
         status.as_object_mut().unwrap().remove("ready");
-        assert!(said(&sized_pool(4, &status), &entries).is_some());
+        assert!(condition_patch(&sized_pool(4, &status), &entries).is_some());
     }
 }

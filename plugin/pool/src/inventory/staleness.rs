@@ -19,7 +19,7 @@ pub enum Stale {
 
 /// A pool's current version and inventory, with which its clusters are compared.
 #[derive(Clone, Debug)]
-pub struct Freshness<'p> {
+pub struct PoolVersion<'p> {
     /// The pool's version; `None` if this program cannot compute it, because the platform has a field that only a newer
     /// Hive knows.
     version: Option<String>,
@@ -27,7 +27,7 @@ pub struct Freshness<'p> {
     is_run_by_hive: bool,
 }
 
-impl<'p> Freshness<'p> {
+impl<'p> PoolVersion<'p> {
     pub fn new(pool: &'p ClusterPool, is_run_by_hive: bool) -> Self {
         Self {
             version: pool_version(&pool.spec),
@@ -80,7 +80,7 @@ pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Freshness, Stale};
+    use super::{PoolVersion, Stale};
     use crate::testing::objects::{cluster, pool};
 
     /// Of the pool below; Hive's own tests contain the same value.
@@ -117,7 +117,7 @@ mod tests {
             })
         };
         let pool = pool(&spec());
-        let freshness = Freshness::new(&pool, false);
+        let freshness = PoolVersion::new(&pool, false);
         assert_eq!(freshness.version(), Some(VERSION));
         for (case, cluster, expected) in [
             ("fresh", fresh, None),
@@ -144,7 +144,7 @@ mod tests {
 
     /// Hive writes every version; other clients cannot write one that is unknown to them.
     #[test]
-    fn where_the_version_cannot_be_told_hive_alone_makes_unmarked_clusters_stale() {
+    fn if_the_version_is_unknown_only_hive_makes_unmarked_clusters_stale() {
         let by_hand = pool(&json!({"platform": {"vsphere": {"new": 1}}, "inventory": [{"name": "one"}]}));
         let unmarked = cluster("a", "pool", Some("one"));
         let mut marked = unmarked.clone();
@@ -166,7 +166,7 @@ mod tests {
             ("marked, by Hive", true, &marked, None, true),
             ("unmarked, by Hive", true, &unmarked, no_version(), false),
         ] {
-            let freshness = Freshness::new(&by_hand, is_run_by_hive);
+            let freshness = PoolVersion::new(&by_hand, is_run_by_hive);
             let cluster = serde_json::from_value(cluster.clone()).unwrap();
             assert_eq!(freshness.version(), None);
             assert_eq!(freshness.stale(&cluster), stale, "{case}");

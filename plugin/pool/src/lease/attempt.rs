@@ -2,7 +2,7 @@
 //!
 //! One write of an entry acquires a lease. If the holder already has a lease, it is written again before it is reported: this
 //! changes the entry's resourceVersion, so that the server refuses a release that another client decided before. After a
-//! new lease was written, the clusters are listed again. If another holder's cluster uses the entry by then, the lease is
+//! lease was written, the clusters are listed again. If another holder's cluster uses the entry by then, the lease is
 //! given to that holder.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +18,10 @@ use crate::{
     lease::{
         DEFAULT_TTL, LeaseError, Ttl,
         access::LeaseStore,
-        choice::{Availability, Choice, Inventory, RecordUpdate, Slot, UnusableReason},
+        choice::{Availability, Inventory, InventorySlot, LeaseChoice, RecordUpdate, UnusableReason},
         generated_name::lease_id,
-        rule::{GRACE, Rule},
-        usage::{Clusters, Usage, is_own, users, uses},
+        rule::{DEFAULT_GRACE, Rule},
+        usage::{Clusters, Usage, belongs_to_lease, is_own, users, uses},
         write::{WriteResult, send},
     },
     objects::{
@@ -70,12 +70,12 @@ pub enum AttemptOutcome {
     Exhausted(Vec<(String, Availability)>),
     /// The holder must get this entry again, because its cluster or an earlier lease refers to it. But the entry is not
     /// available.
-    Bound {
+    BoundButUnavailable {
         customization: String,
         availability: Availability,
     },
     /// The holder already holds this entry, but the request is for a new lease.
-    HeldBefore {
+    AlreadyHeld {
         customization: String,
     },
     /// The holder already has this entry, and the request is for another one.
@@ -99,7 +99,7 @@ pub struct Leased {
     /// The install-config after the entry's patches; `None` if the request had no install-config.
     pub patched: Option<Patched>,
     /// Entries that were skipped, because their patches cannot be applied to the install-config.
-    pub unfit: PatchProblems,
+    pub patch_problems: PatchProblems,
 }
 
 pub type PatchProblems = BTreeMap<String, PatchProblem>;
@@ -114,8 +114,8 @@ impl AttemptOutcome {
         };
         match self {
             Self::Leased(leased) => {
-                let unfit = leased.unfit.iter().filter(|(_, why)| is_broken(why));
-                unfit.map(|(name, _)| name.as_str()).collect()
+                let patch_problems = leased.patch_problems.iter().filter(|(_, why)| is_broken(why));
+                patch_problems.map(|(name, _)| name.as_str()).collect()
             }
             Self::Exhausted(availabilities) => {
                 let broken = availabilities
@@ -126,12 +126,12 @@ impl AttemptOutcome {
             Self::HeldWithPatchProblem { customization, why } if is_broken(why) => {
                 BTreeSet::from([customization.as_str()])
             }
-            Self::Bound {
+            Self::BoundButUnavailable {
                 customization,
                 availability,
             } if is_unusable_by_patch(availability) => BTreeSet::from([customization.as_str()]),
-            Self::Bound { .. }
-            | Self::HeldBefore { .. }
+            Self::BoundButUnavailable { .. }
+            | Self::AlreadyHeld { .. }
             | Self::HeldInstead { .. }
             | Self::HeldWithPatchProblem { .. } => BTreeSet::new(),
         }
@@ -144,7 +144,7 @@ impl AttemptOutcome {
 /// The API server cannot be reached or refuses a request, or other clients lease every free entry first. If it is unknown
 /// whether an entry was leased, the message says so; running the same command again finds out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
-    let mut unfit = PatchProblems::new();
+    let mut patch_problems = PatchProblems::new();
     // The clusters, once this attempt has listed them itself.
     let mut listed: Option<Clusters> = None;
     for _ in 0..MAX_ROUNDS {
@@ -154,30 +154,32 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         };
         let entries = store.list().await?;
         let inventory = Inventory {
-            slots: slots(request, &entries, &unfit),
+            slots: slots(request, &entries, &patch_problems),
             clusters: request.clusters,
             rule: rule(store, request.clusters),
         };
-        let outcome = match inventory.choose(request.holder) {
-            Choice::Held(held) if request.is_new => Some(AttemptOutcome::HeldBefore {
+        let round = match inventory.choose(request.holder) {
+            LeaseChoice::Held(held) if request.is_new => RoundOutcome::Ended(AttemptOutcome::AlreadyHeld {
                 customization: held.name().to_owned(),
             }),
-            Choice::Held(held) => match request.only.filter(|only| *only != held.name()) {
-                Some(only) => Some(AttemptOutcome::HeldInstead {
+            LeaseChoice::Held(held) => match request.only.filter(|only| *only != held.name()) {
+                Some(only) => RoundOutcome::Ended(AttemptOutcome::HeldInstead {
                     customization: held.name().to_owned(),
                     requested: only.to_owned(),
                 }),
                 None => confirm(store, held, request).await?,
             },
-            Choice::Bound { name, availability } => Some(AttemptOutcome::Bound {
-                customization: name.to_owned(),
-                availability,
-            }),
-            Choice::Exhausted {
+            LeaseChoice::BoundButUnavailable { name, availability } => {
+                RoundOutcome::Ended(AttemptOutcome::BoundButUnavailable {
+                    customization: name.to_owned(),
+                    availability,
+                })
+            }
+            LeaseChoice::Exhausted {
                 availabilities,
-                steps,
+                record_updates,
             } => {
-                for RecordUpdate { entry, pool, record } in steps {
+                for RecordUpdate { entry, pool, record } in record_updates {
                     // One attempt to write the record is enough: if another client has changed the entry, the next check
                     // decides again.
                     let patch = entry.lease(&pool, &record, store.now().latest);
@@ -186,22 +188,14 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
                 let availabilities = availabilities.into_iter();
                 let availabilities =
                     availabilities.map(|(name, availability)| (name.to_owned(), availability));
-                Some(AttemptOutcome::Exhausted(availabilities.collect()))
+                RoundOutcome::Ended(AttemptOutcome::Exhausted(availabilities.collect()))
             }
-            Choice::Free(free) => match try_each(store, &free, request, &mut unfit).await? {
-                TryOutcome::Taken(mut leased) => {
-                    leased.unfit = std::mem::take(&mut unfit);
-                    Some(AttemptOutcome::Leased(leased))
-                }
-                TryOutcome::ListAgain => None,
-                TryOutcome::Withdrawn(clusters) => {
-                    listed = Some(clusters);
-                    None
-                }
-            },
+            LeaseChoice::Free(free) => try_entries(store, &free, request, &mut patch_problems).await?,
         };
-        if let Some(outcome) = outcome {
-            return Ok(Attempt { outcome, entries });
+        match round {
+            RoundOutcome::Ended(outcome) => return Ok(Attempt { outcome, entries }),
+            RoundOutcome::ListAgain => {}
+            RoundOutcome::Withdrawn(clusters) => listed = Some(clusters),
         }
     }
     Err(Error::Contended {
@@ -214,7 +208,7 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
 fn rule(store: &impl LeaseStore, clusters: &Clusters) -> Rule {
     Rule {
         now: clusters.time_of_check(store.now()),
-        grace: GRACE,
+        grace: DEFAULT_GRACE,
     }
 }
 
@@ -264,17 +258,19 @@ fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<
     }
 }
 
-/// Writes the holder's existing lease again. `None` if another client has changed the entry, so that the entries must be
-/// listed again.
+/// Writes the holder's existing lease again.
 async fn confirm(
     store: &impl LeaseStore,
     held: &Entry,
     request: AttemptRequest<'_>,
-) -> Result<Option<AttemptOutcome>, LeaseError> {
+) -> Result<RoundOutcome, LeaseError> {
     let customization = held.name().to_owned();
     let patched = match apply_patches(store, held, request).await? {
         Ok(patched) => patched,
-        Err(why) => return Ok(Some(AttemptOutcome::HeldWithPatchProblem { customization, why })),
+        Err(why) => {
+            let outcome = AttemptOutcome::HeldWithPatchProblem { customization, why };
+            return Ok(RoundOutcome::Ended(outcome));
+        }
     };
     let record = record_again(store, held, request);
     let patch = held.lease(request.holder.pool, &record, store.now().latest);
@@ -283,15 +279,21 @@ async fn confirm(
         WriteResult::Superseded(current) => has_record(current.as_deref(), &record),
         WriteResult::Refused(error) => return Err(error.into()),
     };
-    Ok(is_ours.then(|| {
-        AttemptOutcome::Leased(Box::new(Leased {
-            customization,
-            record,
-            already: true,
-            patched,
-            unfit: PatchProblems::new(),
-        }))
-    }))
+    if !is_ours {
+        return Ok(RoundOutcome::ListAgain);
+    }
+    if record.state == State::Held
+        && let Some(clusters) = withdraw(store, &customization, &record, request).await?
+    {
+        return Ok(RoundOutcome::Withdrawn(clusters));
+    }
+    Ok(RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(Leased {
+        customization,
+        record,
+        already: true,
+        patched,
+        patch_problems: PatchProblems::new(),
+    }))))
 }
 
 fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
@@ -323,9 +325,9 @@ async fn apply_patches(
     Ok(outcome.map(Some))
 }
 
-/// What happened when this client tried to lease the free entries, one after the other.
-enum TryOutcome {
-    Taken(Box<Leased>),
+/// What happened in one round of an attempt, which lists the entries once.
+enum RoundOutcome {
+    Ended(AttemptOutcome),
     /// The entries must be listed again, because other clients have changed them, or their patches cannot be applied.
     ListAgain,
     /// The entries must be listed again: this client leased one, but another holder's cluster uses it. Contains the
@@ -334,12 +336,12 @@ enum TryOutcome {
 }
 
 /// Tries to lease these entries, one after the other, until one write succeeds.
-async fn try_each(
+async fn try_entries(
     store: &impl LeaseStore,
     free: &[&Entry],
     request: AttemptRequest<'_>,
-    unfit: &mut PatchProblems,
-) -> Result<TryOutcome, LeaseError> {
+    patch_problems: &mut PatchProblems,
+) -> Result<RoundOutcome, LeaseError> {
     for listed in free {
         let name = listed.name();
         // Read the entry first. Among hundreds of clients the list is out of date once it is parsed, and a read is cheaper
@@ -353,7 +355,7 @@ async fn try_each(
         let patched = match apply_patches(store, &current, request).await? {
             Ok(patched) => patched,
             Err(why) => {
-                unfit.insert(name.to_owned(), why);
+                patch_problems.insert(name.to_owned(), why);
                 continue;
             }
         };
@@ -371,7 +373,7 @@ async fn try_each(
                 let is_ours = has_record(after.as_deref(), &record);
                 if !is_ours && after.is_some_and(|after| after.refers_to(request.holder)) {
                     // Another process has leased the entry for the same holder. The next list of entries shows this lease.
-                    return Ok(TryOutcome::ListAgain);
+                    return Ok(RoundOutcome::ListAgain);
                 }
                 is_ours
             }
@@ -379,18 +381,18 @@ async fn try_each(
         };
         if is_ours {
             return Ok(match withdraw(store, name, &record, request).await? {
-                Some(clusters) => TryOutcome::Withdrawn(clusters),
-                None => TryOutcome::Taken(Box::new(Leased {
+                Some(clusters) => RoundOutcome::Withdrawn(clusters),
+                None => RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(Leased {
                     customization: name.to_owned(),
                     record,
                     already: false,
                     patched,
-                    unfit: PatchProblems::new(),
-                })),
+                    patch_problems: std::mem::take(patch_problems),
+                }))),
             });
         }
     }
-    Ok(TryOutcome::ListAgain)
+    Ok(RoundOutcome::ListAgain)
 }
 
 /// Whether the entry's lease is the same as when the entries were listed. Other fields may have changed.
@@ -408,7 +410,7 @@ fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-/// Lists the clusters after this client leased the entry. If another holder's cluster uses the entry, gives the lease to
+/// Lists the clusters after this client leased the entry or confirmed its lease. If another holder's cluster uses the entry, gives the lease to
 /// that holder and returns the clusters.
 async fn withdraw(
     store: &impl LeaseStore,
@@ -425,7 +427,9 @@ async fn withdraw(
     };
     let namespace = deployments.namespace();
     let is_others = |cluster: &&ClusterDeployment| {
-        uses(cluster, namespace, name, Some(record)) && !is_own(cluster, namespace, request.holder)
+        uses(cluster, namespace, name, Some(record))
+            && !is_own(cluster, namespace, request.holder)
+            && !belongs_to_lease(cluster, record)
     };
     let Some(other) = deployments.iter().find(is_others) else {
         return Ok(None);
@@ -452,15 +456,19 @@ async fn withdraw(
 
 /// The entries of the inventory in its order, followed by entries that the holder holds although the pool does not list
 /// them.
-fn slots<'l>(request: AttemptRequest<'l>, entries: &'l [Entry], unfit: &PatchProblems) -> Vec<Slot<'l>> {
+fn slots<'l>(
+    request: AttemptRequest<'l>,
+    entries: &'l [Entry],
+    patch_problems: &PatchProblems,
+) -> Vec<InventorySlot<'l>> {
     let holder = request.holder;
     let by_name: BTreeMap<_, _> = entries.iter().map(|entry| (entry.name(), entry)).collect();
     let named: BTreeSet<&str> = request.names.iter().copied().collect();
-    let slot = |name: &'l str, is_named| Slot {
+    let slot = |name: &'l str, is_in_inventory| InventorySlot {
         name,
-        is_named,
+        is_in_inventory,
         entry: by_name.get(name).copied(),
-        unfit: unfit.get(name).cloned(),
+        patch_problem: patch_problems.get(name).cloned(),
     };
     let is_of_holder = |entry: &&Entry| {
         let deployments = request.clusters.known();

@@ -9,8 +9,8 @@ use crate::{
     install_config::patches::PatchProblem,
     lease::{
         generated_name::lease_id,
-        rule::{Rule, Step},
-        usage::{Clusters, Usage, is_own, users},
+        rule::{Rule, Transition},
+        usage::{Clusters, Usage, belongs_to_lease, is_own, users},
     },
     objects::{
         ClusterName, Holder,
@@ -25,21 +25,21 @@ use crate::{
 pub struct Inventory<'l> {
     /// One slot for each name in the inventory, in its order, followed by entries that the holder holds although the pool
     /// does not list them.
-    pub slots: Vec<Slot<'l>>,
+    pub slots: Vec<InventorySlot<'l>>,
     pub clusters: &'l Clusters,
     pub rule: Rule,
 }
 
 /// A name in a pool's inventory, and the entry of that name.
 #[derive(Clone, Debug)]
-pub struct Slot<'l> {
+pub struct InventorySlot<'l> {
     pub name: &'l str,
     /// Whether the pool's inventory lists the name. An entry that is not listed is never leased to a new holder.
-    pub is_named: bool,
+    pub is_in_inventory: bool,
     /// The customization of that name; `None` if it does not exist.
     pub entry: Option<&'l Entry>,
     /// Why the entry's patches cannot be applied; `None` if they can, or were not checked.
-    pub unfit: Option<PatchProblem>,
+    pub patch_problem: Option<PatchProblem>,
 }
 
 /// Whether a holder can lease an entry, and if not, why.
@@ -53,7 +53,7 @@ pub enum Availability {
         /// The ClusterDeployment that holds the entry; `None` between Hive's two writes of a reservation.
         cluster_deployment: Option<String>,
         pool: Option<String>,
-        until: Option<Until>,
+        until: Option<HeldUntil>,
     },
     /// No holder holds the entry, but a cluster uses it.
     Referenced {
@@ -65,7 +65,7 @@ pub enum Availability {
 
 /// How long an entry stays with the holder that holds it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum HeldUntil {
     /// Until the holder's cluster no longer exists.
     ClusterGone,
     /// Until the lease ends at this time.
@@ -82,7 +82,7 @@ pub enum UnusableReason {
     Cordoned(String),
     Deleting,
     /// The pool's inventory does not list the entry.
-    Unnamed,
+    NotInInventory,
     /// The customization that the inventory lists does not exist.
     Missing,
     Unreadable(Unreadable),
@@ -90,14 +90,14 @@ pub enum UnusableReason {
 
 /// Which entry a holder gets, or why it gets none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Choice<'l> {
+pub enum LeaseChoice<'l> {
     /// The holder already holds this entry.
     Held(&'l Entry),
     /// The holder gets one of these free entries, which are tried in this order. The list is never empty.
     Free(Vec<&'l Entry>),
     /// The holder must get this entry again, because its ClusterDeployment or an earlier lease refers to it. But the entry
     /// is not available, so the holder gets none.
-    Bound {
+    BoundButUnavailable {
         name: &'l str,
         availability: Availability,
     },
@@ -106,7 +106,7 @@ pub enum Choice<'l> {
         /// The entry's name, and why it is not free.
         availabilities: Vec<(&'l str, Availability)>,
         /// Leases whose records are out of date, because a cluster appeared or disappeared.
-        steps: Vec<RecordUpdate<'l>>,
+        record_updates: Vec<RecordUpdate<'l>>,
     },
 }
 
@@ -136,20 +136,20 @@ impl Availability {
 impl<'l> Inventory<'l> {
     /// Decides which entry the holder gets. An entry that the holder already holds comes first, so that a repeated request
     /// never leases a second entry.
-    pub fn choose(&self, holder: Holder<'_>) -> Choice<'l> {
+    pub fn choose(&self, holder: Holder<'_>) -> LeaseChoice<'l> {
         let availabilities: Vec<_> = self
             .slots
             .iter()
             .map(|slot| (slot, self.availability(slot, holder)))
             .collect();
-        let is_bound = |slot: &Slot<'_>| {
+        let is_bound = |slot: &InventorySlot<'_>| {
             slot.entry
                 .is_some_and(|entry| self.own_user(entry, holder).is_some())
         };
         if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_bound(slot)) {
             return match (availability, slot.entry) {
-                (Availability::Ours, Some(entry)) => Choice::Held(entry),
-                (Availability::Free, Some(entry)) => Choice::Free(vec![entry]),
+                (Availability::Ours, Some(entry)) => LeaseChoice::Held(entry),
+                (Availability::Free, Some(entry)) => LeaseChoice::Free(vec![entry]),
                 _ => bound(slot, availability),
             };
         }
@@ -160,22 +160,22 @@ impl<'l> Inventory<'l> {
                 .filter_map(|(slot, _)| slot.entry)
         };
         if let Some(held) = with(Availability::Ours).next() {
-            return Choice::Held(held);
+            return LeaseChoice::Held(held);
         }
-        let is_ours = |slot: &Slot<'_>| slot.entry.is_some_and(|entry| entry.refers_to(holder));
+        let is_ours = |slot: &InventorySlot<'_>| slot.entry.is_some_and(|entry| entry.refers_to(holder));
         if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_ours(slot)) {
             return bound(slot, availability);
         }
         let mut free: Vec<_> = with(Availability::Free).collect();
         if !free.is_empty() {
             free.sort_by(|a, b| self.order(a, b, holder));
-            return Choice::Free(free);
+            return LeaseChoice::Free(free);
         }
-        Choice::Exhausted {
-            steps: self.steps(),
+        LeaseChoice::Exhausted {
+            record_updates: self.record_updates(),
             availabilities: availabilities
                 .into_iter()
-                .filter(|(slot, _)| slot.is_named)
+                .filter(|(slot, _)| slot.is_in_inventory)
                 .map(|(slot, availability)| (slot.name, availability))
                 .collect(),
         }
@@ -183,7 +183,7 @@ impl<'l> Inventory<'l> {
 
     /// Whether the holder can lease the entry. A new lease requires an entry that the inventory lists, and that is neither
     /// cordoned nor being deleted. An existing lease continues without this.
-    fn availability(&self, slot: &Slot<'_>, holder: Holder<'_>) -> Availability {
+    fn availability(&self, slot: &InventorySlot<'_>, holder: Holder<'_>) -> Availability {
         let Some(entry) = slot.entry else {
             return Availability::Unusable(UnusableReason::Missing);
         };
@@ -192,10 +192,20 @@ impl<'l> Inventory<'l> {
             Reservation::Unreadable(why) => {
                 return Availability::Unusable(UnusableReason::Unreadable(why.clone()));
             }
-            _ if entry.refers_to(holder) => return Availability::Ours,
+            _ if entry.refers_to(holder) => {
+                let other = self.other_user(entry, holder);
+                return match other.filter(|_| self.own_user(entry, holder).is_none()) {
+                    Some(by) => Availability::Referenced {
+                        by: ClusterName::new(by.namespace(), by.name()),
+                    },
+                    None => Availability::Ours,
+                };
+            }
             Reservation::Free => true,
             Reservation::Unrecorded => false,
-            Reservation::Leased(record) => self.rule.step(record, self.clusters.usage(entry)) == Step::Free,
+            Reservation::Leased(record) => {
+                self.rule.transition(record, self.clusters.usage(entry)) == Transition::Free
+            }
         };
         if !is_ended {
             return Availability::Held {
@@ -207,8 +217,8 @@ impl<'l> Inventory<'l> {
         if entry.is_deleting() {
             return Availability::Unusable(UnusableReason::Deleting);
         }
-        if !slot.is_named {
-            return Availability::Unusable(UnusableReason::Unnamed);
+        if !slot.is_in_inventory {
+            return Availability::Unusable(UnusableReason::NotInInventory);
         }
         if let Some(by) = self.other_user(entry, holder) {
             return Availability::Referenced {
@@ -218,21 +228,21 @@ impl<'l> Inventory<'l> {
         if let Some(reason) = entry.cordoned() {
             return Availability::Unusable(UnusableReason::Cordoned(reason.to_owned()));
         }
-        match &slot.unfit {
+        match &slot.patch_problem {
             Some(why) => Availability::Unusable(UnusableReason::Patches(why.clone())),
             None => Availability::Free,
         }
     }
 
-    fn until(&self, entry: &Entry, reservation: &Reservation) -> Option<Until> {
+    fn until(&self, entry: &Entry, reservation: &Reservation) -> Option<HeldUntil> {
         let Reservation::Leased(record) = reservation else {
             return None;
         };
         Some(match (self.clusters.usage(entry), record.deadline) {
-            (Usage::Used(_), _) => Until::ClusterGone,
-            (_, None) => Until::Never,
-            (_, deadline) if self.rule.has_ended(deadline) => Until::NextCheck,
-            (_, Some(deadline)) => Until::Time(deadline),
+            (Usage::Used(_), _) => HeldUntil::ClusterGone,
+            (_, None) => HeldUntil::Never,
+            (_, deadline) if self.rule.has_ended(deadline) => HeldUntil::NextCheck,
+            (_, Some(deadline)) => HeldUntil::Time(deadline),
         })
     }
 
@@ -243,17 +253,24 @@ impl<'l> Inventory<'l> {
 
     fn other_user(&self, entry: &Entry, holder: Holder<'_>) -> Option<&'l ClusterDeployment> {
         let deployments = self.clusters.known()?;
-        users(deployments, entry).find(|cluster| !is_own(cluster, deployments.namespace(), holder))
+        let reservation = entry.reservation();
+        let is_of_lease = |cluster: &&ClusterDeployment| match &reservation {
+            Reservation::Leased(record) if entry.refers_to(holder) => belongs_to_lease(cluster, record),
+            _ => false,
+        };
+        users(deployments, entry)
+            .find(|cluster| !is_own(cluster, deployments.namespace(), holder) && !is_of_lease(cluster))
     }
 
     /// The new records of leases that a check changes without freeing their entries.
-    fn steps(&self) -> Vec<RecordUpdate<'l>> {
-        let named = self.slots.iter().filter(|slot| slot.is_named);
-        let step = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), lease_id) {
-            (pool, Step::Write(record)) => Some(RecordUpdate { entry, pool, record }),
-            (_, Step::Keep | Step::Free) => None,
+    fn record_updates(&self) -> Vec<RecordUpdate<'l>> {
+        let named = self.slots.iter().filter(|slot| slot.is_in_inventory);
+        let transition = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), lease_id)
+        {
+            (pool, Transition::Write(record)) => Some(RecordUpdate { entry, pool, record }),
+            (_, Transition::Keep | Transition::Free) => None,
         };
-        named.filter_map(|slot| step(slot.entry?)).collect()
+        named.filter_map(|slot| transition(slot.entry?)).collect()
     }
 
     /// The order in which free entries are tried. Entries without a lease come before entries whose lease has ended.
@@ -271,8 +288,8 @@ impl<'l> Inventory<'l> {
     }
 }
 
-fn bound<'l>(slot: &Slot<'l>, availability: &Availability) -> Choice<'l> {
-    Choice::Bound {
+fn bound<'l>(slot: &InventorySlot<'l>, availability: &Availability) -> LeaseChoice<'l> {
+    LeaseChoice::BoundButUnavailable {
         name: slot.name,
         availability: availability.clone(),
     }

@@ -5,11 +5,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use kcp_rules::syntax::is_dns1123_label;
 
 /// The letters and digits of Kubernetes' generated names: no vowels, and no digits that look like letters.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The number of random characters in a generated name. With 27^8 names, the chance that two of a thousand holders get the
 /// same name, and would count as one holder, is about one in half a million.
-const LENGTH: usize = 8;
+const RANDOM_CHARACTERS: usize = 8;
 
 /// Parses the prefix of generated names. A cluster's namespace has the cluster's name, so a name with this prefix must be a
 /// valid name of a namespace.
@@ -23,7 +23,7 @@ pub fn parse_prefix(text: &str) -> Result<String, String> {
     Err(format!(
         "a prefix must be at most {} characters long, must contain only lowercase letters, digits and '-', and must \
          begin with a letter or digit",
-        63 - LENGTH
+        63 - RANDOM_CHARACTERS
     ))
 }
 
@@ -41,9 +41,11 @@ pub fn lease_id() -> String {
 fn name(prefix: &str, random: u64) -> String {
     let mut name = prefix.to_owned();
     let mut rest = random;
-    for _ in 0..LENGTH {
-        let count = LETTERS.len() as u64;
-        let letter = usize::try_from(rest % count).ok().and_then(|at| LETTERS.get(at));
+    for _ in 0..RANDOM_CHARACTERS {
+        let count = NAME_CHARACTERS.len() as u64;
+        let letter = usize::try_from(rest % count)
+            .ok()
+            .and_then(|at| NAME_CHARACTERS.get(at));
         name.extend(letter.map(|letter| char::from(*letter)));
         rest /= count;
     }
@@ -55,19 +57,19 @@ mod tests {
     use super::{generate, name, parse_prefix};
 
     #[test]
-    fn names_are_made_of_a_number() {
+    fn a_name_follows_from_its_random_number() {
         assert_eq!(name("ci-", 0), "ci-bbbbbbbb");
         assert_eq!(name("ci-", 1 + 27 * 26), "ci-c9bbbbbb");
         assert_eq!(name("ci-", u64::MAX).len(), 11);
     }
 
     #[test]
-    fn no_two_are_the_same() {
+    fn generated_names_differ() {
         assert_ne!(generate("ci-"), generate("ci-"));
     }
 
     #[test]
-    fn what_a_name_may_begin_with() {
+    fn a_prefix_must_fit_a_namespace() {
         for prefix in ["a", "ci-", "9", &"a".repeat(55)] {
             assert_eq!(parse_prefix(prefix).as_deref(), Ok(prefix));
         }

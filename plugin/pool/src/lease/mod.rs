@@ -59,7 +59,7 @@ pub enum LeaseError {
         source: Box<Error>,
     },
     #[error("{}", unfinished(customization, cluster_deployment))]
-    Unfinished {
+    ClusterNotCreated {
         customization: String,
         cluster_deployment: String,
         source: Box<Error>,
@@ -70,14 +70,14 @@ impl LeaseError {
     pub fn cause(&self) -> &Error {
         match self {
             Self::Api(cause) => cause,
-            Self::InDoubt { source, .. } | Self::Unfinished { source, .. } => source,
+            Self::InDoubt { source, .. } | Self::ClusterNotCreated { source, .. } => source,
         }
     }
 
     pub fn into_cause(self) -> Error {
         match self {
             Self::Api(cause) => cause,
-            Self::InDoubt { source, .. } | Self::Unfinished { source, .. } => *source,
+            Self::InDoubt { source, .. } | Self::ClusterNotCreated { source, .. } => *source,
         }
     }
 
@@ -85,7 +85,9 @@ impl LeaseError {
     pub fn full_message(&self) -> String {
         match self {
             Self::Api(cause) => cause.to_string(),
-            Self::InDoubt { source, .. } | Self::Unfinished { source, .. } => format!("{self}: {source}"),
+            Self::InDoubt { source, .. } | Self::ClusterNotCreated { source, .. } => {
+                format!("{self}: {source}")
+            }
         }
     }
 }

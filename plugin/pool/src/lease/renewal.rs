@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_extended_by_its_holder_alone() {
+    fn only_the_holder_extends_a_lease() {
         // The fake's time is 05:00:00.
         let (short, long) = (Some("2026-11-21T05:10:00Z"), Some("2026-11-22T05:00:00Z"));
         for (deadline, id, ttl, expected) in [
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rhythm() {
+    fn a_heartbeat_checks_and_renews_in_time() {
         let seconds = Duration::from_secs;
         for (ttl, left, look, is_due, grace) in [
             (60, 50, 10, false, 10),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_survived_until_the_command_has_to_end() {
+    fn a_lease_survives_an_outage_until_the_command_must_end() {
         let fake = fake(&by_paris(Some("2026-11-21T05:15:00Z")), &[]);
         fake.outage(Duration::from_secs(60), Duration::from_secs(500));
         fake.after(

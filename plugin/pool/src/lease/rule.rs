@@ -10,6 +10,7 @@
 //! | the clusters could not be listed | | | |
 //! | no cluster, before the deadline | | gone, at the later of the deadline and now plus the grace period | |
 //! | no cluster, after the deadline | gone, after the grace period; without a cluster free | the same | free |
+//! | another holder's cluster uses the entry | before the deadline nothing, then in-use by that holder | in-use by that holder | the same |
 //!
 //! If a lease may have had a cluster, only a second check frees its entry, because the first check may have run after the
 //! cluster was deleted and before it was created again.
@@ -19,21 +20,21 @@ use kcp_api::metadata::Object as _;
 use kcp_client::ServerTime;
 
 use crate::{
-    lease::usage::Usage,
+    lease::usage::{Usage, belongs_to_lease},
     objects::{
         ClusterName, Holder,
-        cluster_deployment::Deletion as _,
+        cluster_deployment::{ClusterDeployment, Deletion as _},
         entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
 };
 
 /// How long an entry stays reserved after its cluster no longer exists, unless `--grace` says otherwise.
-pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
+pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(10);
 
 /// How long other clients wait after a lease's deadline, because the holder's estimate of the server's time may be late by
 /// this much.
-const MARGIN: SignedDuration = SignedDuration::from_secs(5);
+const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time and the grace period with which leases are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub struct Rule {
 
 /// What a check does with a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Transition {
     Keep,
     Write(LeaseRecord),
     Free,
@@ -53,25 +54,32 @@ pub enum Step {
 impl Rule {
     /// Whether a lease with this deadline has ended for certain, so that another holder can have the entry.
     pub fn has_ended(&self, deadline: Option<Timestamp>) -> bool {
-        let end = deadline.and_then(|deadline| deadline.checked_add(MARGIN).ok());
+        let end = deadline.and_then(|deadline| deadline.checked_add(CLOCK_MARGIN).ok());
         self.now.is_certain && end.is_some_and(|end| self.now.earliest >= end)
     }
 
-    /// What a check does with a lease, depending on whether a cluster uses its entry.
-    pub fn step(&self, record: &LeaseRecord, seen: Usage<'_>) -> Step {
+    /// Whether an entry is held by this lease, which has not ended, while the cluster of another holder uses it. No check
+    /// can tell which of the two holders is right.
+    pub fn is_contested(&self, record: &LeaseRecord, seen: Usage<'_>) -> bool {
+        let is_others = matches!(seen, Usage::Used(cluster) if !belongs_to_lease(cluster, record));
+        is_others && record.state == State::Held && !self.has_ended(record.deadline)
+    }
+
+    /// What a check does with a lease, depending on whether a cluster of the lease uses its entry.
+    pub fn transition(&self, record: &LeaseRecord, seen: Usage<'_>) -> Transition {
         match (seen, &record.state) {
-            (Usage::Unknown, _) => Step::Keep,
-            (Usage::Used(cluster), State::InUse { uid }) if uid == cluster.uid() => Step::Keep,
-            (Usage::Used(cluster), _) => Step::Write(LeaseRecord {
+            (Usage::Unknown, _) => Transition::Keep,
+            (Usage::Used(cluster), State::InUse { uid }) if uid == cluster.uid() => Transition::Keep,
+            (Usage::Used(cluster), _) => Transition::Write(LeaseRecord {
                 state: State::InUse {
                     uid: cluster.uid().to_owned(),
                 },
                 ..record.clone()
             }),
-            (Usage::Unused, State::InUse { .. }) => Step::Write(self.gone(record)),
-            (Usage::Unused, _) if !self.has_ended(record.deadline) => Step::Keep,
-            (Usage::Unused, State::Held) if record.cluster.is_some() => Step::Write(self.gone(record)),
-            (Usage::Unused, _) => Step::Free,
+            (Usage::Unused, State::InUse { .. }) => Transition::Write(self.gone(record)),
+            (Usage::Unused, _) if !self.has_ended(record.deadline) => Transition::Keep,
+            (Usage::Unused, State::Held) if record.cluster.is_some() => Transition::Write(self.gone(record)),
+            (Usage::Unused, _) => Transition::Free,
         }
     }
 
@@ -109,23 +117,37 @@ impl Rule {
 
     /// What a check does with an entry's lease, and the pool for which the entry is then reserved. `id` generates the id of
     /// the record if the entry has none.
-    pub fn check(&self, entry: &Entry, seen: Usage<'_>, id: impl FnOnce() -> String) -> (String, Step) {
+    pub fn check(&self, entry: &Entry, seen: Usage<'_>, id: impl FnOnce() -> String) -> (String, Transition) {
+        let reservation = entry.reservation();
+        let new_holder = match (&reservation, seen) {
+            (Reservation::Leased(record), Usage::Used(cluster))
+                if !belongs_to_lease(cluster, record) && !self.is_contested(record, seen) =>
+            {
+                Some(cluster)
+            }
+            _ => None,
+        };
         let used_by = match seen {
             Usage::Used(cluster) => cluster.pool(),
             Usage::Unused | Usage::Unknown => None,
         };
-        let pool = entry.cluster_pool().or(used_by).unwrap_or_default().to_owned();
+        let new_pool = new_holder.and_then(ClusterDeployment::pool);
+        let pool = new_pool.or(entry.cluster_pool()).or(used_by);
+        let pool = pool.unwrap_or_default().to_owned();
         let holder = entry.cluster_deployment().filter(|_| !pool.is_empty());
         let holder = holder.map(|cluster_deployment| Holder {
             pool: &pool,
             cluster_deployment,
         });
-        let step = match entry.reservation() {
-            Reservation::Leased(record) => self.step(&record, seen),
-            Reservation::Unrecorded => self.adopted(holder, seen, id()).map_or(Step::Keep, Step::Write),
-            Reservation::Free | Reservation::Unreadable(_) => Step::Keep,
+        let transition = match reservation {
+            Reservation::Leased(record) if self.is_contested(&record, seen) => Transition::Keep,
+            Reservation::Leased(record) if new_holder.is_none() => self.transition(&record, seen),
+            Reservation::Leased(_) | Reservation::Unrecorded => self
+                .adopted(holder, seen, id())
+                .map_or(Transition::Keep, Transition::Write),
+            Reservation::Free | Reservation::Unreadable(_) => Transition::Keep,
         };
-        (pool, step)
+        (pool, transition)
     }
 
     fn after_grace(&self) -> Timestamp {

@@ -84,16 +84,24 @@ pub fn uses(cluster: &ClusterDeployment, namespace: &str, entry: &str, record: O
         return false;
     }
     let reference = cluster.spec.cluster_pool_ref.as_ref();
-    let is_named = reference.is_some_and(|reference| reference.namespace == namespace)
+    let is_in_inventory = reference.is_some_and(|reference| reference.namespace == namespace)
         && cluster.customization() == Some(entry);
-    let is_of_lease = record.is_some_and(|record| {
-        let has_id = cluster.annotation(annotation::LEASE_ID) == Some(&record.id);
-        let is_at = |place: &ClusterName| {
-            (cluster.namespace(), cluster.name()) == (place.namespace.as_str(), place.name.as_str())
-        };
-        has_id || (reference.is_none() && record.cluster.as_ref().is_some_and(is_at))
-    });
-    is_named || is_of_lease
+    is_in_inventory || record.is_some_and(|record| refers_to_lease(cluster, record))
+}
+
+/// Whether the cluster has the lease's id, or is the cluster that the lease's record names.
+fn refers_to_lease(cluster: &ClusterDeployment, record: &LeaseRecord) -> bool {
+    let has_id = cluster.annotation(annotation::LEASE_ID) == Some(&record.id);
+    let is_at = |place: &ClusterName| {
+        (cluster.namespace(), cluster.name()) == (place.namespace.as_str(), place.name.as_str())
+    };
+    has_id || (cluster.spec.cluster_pool_ref.is_none() && record.cluster.as_ref().is_some_and(is_at))
+}
+
+/// Whether the cluster, which uses the lease's entry, is the one that the lease is for. If not, another holder's cluster
+/// uses the entry.
+pub fn belongs_to_lease(cluster: &ClusterDeployment, record: &LeaseRecord) -> bool {
+    cluster.name() == record.holder || refers_to_lease(cluster, record)
 }
 
 /// Whether the cluster is the one that the holder's lease is for.
@@ -162,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holders_own_cluster_is_seen_first() {
+    fn usage_prefers_the_cluster_of_the_holder() {
         let deployments =
             |clusters: &[Value]| Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
         let (lima, paris) = (

@@ -153,7 +153,7 @@ mod tests {
     use crate::testing::objects::cluster;
 
     #[test]
-    fn how_far_a_cluster_is() {
+    fn the_deletion_state_depends_on_finalizers() {
         const DELETED: &str = "2026-11-21T05:00:00Z";
         for (deleted, finalizers, expected) in [
             (None, json!([]), DeletionState::Alive),

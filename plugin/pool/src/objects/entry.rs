@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_status_says_of_a_lease() {
+    fn reads_the_lease_from_a_status() {
         let record = lease("paris", Some(NOW));
         let held = leased(&record);
         let mut revoked = held.clone();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_broken_is_pending_once_its_patches_apply() {
+    fn a_broken_entry_becomes_pending_once_its_patches_apply() {
         let record = lease("paris", None);
         for (before, expected) in [
             ("BrokenBySyntax", "InstallationPending"),
@@ -386,14 +386,17 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_as_long_as_a_condition_allows() {
+    fn a_message_is_cut_to_the_maximum_of_a_condition() {
         let why = "ä".repeat(33_000);
         let object = entry("True", None);
-        let told = after(&object, &read(&object).broken(&why, now()));
+        let broken = after(&object, &read(&object).broken(&why, now()));
         assert_eq!(
-            told["status"]["conditions"][1]["message"].as_str().unwrap().len(),
+            broken["status"]["conditions"][1]["message"]
+                .as_str()
+                .unwrap()
+                .len(),
             32_768
         );
-        assert!(read(&told).has_broken_message(&why) && !read(&told).has_broken_message("x"));
+        assert!(read(&broken).has_broken_message(&why) && !read(&broken).has_broken_message("x"));
     }
 }

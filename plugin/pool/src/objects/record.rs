@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_it_would_not_write() {
+    fn rejects_records_that_it_does_not_write() {
         for (from, to) in [
             ("v1 ", ""),
             ("v1", "V1"),
@@ -350,14 +350,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(record in record()) {
+        fn a_written_record_is_read_back(record in record()) {
             let message = record.message();
             prop_assert!(message.is_ascii());
             prop_assert_eq!(LeaseRecord::parse(&message), Ok(record));
         }
 
         #[test]
-        fn any_text_is_a_record_or_is_not(text in "\\PC{0,200}", at in 0_usize..160, with in "\\PC{0,3}") {
+        fn a_parsed_record_is_written_as_the_same_text(text in "\\PC{0,200}", at in 0_usize..160, with in "\\PC{0,3}") {
             let _ = LeaseRecord::parse(&text);
             if let (Some(before), Some(after)) = (MESSAGE.get(..at), MESSAGE.get(at + 1..))
                 && let Ok(read) = LeaseRecord::parse(&format!("{before}{with}{after}"))

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pool_is_read() {
+    fn reads_exactly_one_pool_of_a_manifest() {
         let read = |text: &str| match pool(text.as_bytes(), "f") {
             Ok(pool) => Ok(pool.name().to_owned()),
             Err(error) => Err(error.to_string()),

@@ -10,7 +10,7 @@ use kcp_rules::pool_version::have_same_hash;
 use crate::{
     inventory::{
         capacity::Capacity,
-        staleness::{Freshness, Stale, is_replaceable},
+        staleness::{PoolVersion, Stale, is_replaceable},
     },
     objects::entry::Entry,
     snapshot::Snapshot,
@@ -65,17 +65,17 @@ pub enum StaleReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryChange {
     pub name: String,
-    pub change: Change,
-    pub effect: Effect,
+    pub change: InventoryChange,
+    pub effect: EntryEffect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum InventoryChange {
     Added,
     Dropped,
 }
 
-impl Change {
+impl InventoryChange {
     /// The name of the change in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -123,16 +123,16 @@ fn excess(pool: &ClusterPool, clusters: &[&ClusterDeployment]) -> usize {
 
 /// The versions of the pool before and after the change, computed once for all clusters.
 struct Versions<'p> {
-    before: Option<Freshness<'p>>,
-    after: Freshness<'p>,
+    before: Option<PoolVersion<'p>>,
+    after: PoolVersion<'p>,
     is_another: bool,
 }
 
 impl<'p> Versions<'p> {
     fn new(before: Option<&'p ClusterPool>, after: &'p ClusterPool, is_run_by_hive: bool) -> Self {
-        let of = |pool| Freshness::new(pool, is_run_by_hive);
+        let of = |pool| PoolVersion::new(pool, is_run_by_hive);
         let (old, new) = (before.map(of), of(after));
-        let is_another = match (old.as_ref().and_then(Freshness::version), new.version()) {
+        let is_another = match (old.as_ref().and_then(PoolVersion::version), new.version()) {
             (Some(before), Some(after)) => before != after,
             _ => before.is_some_and(|before| !have_same_hash(&before.spec, &after.spec)),
         };
@@ -144,7 +144,7 @@ impl<'p> Versions<'p> {
     }
 
     fn version(&self) -> Version {
-        let of = |freshness: &Freshness<'_>| freshness.version().map(str::to_owned);
+        let of = |freshness: &PoolVersion<'_>| freshness.version().map(str::to_owned);
         Version {
             before: self.before.as_ref().and_then(of),
             after: of(&self.after),
@@ -185,26 +185,26 @@ fn entries(
     let dropped = old.iter().filter(|name| !new.contains(name));
     let added = added.map(|name| EntryChange {
         name: (*name).to_owned(),
-        change: Change::Added,
+        change: InventoryChange::Added,
         effect: effect_of_addition(snapshot, after, name),
     });
     let dropped = dropped.map(|name| EntryChange {
         name: (*name).to_owned(),
-        change: Change::Dropped,
+        change: InventoryChange::Dropped,
         effect: effect_of_removal(snapshot, after, name, clusters),
     });
     added.chain(dropped).collect()
 }
 
-fn effect_of_addition(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> Effect {
+fn effect_of_addition(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> EntryEffect {
     let others = snapshot
         .pools_listing(name)
         .filter(|other| other.name() != pool.name());
     let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
     match snapshot.entry(name) {
-        None => Effect::Missing,
-        Some(_) if !with.is_empty() => Effect::Shared { with },
-        Some(entry) => effect_if_held(entry).unwrap_or(Effect::Free),
+        None => EntryEffect::Missing,
+        Some(_) if !with.is_empty() => EntryEffect::Shared { with },
+        Some(entry) => effect_if_held(entry).unwrap_or(EntryEffect::Free),
     }
 }
 
@@ -213,28 +213,28 @@ fn effect_of_removal(
     pool: &ClusterPool,
     name: &str,
     clusters: &[&ClusterDeployment],
-) -> Effect {
+) -> EntryEffect {
     let user = clusters
         .iter()
         .find(|cluster| cluster.customization() == Some(name) && !cluster.is_deleting());
     if let Some(user) = user {
         let cluster = user.name().to_owned();
         return match user.claim() {
-            Some(claim) => Effect::ClusterClaimed {
+            Some(claim) => EntryEffect::ClusterClaimed {
                 cluster,
                 claim: claim.to_owned(),
             },
-            None => Effect::ClusterStale { cluster },
+            None => EntryEffect::ClusterStale { cluster },
         };
     }
     let entry = snapshot.entry(name);
     let of_pool = entry.filter(|entry| entry.cluster_pool() == Some(pool.name()));
-    of_pool.and_then(effect_if_held).unwrap_or(Effect::Unused)
+    of_pool.and_then(effect_if_held).unwrap_or(EntryEffect::Unused)
 }
 
-fn effect_if_held(entry: &Entry) -> Option<Effect> {
+fn effect_if_held(entry: &Entry) -> Option<EntryEffect> {
     let by = entry.cluster_deployment()?.to_owned();
-    Some(Effect::Held { by })
+    Some(EntryEffect::Held { by })
 }
 
 fn problems(
@@ -273,7 +273,7 @@ fn problems(
 
 /// What the change means for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum EntryEffect {
     /// The added entry is free, so it can be leased.
     Free,
     /// The added customization does not exist yet.
@@ -290,7 +290,7 @@ pub enum Effect {
     Held { by: String },
 }
 
-impl Effect {
+impl EntryEffect {
     /// The name of the effect in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -305,7 +305,7 @@ impl Effect {
     }
 }
 
-impl fmt::Display for Effect {
+impl fmt::Display for EntryEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Free => f.write_str("can be leased"),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    plan::{Change, Effect, EntryChange, StaleCluster, StaleReason, plan},
+    plan::{EntryChange, EntryEffect, InventoryChange, StaleCluster, StaleReason, plan},
     testing::{
         objects::{pool, pool_object},
         plans::{objects, planned, plans, spec},
@@ -56,7 +56,7 @@ fn which_clusters_become_stale_or_are_deleted() {
 }
 
 #[test]
-fn what_comes_of_entries() {
+fn added_and_dropped_entries_have_effects() {
     let (_, plan) = plans().swap_remove(1);
     let change = |name: &str, change, effect| EntryChange {
         name: name.to_owned(),
@@ -67,38 +67,42 @@ fn what_comes_of_entries() {
     assert_eq!(
         plan.entries,
         [
-            change("five", Change::Added, Effect::Free),
-            change("missing", Change::Added, Effect::Missing),
+            change("five", InventoryChange::Added, EntryEffect::Free),
+            change("missing", InventoryChange::Added, EntryEffect::Missing),
             change(
                 "theirs",
-                Change::Added,
-                Effect::Shared {
+                InventoryChange::Added,
+                EntryEffect::Shared {
                     with: vec![text("other")]
                 }
             ),
             change(
                 "one",
-                Change::Dropped,
-                Effect::ClusterStale {
+                InventoryChange::Dropped,
+                EntryEffect::ClusterStale {
                     cluster: text("paris")
                 }
             ),
             change(
                 "two",
-                Change::Dropped,
-                Effect::ClusterClaimed {
+                InventoryChange::Dropped,
+                EntryEffect::ClusterClaimed {
                     cluster: text("rome"),
                     claim: text("for-qa")
                 }
             ),
-            change("three", Change::Dropped, Effect::Held { by: text("oslo") }),
-            change("four", Change::Dropped, Effect::Unused),
+            change(
+                "three",
+                InventoryChange::Dropped,
+                EntryEffect::Held { by: text("oslo") }
+            ),
+            change("four", InventoryChange::Dropped, EntryEffect::Unused),
         ]
     );
 }
 
 #[test]
-fn what_is_stale_already_is_no_effect() {
+fn clusters_that_are_already_stale_are_no_effect() {
     let mut objects = objects();
     objects.clusters[0]["metadata"]["annotations"] = json!({});
     let mut changed = spec(&["one", "two", "three", "four"]);
@@ -109,7 +113,7 @@ fn what_is_stale_already_is_no_effect() {
 
 /// Without Hive, a cluster has no version if the platform's is unknown.
 #[test]
-fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
+fn unmarked_clusters_become_stale_if_the_fields_of_their_version_change() {
     let vsphere = |datacenter: &str| {
         let mut spec = spec(&["one", "two", "three", "four"]);
         spec["platform"] = json!({"vsphere": {"new": datacenter}});
@@ -134,7 +138,7 @@ fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
 }
 
 #[test]
-fn an_inventory_that_goes_changes_the_version() {
+fn a_removed_inventory_changes_the_version() {
     let mut without = spec(&[]);
     without.as_object_mut().unwrap().remove("inventory");
     let plan = planned(&objects(), &without);

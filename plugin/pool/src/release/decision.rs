@@ -12,12 +12,12 @@ use crate::{
         entry::{Entry, EntryStatus as _, Reservation},
         record::State,
     },
-    release::in_use::Cluster,
+    release::in_use::UsingCluster,
 };
 
 /// What to release: a holder's leases in a pool, or one customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ReleaseTarget {
     /// All entries that the holder holds from this pool.
     Pool(String),
     Customization(String),
@@ -25,7 +25,7 @@ pub enum Target {
 
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseRequest<'r> {
-    pub target: &'r Target,
+    pub target: &'r ReleaseTarget,
     pub cluster_deployment: &'r str,
     /// The id of the only lease to release; `None` for all leases of the holder.
     pub id: Option<&'r str>,
@@ -76,27 +76,27 @@ pub enum ReleaseRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
     pub customization: String,
-    pub by: Cluster,
+    pub by: UsingCluster,
 }
 
 /// Whether to release an entry, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryRelease {
     Free,
-    InUse(Cluster),
+    InUse(UsingCluster),
     MayBeInUse,
     OtherLease,
 }
 
 impl ReleaseRequest<'_> {
     /// Whether the entry is one of those to release.
-    pub fn is_about(&self, entry: &Entry) -> bool {
+    pub fn includes(&self, entry: &Entry) -> bool {
         match self.target {
-            Target::Pool(pool) => entry.refers_to(Holder {
+            ReleaseTarget::Pool(pool) => entry.refers_to(Holder {
                 pool,
                 cluster_deployment: self.cluster_deployment,
             }),
-            Target::Customization(name) => {
+            ReleaseTarget::Customization(name) => {
                 entry.name() == name && entry.cluster_deployment() == Some(self.cluster_deployment)
             }
         }
@@ -126,8 +126,8 @@ impl ReleaseRequest<'_> {
                 EntryRelease::MayBeInUse
             };
         };
-        let is_holders = |cluster: &Cluster| cluster.name == self.cluster_deployment;
-        let mut by: Vec<Cluster> = users(deployments, entry).map(Cluster::from).collect();
+        let is_holders = |cluster: &UsingCluster| cluster.name == self.cluster_deployment;
+        let mut by: Vec<UsingCluster> = users(deployments, entry).map(UsingCluster::from).collect();
         by.sort_by_key(|cluster| !is_holders(cluster));
         by.into_iter()
             .next()
@@ -222,7 +222,7 @@ impl fmt::Display for ReleaseRefusal {
 mod tests {
     use serde_json::Value;
 
-    use super::{EntryRelease, ReleaseRefusal, ReleaseRequest, Target, not_held};
+    use super::{EntryRelease, ReleaseRefusal, ReleaseRequest, ReleaseTarget, not_held};
     use crate::{
         hive::HiveMode,
         lease::usage::Clusters,
@@ -235,7 +235,7 @@ mod tests {
 
     fn decided(entry: &Value, clusters: &Clusters, id: Option<&str>, force: bool) -> String {
         let request = ReleaseRequest {
-            target: &Target::Pool("pool".to_owned()),
+            target: &ReleaseTarget::Pool("pool".to_owned()),
             cluster_deployment: "us",
             id,
             force,
@@ -243,7 +243,7 @@ mod tests {
             hive: HiveMode::Auto,
         };
         let entry = read(entry);
-        assert!(request.is_about(&entry));
+        assert!(request.includes(&entry));
         match request.decide(&entry, clusters) {
             EntryRelease::InUse(by) => format!("in use by {}", by.name),
             other => format!("{other:?}"),
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table")]
-    fn what_is_released() {
+    fn a_release_frees_only_entries_that_no_cluster_may_use() {
         let known =
             |clusters: &[Value]| Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
         let ours = cluster("us", "pool", Some("a"));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_customization() {
+    fn a_refusal_names_the_holder_of_a_customization() {
         let refusal = |entry: Value| not_held("a", Some(&read(&entry)), "us").map(|why| why.to_string());
         assert_eq!(refusal(entry("False", Some("us"))), None);
         assert_eq!(refusal(entry("True", Some("us"))), None);

@@ -6,7 +6,7 @@ use crate::objects::cluster_deployment::{ClusterDeployment, Deletion as _};
 
 /// A ClusterDeployment that uses a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cluster {
+pub struct UsingCluster {
     pub namespace: String,
     pub name: String,
     pub is_deleting: bool,
@@ -16,7 +16,7 @@ pub struct Cluster {
     pub is_ours: bool,
 }
 
-impl From<&ClusterDeployment> for Cluster {
+impl From<&ClusterDeployment> for UsingCluster {
     fn from(cluster: &ClusterDeployment) -> Self {
         Self {
             namespace: cluster.namespace().to_owned(),
@@ -28,7 +28,7 @@ impl From<&ClusterDeployment> for Cluster {
     }
 }
 
-impl Cluster {
+impl UsingCluster {
     /// The message that says why the customization is not released, and what to do.
     pub fn refusal(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
@@ -62,15 +62,15 @@ impl Cluster {
     }
 
     /// The warning that a cluster still uses a customization that was released with `--force`.
-    pub fn left(&self, customization: &str) -> String {
+    pub fn still_used_warning(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
-        let state = if self.is_deleting {
-            "is being deleted and still uses"
+        let deleting = if self.is_deleting {
+            ", which is being deleted,"
         } else {
-            "still uses"
+            ""
         };
         format!(
-            "ClusterDeployment {name} in namespace {namespace} {state} {customization}, which others can lease once the \
+            "ClusterDeployment {name} in namespace {namespace}{deleting} still uses {customization}, which others can lease once the \
              ClusterDeployment no longer exists"
         )
     }
@@ -78,12 +78,12 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::Cluster;
+    use super::UsingCluster;
     use crate::testing::objects::{cluster, deleted, read};
 
     #[test]
     fn no_advice_makes_kubectl_wait_for_our_own_finalizer() {
-        let of = |object| Cluster::from(&read(&object)).refusal("a");
+        let of = |object| UsingCluster::from(&read(&object)).refusal("a");
         let foreign = cluster("us", "pool", Some("a"));
         let mut ours = foreign.clone();
         ours["metadata"]["finalizers"] = serde_json::json!(["kubectl-kcp.dev/pool-lease"]);

@@ -20,8 +20,8 @@ use crate::{
         entry::EntryStatus as _,
     },
     release::{
-        decision::{EntryRelease, InUse, ReleaseRefusal, ReleaseRequest, Target, not_held},
-        in_use::Cluster,
+        decision::{EntryRelease, InUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget, not_held},
+        in_use::UsingCluster,
     },
     store::{LeaseStore, Store},
 };
@@ -80,7 +80,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         is_customization: false,
     };
     match request.target {
-        Target::Pool(pool) => {
+        ReleaseTarget::Pool(pool) => {
             release.pool = Some(PoolName::new(store.namespace(), pool));
             let holder = Holder {
                 pool,
@@ -90,7 +90,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 return release_claim(store, claim, request, release).await;
             }
         }
-        Target::Customization(customization) => {
+        ReleaseTarget::Customization(customization) => {
             let entry = store.get(customization).await?;
             release.refusal = not_held(customization, entry.as_ref(), name);
             if release.refusal.is_some() {
@@ -102,7 +102,9 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
     let refused = !(released.in_use.is_empty()
         && released.may_be_in_use.is_empty()
         && released.of_other_leases.is_empty());
-    if let (Target::Pool(pool), false, true) = (request.target, refused, released.customizations.is_empty()) {
+    if let (ReleaseTarget::Pool(pool), false, true) =
+        (request.target, refused, released.customizations.is_empty())
+    {
         // A pool that no longer exists is allowed, because its leases can still be released. But report a mistyped name.
         let found = store.pool(pool).await;
         release.is_customization =
@@ -114,14 +116,14 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
     let clusters = released.clusters;
     if let Some(deployments) = clusters.as_ref().and_then(Clusters::known) {
         let is_meant = |cluster: &&ClusterDeployment| match request.target {
-            Target::Pool(pool) => {
+            ReleaseTarget::Pool(pool) => {
                 let holder = Holder {
                     pool,
                     cluster_deployment: name,
                 };
                 is_own(cluster, deployments.namespace(), holder)
             }
-            Target::Customization(customization) => {
+            ReleaseTarget::Customization(customization) => {
                 cluster.name() == name && cluster.customization() == Some(customization)
             }
         };
@@ -137,7 +139,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         release.still_used = living
             .filter_map(|cluster| {
                 let customization = cluster.customization()?.to_owned();
-                let by = Cluster::from(cluster);
+                let by = UsingCluster::from(cluster);
                 released
                     .customizations
                     .contains(&customization)
@@ -191,7 +193,7 @@ pub async fn release_entries(
     let mut customizations = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let entries = store.list().await?;
-        let meant: Vec<_> = entries.iter().filter(|entry| request.is_about(entry)).collect();
+        let meant: Vec<_> = entries.iter().filter(|entry| request.includes(entry)).collect();
         // List the clusters after the entries: if a cluster is created later, its entry has changed, and the server refuses
         // the write.
         let clusters = store.clusters().await?;

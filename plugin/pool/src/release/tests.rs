@@ -7,7 +7,7 @@ use crate::{
     hive::HiveMode,
     release::{
         ReleasedEntries,
-        decision::{ReleaseRequest, Target},
+        decision::{ReleaseRequest, ReleaseTarget},
         release_entries,
     },
     testing::{
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-fn released(fake: &Fake, target: &Target) -> Result<ReleasedEntries, Error> {
+fn released(fake: &Fake, target: &ReleaseTarget) -> Result<ReleasedEntries, Error> {
     let request = ReleaseRequest {
         target,
         cluster_deployment: "us",
@@ -34,7 +34,7 @@ fn released(fake: &Fake, target: &Target) -> Result<ReleasedEntries, Error> {
 }
 
 fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
-    released(fake, &Target::Pool("pool".to_owned())).map(|released| released.customizations)
+    released(fake, &ReleaseTarget::Pool("pool".to_owned())).map(|released| released.customizations)
 }
 
 fn held(faults: &[Option<Fault>]) -> Fake {
@@ -45,7 +45,7 @@ fn held(faults: &[Option<Fault>]) -> Fake {
 }
 
 #[test]
-fn releases_the_holders_own_only() {
+fn releases_only_entries_of_the_holder() {
     let fake = held(&[]);
     assert_eq!(release_all(&fake).unwrap(), ["b"]);
     assert_eq!(*fake.writes.borrow(), ["b"]);
@@ -55,7 +55,7 @@ fn releases_the_holders_own_only() {
 }
 
 #[test]
-fn twice_is_once() {
+fn a_repeated_release_changes_nothing() {
     let fake = held(&[]);
     release_all(&fake).unwrap();
     assert!(release_all(&fake).unwrap().is_empty());
@@ -63,10 +63,10 @@ fn twice_is_once() {
 }
 
 #[test]
-fn releases_all_that_the_holder_has_or_the_one_that_is_named() {
+fn releases_all_entries_of_a_holder_or_the_named_one() {
     let fake = held(&[]);
     fake.put("d", &reserved("us"));
-    let one = released(&fake, &Target::Customization("d".to_owned())).unwrap();
+    let one = released(&fake, &ReleaseTarget::Customization("d".to_owned())).unwrap();
     assert_eq!(one.customizations, ["d"]);
     assert_eq!(fake.held_by("us"), ["b"]);
     fake.put("d", &reserved("us"));
@@ -74,11 +74,11 @@ fn releases_all_that_the_holder_has_or_the_one_that_is_named() {
 }
 
 #[test]
-fn keeps_what_a_cluster_uses() {
+fn keeps_an_entry_that_a_cluster_uses() {
     let fake = held(&[Some(Fault::Touched)]);
     fake.put("d", &reserved("us"));
     fake.put_cluster(cluster("us", "pool", Some("b")));
-    let outcome = released(&fake, &Target::Pool("pool".to_owned())).unwrap();
+    let outcome = released(&fake, &ReleaseTarget::Pool("pool".to_owned())).unwrap();
     assert_eq!(outcome.customizations, ["d"]);
     assert_eq!(outcome.in_use[0].customization, "b");
     assert_eq!(fake.held_by("us"), ["b"]);
@@ -86,10 +86,10 @@ fn keeps_what_a_cluster_uses() {
 
 /// The account may not list clusters.
 #[test]
-fn keeps_what_a_cluster_may_use() {
+fn keeps_entries_if_clusters_cannot_be_listed() {
     let fake = held(&[]);
     fake.forbid_clusters();
-    let outcome = released(&fake, &Target::Pool("pool".to_owned())).unwrap();
+    let outcome = released(&fake, &ReleaseTarget::Pool("pool".to_owned())).unwrap();
     assert_eq!(
         (outcome.customizations.len(), outcome.may_be_in_use),
         (0, vec!["b".to_owned()])
@@ -108,7 +108,7 @@ fn the_same_name_in_another_pool_is_another_holder() {
 }
 
 #[test]
-fn a_write_with_a_fault_is_decided_again() {
+fn a_release_is_decided_again_after_a_faulty_write() {
     for (fault, released, writes) in [
         (Fault::Touched, &["b"][..], 2),
         (Fault::RequestLost, &["b"], 2),
@@ -125,7 +125,7 @@ fn a_write_with_a_fault_is_decided_again() {
 }
 
 #[test]
-fn an_entry_that_keeps_changing_ends_it() {
+fn a_release_fails_if_an_entry_keeps_changing() {
     let error = release_all(&held(&[Some(Fault::Touched); 100])).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -6,7 +6,7 @@ use kcp_api::metadata::Object as _;
 use kcp_client::Error;
 
 use crate::{
-    creation::make::Obstacle,
+    creation::make::CreationObstacle,
     lease::{
         LeaseError,
         write::{WriteResult, send},
@@ -18,8 +18,8 @@ use crate::{
     },
     repair::{
         decision::check_entry,
-        finding::{Finding, Remedy, Subject},
-        options::Options,
+        finding::{Finding, FindingSubject, Remedy},
+        options::RepairOptions,
     },
     snapshot::Snapshot,
     store::LeaseStore,
@@ -34,9 +34,9 @@ pub enum RepairOutcome {
     /// The problem had disappeared when the entry was read again.
     Settled,
     /// The object cannot be removed before its customization is free.
-    Waits,
+    WaitsForCustomization,
     /// The missing cluster cannot be created again, for this reason.
-    Blocked(Obstacle),
+    Blocked(CreationObstacle),
     /// Other clients changed the object before each attempt to write it.
     Contended,
 }
@@ -48,10 +48,10 @@ pub enum RepairOutcome {
 pub async fn apply(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
     planned: &Finding,
 ) -> Result<RepairOutcome, Error> {
-    let Subject::Entry { name } = &planned.subject else {
+    let FindingSubject::Entry { name } = &planned.subject else {
         return Ok(RepairOutcome::Settled);
     };
     let mut may_be_written = false;
@@ -94,10 +94,10 @@ pub async fn apply(
 pub async fn is_confirmed(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
     finding: &Finding,
 ) -> Result<bool, Error> {
-    let Subject::Entry { name } = &finding.subject else {
+    let FindingSubject::Entry { name } = &finding.subject else {
         return Ok(true);
     };
     let mut before = store.get(name).await?;

@@ -7,7 +7,7 @@ use kcp_api::metadata::Object as _;
 use crate::{
     lease::{
         generated_name::lease_id,
-        rule::{Rule, Step},
+        rule::{Rule, Transition},
         usage::{Usage, users},
     },
     objects::{
@@ -16,16 +16,16 @@ use crate::{
         record::{LeaseRecord, State},
     },
     repair::{
-        finding::{Cause, Finding, Remedy, StatusFault, Subject},
+        finding::{Cause, Finding, FindingSubject, Remedy, StatusFault},
         hive::check_hive_entry,
         leftovers::{copy_left, finalizer_left, old_record},
-        options::Options,
+        options::RepairOptions,
     },
     snapshot::Snapshot,
 };
 
 /// All problems in the namespace: first those of entries, then objects that can be removed once their entry is free.
-pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
+pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<Finding> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
         .filter_map(|entry| check_entry(snapshot, entry, options))
@@ -46,7 +46,7 @@ pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
 }
 
 /// The problem of an entry and its remedy; `None` if the entry has no problem.
-pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
+pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<Finding> {
     let users = users_of(snapshot, entry);
     if !is_selected_entry(snapshot, entry, &users, options) {
         return None;
@@ -63,7 +63,9 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) ->
             Some(unknown_holder_finding(entry, why, options, &users))
         }
         (_, [_, _, ..]) => Some(contested_finding(entry, &users)),
-        (Reservation::Leased(record), [user]) if is_used_by_another(&record, user, snapshot, options) => {
+        (Reservation::Leased(record), [user])
+            if rule(snapshot, options).is_contested(&record, Usage::Used(user)) =>
+        {
             Some(contested_finding(entry, &users))
         }
         (reservation, users) => check_lease(snapshot, entry, &reservation, users.first().copied(), options),
@@ -82,7 +84,7 @@ fn is_selected_entry(
     snapshot: &Snapshot,
     entry: &Entry,
     users: &[&ClusterDeployment],
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
 ) -> bool {
     match (options.pool, entry.cluster_pool()) {
         (None, _) => true,
@@ -94,22 +96,11 @@ fn is_selected_entry(
     }
 }
 
-fn rule(snapshot: &Snapshot, options: &Options<'_>) -> Rule {
+fn rule(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Rule {
     Rule {
         now: snapshot.now,
         grace: options.grace,
     }
-}
-
-/// Whether a cluster uses the entry, although the lease of another holder has not ended.
-fn is_used_by_another(
-    record: &LeaseRecord,
-    user: &ClusterDeployment,
-    snapshot: &Snapshot,
-    options: &Options<'_>,
-) -> bool {
-    let is_over = rule(snapshot, options).has_ended(record.deadline) || record.state == State::Gone;
-    user.name() != record.holder && !is_over && record.state == State::Held
 }
 
 /// Applies the rule for leases to the entry. A change by the rule is a problem to report, unless it only records the
@@ -119,7 +110,7 @@ fn check_lease(
     entry: &Entry,
     reservation: &Reservation,
     user: Option<&ClusterDeployment>,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
 ) -> Option<Finding> {
     let rule = rule(snapshot, options);
     let seen = match user {
@@ -138,32 +129,42 @@ fn check_lease(
         let record = rule.adopted(None, seen, lease_id())?;
         return Some(record_finding(entry, Cause::StatusFault(cause), pool, record));
     }
-    let (pool, step) = rule.check(entry, seen, lease_id);
+    let (pool, transition) = rule.check(entry, seen, lease_id);
     let is_mark_lost = !entry.is_reserved();
-    match (step, reservation) {
-        (Step::Free, Reservation::Leased(record)) => {
+    match (transition, reservation) {
+        (Transition::Free, Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
             Some(entry_finding(entry, cause, Remedy::Free))
         }
-        (Step::Write(record), Reservation::Leased(_)) if record.state == State::Gone => {
+        (Transition::Write(record), Reservation::Leased(_)) if record.state == State::Gone => {
             Some(missing_cluster_finding(snapshot, entry, pool, record, options))
         }
-        (Step::Write(record), _) if matches!(record.state, State::InUse { .. }) => is_mark_lost.then(|| {
-            record_finding(
-                entry,
-                Cause::StatusFault(StatusFault::MarkedAvailable),
-                pool,
-                record,
-            )
-        }),
-        (Step::Keep, Reservation::Leased(record)) if is_mark_lost => {
+        (Transition::Write(record), _) if matches!(record.state, State::InUse { .. }) => {
+            is_mark_lost.then(|| {
+                record_finding(
+                    entry,
+                    Cause::StatusFault(StatusFault::MarkedAvailable),
+                    pool,
+                    record,
+                )
+            })
+        }
+        (Transition::Keep, Reservation::Leased(record)) if is_mark_lost => {
             let cause = Cause::StatusFault(StatusFault::MarkLost);
             Some(record_finding(entry, cause, pool, record.clone()))
         }
-        (Step::Keep, Reservation::Leased(record)) if options.recreate && record.state == State::Gone => Some(
-            missing_cluster_finding(snapshot, entry, pool, record.clone(), options),
-        ),
-        (Step::Write(record), Reservation::Unrecorded) => Some(record_finding(
+        (Transition::Keep, Reservation::Leased(record))
+            if options.recreate && record.state == State::Gone =>
+        {
+            Some(missing_cluster_finding(
+                snapshot,
+                entry,
+                pool,
+                record.clone(),
+                options,
+            ))
+        }
+        (Transition::Write(record), Reservation::Unrecorded) => Some(record_finding(
             entry,
             Cause::StatusFault(StatusFault::NoRecord),
             pool,
@@ -177,23 +178,23 @@ fn check_lease(
 pub fn new_cluster_record(
     snapshot: &Snapshot,
     entry: &Entry,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
 ) -> Option<(String, LeaseRecord)> {
     let users = users_of(snapshot, entry);
     let is_wrong = check_entry(snapshot, entry, options).is_some() || snapshot.is_run_by_hive(entry);
     if is_wrong || !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
-    let (pool, step) = rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), lease_id);
-    match step {
-        Step::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
+    let (pool, transition) = rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), lease_id);
+    match transition {
+        Transition::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
         _ => None,
     }
 }
 
 /// Whether the holder's cluster is installed, but `ApplySucceeded` does not say so yet. In pools that Hive runs, Hive sets
 /// this condition.
-pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> bool {
+pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
     let users = users_of(snapshot, entry);
     let is_meant = is_selected_entry(snapshot, entry, &users, options) && !snapshot.is_run_by_hive(entry);
@@ -214,7 +215,7 @@ fn missing_cluster_finding(
     entry: &Entry,
     pool: String,
     record: LeaseRecord,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
 ) -> Finding {
     let is_listed = snapshot
         .pool(&pool)
@@ -230,7 +231,7 @@ fn missing_cluster_finding(
 
 fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     Finding {
-        subject: Subject::Entry {
+        subject: FindingSubject::Entry {
             name: entry.name().to_owned(),
         },
         pool: entry.cluster_pool().map(str::to_owned),
@@ -259,7 +260,7 @@ fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
 fn unknown_holder_finding(
     entry: &Entry,
     why: String,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
     users: &[&ClusterDeployment],
 ) -> Finding {
     let remedy = match users {
@@ -276,7 +277,7 @@ fn not_freed_finding(
     snapshot: &Snapshot,
     entry: &Entry,
     users: &[&ClusterDeployment],
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
 ) -> Option<Finding> {
     if !options.is_forced(entry) || entry.reservation() == Reservation::Free {
         return None;

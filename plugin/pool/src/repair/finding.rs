@@ -9,7 +9,7 @@ use crate::objects::{Holder, record::LeaseRecord};
 /// A problem of a lease, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub subject: Subject,
+    pub subject: FindingSubject,
     pub pool: Option<String>,
     pub cluster_deployment: Option<String>,
     pub cause: Cause,
@@ -18,7 +18,7 @@ pub struct Finding {
 
 /// The object that has the problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub enum FindingSubject {
     /// A customization in the pool's namespace.
     Entry {
         name: String,
@@ -54,7 +54,7 @@ pub enum Cause {
     /// The entry is reserved, but its holder is unknown, for this reason.
     Unknown { why: String },
     /// An object of a lease that has ended still exists. Contains a sentence about it.
-    Left(&'static str),
+    Leftover(&'static str),
     /// Hive causes the problem. Contains a sentence about it.
     Hive { what: String },
     /// The entry has no problem. The user named it with `--force`, but it is not freed, for this reason.
@@ -125,7 +125,7 @@ impl Cause {
             Self::StatusFault(_) => "unrecorded",
             Self::Contested { .. } => "contested",
             Self::Unknown { .. } => "unknown",
-            Self::Left(_) => "left",
+            Self::Leftover(_) => "left",
             Self::Hive { .. } => "hive",
             Self::InUse { .. } => "in-use",
         }
@@ -151,10 +151,10 @@ impl Finding {
                 format!("reserved for {holder}, but without a record of the lease")
             }
             Cause::StatusFault(StatusFault::MarkLost) => {
-                format!("Available is True, but {holder} has leased the entry")
+                format!("the condition Available is True, but {holder} has leased the entry")
             }
             Cause::StatusFault(StatusFault::MarkedAvailable) => {
-                format!("Available is True, but ClusterDeployment {holder} uses the entry")
+                format!("the condition Available is True, but ClusterDeployment {holder} uses the entry")
             }
             Cause::StatusFault(StatusFault::UsedByAnother) => {
                 format!("ClusterDeployment {holder} uses the entry without a lease")
@@ -168,7 +168,7 @@ impl Finding {
                 )
             }
             Cause::Unknown { why } => why.clone(),
-            Cause::Left(what) => (*what).to_owned(),
+            Cause::Leftover(what) => (*what).to_owned(),
             Cause::Hive { what } => what.clone(),
             Cause::InUse { why } => format!("not freed: held by {holder}, {why}"),
         }
@@ -176,7 +176,10 @@ impl Finding {
 
     /// Whether the object cannot be removed before its holder's customization is free.
     pub const fn is_removed_after_its_entry(&self) -> bool {
-        matches!(self.subject, Subject::Cluster { .. } | Subject::Copy { .. })
+        matches!(
+            self.subject,
+            FindingSubject::Cluster { .. } | FindingSubject::Copy { .. }
+        )
     }
 
     pub fn holder(&self) -> Option<Holder<'_>> {
@@ -203,7 +206,7 @@ fn when(time: Timestamp) -> String {
     time.strftime(" %Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-impl Subject {
+impl FindingSubject {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Entry { .. } | Self::Copy { .. } => "ClusterDeploymentCustomization",
@@ -250,7 +253,7 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for FindingSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.short_name())
     }

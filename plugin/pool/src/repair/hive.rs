@@ -7,7 +7,7 @@ use crate::{
         cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState},
         entry::{APPLY_SUCCEEDED, Entry, EntryStatus as _, INSTALLATION_PENDING},
     },
-    repair::finding::{Cause, Finding, Remedy, Subject},
+    repair::finding::{Cause, Finding, FindingSubject, Remedy},
     snapshot::Snapshot,
 };
 
@@ -18,7 +18,7 @@ pub(super) fn check_hive_entry(
     users: &[&ClusterDeployment],
 ) -> Option<Finding> {
     let finding = |cause, remedy, by: Option<&ClusterDeployment>| Finding {
-        subject: Subject::Entry {
+        subject: FindingSubject::Entry {
             name: entry.name().to_owned(),
         },
         pool: by
@@ -60,7 +60,7 @@ pub(super) fn check_hive_entry(
         "a bug in Hive: the last cluster of the entry never finished installing, so Hive frees and reserves the entry \
          several times a second"
     } else {
-        "Available is True, but a ClusterDeployment of Hive uses the entry"
+        "the condition Available is True, but a ClusterDeployment of Hive uses the entry"
     };
     let remedy = Remedy::Reserve {
         pool: user.pool()?.to_owned(),

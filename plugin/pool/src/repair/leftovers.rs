@@ -10,23 +10,23 @@ use crate::{
         entry::{Entry, EntryStatus as _},
     },
     repair::{
-        finding::{Cause, Finding, Remedy, Subject},
-        options::Options,
+        finding::{Cause, Finding, FindingSubject, Remedy},
+        options::RepairOptions,
     },
     snapshot::Snapshot,
 };
 
 /// The finding for a ClusterDeployment that is deleted, except that this program's finalizer remains on it.
-pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>) -> Option<Finding> {
+pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &RepairOptions<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
-    (cluster.waits_only_for_us() && options.is_about(Some(pool))).then(|| Finding {
-        subject: Subject::Cluster {
+    (cluster.waits_only_for_us() && options.includes(Some(pool))).then(|| Finding {
+        subject: FindingSubject::Cluster {
             namespace: cluster.namespace().to_owned(),
             name: cluster.name().to_owned(),
         },
         pool: Some(pool.to_owned()),
         cluster_deployment: Some(cluster.name().to_owned()),
-        cause: Cause::Left("deleted, and only the finalizer of its lease remains"),
+        cause: Cause::Leftover("the ClusterDeployment is deleted, but kubectl-kcp's finalizer remains"),
         remedy: Remedy::Remove,
     })
 }
@@ -37,7 +37,7 @@ pub(super) fn copy_left(
     snapshot: &Snapshot,
     of_entries: &[Finding],
     copy: &Copy,
-    options: &Options<'_>,
+    options: &RepairOptions<'_>,
 ) -> Option<Finding> {
     if copy.pool_namespace() != Some(snapshot.namespace.as_str()) || copy.is_deleting() {
         return None;
@@ -49,7 +49,7 @@ pub(super) fn copy_left(
         .any(|cluster| cluster.namespace() == name && cluster.deletion_state() != DeletionState::Over);
     let is_freed = |entry: &Entry| {
         of_entries.iter().any(|finding| {
-            let is_it = matches!(&finding.subject, Subject::Entry { name } if name == entry.name());
+            let is_it = matches!(&finding.subject, FindingSubject::Entry { name } if name == entry.name());
             is_it && finding.remedy == Remedy::Free
         })
     };
@@ -66,27 +66,29 @@ pub(super) fn copy_left(
             .max(SignedDuration::ZERO)
     });
     let is_old = age.is_none_or(|age: SignedDuration| age >= options.grace);
-    (!is_used && !is_held && is_old && options.is_about(copy.pool_name())).then(|| Finding {
-        subject: Subject::Copy {
+    (!is_used && !is_held && is_old && options.includes(copy.pool_name())).then(|| Finding {
+        subject: FindingSubject::Copy {
             namespace: copy.namespace().to_owned(),
             name: copy.name().to_owned(),
         },
         pool: copy.pool_name().map(str::to_owned),
         cluster_deployment: Some(name.to_owned()),
-        cause: Cause::Left("a copy of a customization in a namespace without a ClusterDeployment"),
+        cause: Cause::Leftover("a copy of a customization in a namespace without a ClusterDeployment"),
         remedy: Remedy::Remove,
     })
 }
 
 /// The finding for a Lease (`coordination.k8s.io`) with a record of version 0.1, which this version does not read.
-pub(super) fn old_record(lease: &PartialObjectMetadata, options: &Options<'_>) -> Option<Finding> {
+pub(super) fn old_record(lease: &PartialObjectMetadata, options: &RepairOptions<'_>) -> Option<Finding> {
     options.pool.is_none().then(|| Finding {
-        subject: Subject::OldRecord {
+        subject: FindingSubject::OldRecord {
             name: lease.name().to_owned(),
         },
         pool: None,
         cluster_deployment: None,
-        cause: Cause::Left("a record of kubectl-kcp 0.1, which this version does not read; delete it"),
+        cause: Cause::Leftover(
+            "kubectl-kcp 0.1 wrote this Lease, and this version does not read it; delete the Lease",
+        ),
         remedy: Remedy::None,
     })
 }

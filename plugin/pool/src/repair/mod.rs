@@ -24,11 +24,11 @@ use crate::{
         answer::{LeaseOutcome, LeaseRefusal},
         create::create,
     },
-    creation::make::Obstacle,
+    creation::make::CreationObstacle,
     events::{LeaseChange, record_by_name},
     hive::HiveMode,
     install_config::InstallConfig,
-    inventory::capacity::{Capacity, Findings, inventory_patch},
+    inventory::capacity::{Capacity, InventoryFacts, inventory_patch},
     lease::{LeaseError, usage::Clusters},
     objects::{
         ClusterName,
@@ -39,9 +39,9 @@ use crate::{
     repair::{
         apply::{RepairOutcome, apply, is_confirmed, record},
         decision::{findings, is_installed, new_cluster_record},
-        finding::{Cause, Finding, Remedy, Subject},
-        options::Options,
-        report::{Found, RepairRefusal},
+        finding::{Cause, Finding, FindingSubject, Remedy},
+        options::RepairOptions,
+        report::{FindingResult, RepairRefusal},
     },
     snapshot::Snapshot,
     store::{CUSTOMIZATION, LeaseStore as _, Store},
@@ -56,7 +56,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// What to repair, the same for every namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRequest<'r> {
-    pub options: Options<'r>,
+    pub options: RepairOptions<'r>,
     /// The install-config for creating missing clusters again; `None` if they are not created again.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to repair the problems. If not, they are only reported.
@@ -92,7 +92,7 @@ pub struct RepairGaps {
 pub async fn repair(
     store: &Store<'_>,
     request: RepairRequest<'_>,
-    found: &mut Vec<Found>,
+    found: &mut Vec<FindingResult>,
 ) -> Result<RepairGaps, Error> {
     let options = &request.options;
     let mut snapshot = store.snapshot(request.hive, options.pool).await?;
@@ -122,7 +122,7 @@ pub async fn repair(
                 .as_ref()
                 .is_some_and(|name| unfreed.contains(name));
             Some(if finding.is_removed_after_its_entry() && holds {
-                Ok(RepairOutcome::Waits)
+                Ok(RepairOutcome::WaitsForCustomization)
             } else {
                 apply_remedy(store, &mut snapshot, &request, &finding).await
             })
@@ -133,7 +133,7 @@ pub async fn repair(
         if finding.remedy == Remedy::Free && !is_done {
             unfreed.extend(finding.cluster_deployment.clone());
         }
-        found.push(Found {
+        found.push(FindingResult {
             namespace: store.namespace().to_owned(),
             finding,
             result,
@@ -143,7 +143,7 @@ pub async fn repair(
         found.finding.remedy == Remedy::Free && matches!(found.result, Some(Ok(RepairOutcome::Repaired)))
     });
     let changes = freed.filter_map(|found| match &found.finding.subject {
-        Subject::Entry { name } => {
+        FindingSubject::Entry { name } => {
             let holder = found.finding.cluster_deployment.as_deref();
             Some((name.as_str(), LeaseChange::Reclaimed { holder }))
         }
@@ -179,11 +179,11 @@ async fn apply_remedy(
     finding: &Finding,
 ) -> Result<RepairOutcome, Error> {
     match &finding.subject {
-        Subject::Entry { name } if finding.remedy == Remedy::Recreate => {
+        FindingSubject::Entry { name } if finding.remedy == Remedy::Recreate => {
             recreate_cluster(store, request, name, finding).await
         }
-        Subject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
-        Subject::Cluster { namespace, name } => {
+        FindingSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
+        FindingSubject::Cluster { namespace, name } => {
             let mut clusters = snapshot.deployments().into_iter().flat_map(Deployments::iter);
             let Some(cluster) =
                 clusters.find(|cluster| cluster.name() == name && cluster.namespace() == namespace)
@@ -193,7 +193,7 @@ async fn apply_remedy(
             remove_finalizer(store, cluster).await?;
             Ok(RepairOutcome::Repaired)
         }
-        Subject::Copy { namespace, name } => {
+        FindingSubject::Copy { namespace, name } => {
             let is_it = |copy: &&Copy| copy.name() == name && copy.namespace() == namespace;
             let Some(copy) = snapshot.copies.iter().find(is_it) else {
                 return Ok(RepairOutcome::Settled);
@@ -208,7 +208,7 @@ async fn apply_remedy(
             }
             Ok(RepairOutcome::Contended)
         }
-        Subject::OldRecord { .. } => Ok(RepairOutcome::Settled),
+        FindingSubject::OldRecord { .. } => Ok(RepairOutcome::Settled),
     }
 }
 
@@ -239,9 +239,9 @@ async fn recreate_cluster(
         .await
         .map_err(LeaseError::into_cause)?;
     let obstacle = |why: &LeaseRefusal| match why {
-        LeaseRefusal::Creation(why) | LeaseRefusal::Unfinished { why, .. } => why.clone(),
-        LeaseRefusal::HeldWithPatchProblem { why, .. } => Obstacle::PatchProblem(why.clone()),
-        _ => Obstacle::LeaseLost {
+        LeaseRefusal::Creation(why) | LeaseRefusal::ClusterNotCreated { why, .. } => why.clone(),
+        LeaseRefusal::HeldWithPatchProblem { why, .. } => CreationObstacle::PatchProblem(why.clone()),
+        _ => CreationObstacle::LeaseLost {
             customization: entry.to_owned(),
         },
     };
@@ -253,7 +253,7 @@ async fn recreate_cluster(
 
 /// Writes the conditions of the pools that Hive does not run. Ignores errors, because an account that may not write pools
 /// can still repair entries.
-async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
+async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &RepairOptions<'_>) {
     let Some(deployments) = snapshot.deployments() else {
         return;
     };
@@ -263,7 +263,7 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
     };
     for pool in snapshot.pools.iter().filter(is_ours) {
         let capacity = Capacity::count(pool, deployments.in_pool(pool.name()));
-        let findings = Findings {
+        let findings = InventoryFacts {
             entries: &snapshot.entries,
             broken: &BTreeSet::new(),
         };
@@ -311,7 +311,7 @@ mod tests {
     use crate::testing::objects::{cluster, entry, pool_object, read};
 
     #[test]
-    fn each_trace_of_a_lease_leads_to_its_namespace() {
+    fn finds_the_namespace_of_each_lease_object() {
         let none = LeaseObjects::default;
         let mut copy = entry("True", None);
         copy["metadata"]["namespace"] = "us".into();

@@ -7,7 +7,7 @@ use crate::objects::entry::Entry;
 
 /// Which pools of a namespace to repair, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'w> {
+pub struct RepairOptions<'w> {
     /// The name of the only pool to repair; `None` for all pools of the namespace.
     pub pool: Option<&'w str>,
     /// How long an entry stays reserved after a check found that its cluster no longer exists (`--grace`).
@@ -18,8 +18,8 @@ pub struct Options<'w> {
     pub recreate: bool,
 }
 
-impl Options<'_> {
-    pub fn is_about(&self, pool: Option<&str>) -> bool {
+impl RepairOptions<'_> {
+    pub fn includes(&self, pool: Option<&str>) -> bool {
         self.pool.is_none() || self.pool == pool
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use kcp_client::Error;
 
 use crate::{
-    creation::make::Obstacle,
+    creation::make::CreationObstacle,
     repair::{
         apply::RepairOutcome,
         finding::{Finding, Remedy},
@@ -20,9 +20,9 @@ pub struct RepairReport {
     pub pool: Option<String>,
     /// Whether `--yes` is set, so that problems are repaired.
     pub is_applied: bool,
-    pub found: Vec<Found>,
+    pub found: Vec<FindingResult>,
     /// The namespaces that were not repaired completely, with the reason.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<NamespaceFailure>,
     /// Why nothing was repaired, if the request was refused.
     pub refusal: Option<RepairRefusal>,
     /// Why the clusters could not be listed. No entry is then freed.
@@ -31,7 +31,7 @@ pub struct RepairReport {
 
 /// A namespace that was not repaired completely, and why.
 #[derive(Debug)]
-pub struct Failure {
+pub struct NamespaceFailure {
     pub namespace: String,
     pub error: Error,
 }
@@ -60,7 +60,7 @@ impl fmt::Display for RepairRefusal {
 }
 
 #[derive(Debug)]
-pub struct Found {
+pub struct FindingResult {
     /// The namespace of the pool.
     pub namespace: String,
     pub finding: Finding,
@@ -70,7 +70,7 @@ pub struct Found {
 
 /// How many findings had which result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct FindingCounts {
     /// How many findings were repaired, or are no longer a problem.
     pub repaired: usize,
     /// How many findings are not repaired yet, or could not be repaired.
@@ -81,7 +81,7 @@ pub struct Count {
     pub by_hand: usize,
 }
 
-impl Found {
+impl FindingResult {
     pub const fn is_repaired(&self) -> bool {
         matches!(
             self.result,
@@ -94,7 +94,7 @@ impl Found {
         Some(match self.result.as_ref()? {
             Ok(RepairOutcome::Repaired) => "done",
             Ok(RepairOutcome::Settled) => "settled",
-            Ok(RepairOutcome::Waits) => "waits",
+            Ok(RepairOutcome::WaitsForCustomization) => "waits",
             Ok(RepairOutcome::Blocked(_)) => "blocked",
             Ok(RepairOutcome::Contended) => "contended",
             Err(_) => "failed",
@@ -102,7 +102,7 @@ impl Found {
     }
 
     /// What prevents that the missing cluster is created again.
-    pub fn obstacle(&self) -> Option<&Obstacle> {
+    pub fn obstacle(&self) -> Option<&CreationObstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),
             _ => None,
@@ -115,8 +115,8 @@ impl Found {
 }
 
 impl RepairReport {
-    pub fn count(&self) -> Count {
-        let mut count = Count::default();
+    pub fn count(&self) -> FindingCounts {
+        let mut count = FindingCounts::default();
         for found in &self.found {
             let of_sort = match found.finding.remedy {
                 _ if found.is_repaired() => &mut count.repaired,

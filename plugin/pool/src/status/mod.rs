@@ -10,10 +10,10 @@ use crate::{
     hive::{HiveConclusion, HiveMode},
     inventory::{
         capacity::Capacity,
-        staleness::{Freshness, Stale},
+        staleness::{PoolVersion, Stale},
     },
     lease::{
-        rule::{GRACE, Rule},
+        rule::{DEFAULT_GRACE, Rule},
         usage::Usage,
     },
     objects::{
@@ -22,8 +22,8 @@ use crate::{
     },
     repair::{
         decision::findings,
-        finding::{Finding, Subject},
-        options::Options,
+        finding::{Finding, FindingSubject},
+        options::RepairOptions,
     },
     snapshot::Snapshot,
     store::Store,
@@ -45,7 +45,7 @@ pub struct PoolState {
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
     /// ClusterClaims that wait for a cluster, oldest first.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingClaim>,
     /// The findings of `pool repair` about objects other than entries.
     pub left: Vec<Finding>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
@@ -63,6 +63,7 @@ pub struct EntryUse {
     pub holder: Option<String>,
     /// The name of the pool for which the entry is leased.
     pub leased_for: Option<String>,
+    /// When the entry was last reserved or freed.
     pub since: Option<Timestamp>,
     /// The record of the entry's lease, if it has one.
     pub lease: Option<LeaseRecord>,
@@ -131,7 +132,7 @@ pub enum ClusterUseState {
 
 /// A ClusterClaim that waits for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingClaim {
     pub name: String,
     pub since: Option<Timestamp>,
 }
@@ -252,15 +253,15 @@ pub async fn pool_states(
 
 /// Computes the state of one pool.
 pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPool) -> PoolState {
-    let options = Options {
+    let options = RepairOptions {
         pool: Some(pool.name()),
-        grace: GRACE,
+        grace: DEFAULT_GRACE,
         forced: &[],
         recreate: false,
     };
     let found = findings(snapshot, &options);
     let hive = snapshot.hive.conclude(pool);
-    let freshness = Freshness::new(pool, hive.runs);
+    let freshness = PoolVersion::new(pool, hive.runs);
     let clusters = || {
         snapshot
             .deployments()
@@ -277,7 +278,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
     let mut waiting: Vec<_> = claims
         .iter()
         .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster_deployment().is_none())
-        .map(|claim| Waiting {
+        .map(|claim| WaitingClaim {
             name: claim.name().to_owned(),
             since: claim.creation_timestamp(),
         })
@@ -299,7 +300,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         waiting,
         left: found
             .iter()
-            .filter(|finding| !matches!(finding.subject, Subject::Entry { .. }))
+            .filter(|finding| !matches!(finding.subject, FindingSubject::Entry { .. }))
             .cloned()
             .collect(),
         stuck: creation_problems(pool),
@@ -329,7 +330,8 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
         Usage::Used(user) => Some(user.name()),
         Usage::Unused | Usage::Unknown => None,
     };
-    let is_it = |finding: &&Finding| matches!(&finding.subject, Subject::Entry { name: of } if of == name);
+    let is_it =
+        |finding: &&Finding| matches!(&finding.subject, FindingSubject::Entry { name: of } if of == name);
     let others = snapshot
         .pools_listing(name)
         .filter(|other| other.name() != pool.name());
@@ -366,7 +368,7 @@ fn state(
     };
     let rule = Rule {
         now: snapshot.now,
-        grace: GRACE,
+        grace: DEFAULT_GRACE,
     };
     match (reservation, seen) {
         (Reservation::Unreadable(_), _) => EntryUseState::Unreadable,
@@ -397,7 +399,7 @@ fn last_use(entry: &Entry) -> Option<LastUse> {
     })
 }
 
-fn cluster_use(cluster: &ClusterDeployment, freshness: &Freshness<'_>) -> ClusterUse {
+fn cluster_use(cluster: &ClusterDeployment, freshness: &PoolVersion<'_>) -> ClusterUse {
     ClusterUse {
         namespace: cluster.namespace().to_owned(),
         name: cluster.name().to_owned(),

@@ -6,7 +6,7 @@ use crate::{
 };
 
 #[test]
-fn who_has_which_entry() {
+fn the_state_of_each_entry() {
     let state = state(&busy(), &claims());
     let entries: Vec<_> = state
         .entries
@@ -70,7 +70,7 @@ fn which_clusters_are_stale_and_which_claims_wait() {
 }
 
 #[test]
-fn what_is_wrong() {
+fn lists_every_kind_of_problem() {
     let problems: Vec<_> = state(&busy(), &claims())
         .problems()
         .iter()

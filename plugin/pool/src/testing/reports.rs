@@ -4,13 +4,13 @@ use kcp_client::{Action, Error};
 use serde_json::json;
 
 use crate::{
-    creation::make::Obstacle,
-    lease::rule::GRACE,
+    creation::make::CreationObstacle,
+    lease::rule::DEFAULT_GRACE,
     repair::{
         apply::RepairOutcome,
         decision::findings,
-        options::Options,
-        report::{Failure, Found, RepairRefusal, RepairReport},
+        options::RepairOptions,
+        report::{FindingResult, NamespaceFailure, RepairRefusal, RepairReport},
     },
     store::CUSTOMIZATION,
     testing::objects::{
@@ -107,17 +107,17 @@ fn missing_clusters() -> Objects {
 /// Named with --force, and in use.
 fn named_and_kept() -> RepairReport {
     let held = Objects::entry(leased(&lease("us", Some(LATER))));
-    let options = Options {
+    let options = RepairOptions {
         forced: &["a".to_owned()],
         ..options(false)
     };
     report_of(&held, true, &options)
 }
 
-fn options(recreate: bool) -> Options<'static> {
-    Options {
+fn options(recreate: bool) -> RepairOptions<'static> {
+    RepairOptions {
         pool: None,
-        grace: GRACE,
+        grace: DEFAULT_GRACE,
         forced: &[],
         recreate,
     }
@@ -127,10 +127,10 @@ fn report(objects: &Objects, is_applied: bool) -> RepairReport {
     report_of(objects, is_applied, &options(false))
 }
 
-fn report_of(objects: &Objects, is_applied: bool, options: &Options<'_>) -> RepairReport {
+fn report_of(objects: &Objects, is_applied: bool, options: &RepairOptions<'_>) -> RepairReport {
     let found = findings(&objects.snapshot(), options)
         .into_iter()
-        .map(|finding| Found {
+        .map(|finding| FindingResult {
             namespace: "d".to_owned(),
             finding,
             result: None,
@@ -166,7 +166,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         .iter_mut()
         .filter(|found| found.finding.remedy.is_safe())
     {
-        found.result = Some(results.next().unwrap_or(Ok(RepairOutcome::Waits)));
+        found.result = Some(results.next().unwrap_or(Ok(RepairOutcome::WaitsForCustomization)));
     }
     let mut everywhere = report(&all_causes(), false);
     everywhere.namespace = None;
@@ -174,7 +174,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     let mut failed = report(&all_causes(), false);
     failed.namespace = None;
     failed.found.truncate(1);
-    failed.failures.push(Failure {
+    failed.failures.push(NamespaceFailure {
         namespace: "e".to_owned(),
         error: Error::Forbidden {
             action: Action::new("list", &CUSTOMIZATION.at("v1")).in_namespace("e"),
@@ -189,7 +189,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     nothing.pool = Some("pool".to_owned());
     let of_missing = |is_applied| report_of(&missing_clusters(), is_applied, &options(true));
     let mut recreated = of_missing(true);
-    let foreign = Obstacle::ForeignNamespace {
+    let foreign = CreationObstacle::ForeignNamespace {
         name: "of-host-2".to_owned(),
     };
     for (found, outcome) in

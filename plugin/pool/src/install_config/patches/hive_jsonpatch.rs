@@ -37,7 +37,7 @@ impl fmt::Display for Deviation {
                 "the path has a ~ that is neither ~0 nor ~1, and Hive would keep it; write ~0 for a tilde"
             }
             Self::CountsFromEnd => {
-                "only Hive counts -1 from the end of a list; count the index from the start"
+                "only Hive reads the index -1 as the last item of a list; count the index from the start"
             }
             Self::ReadsIndex => {
                 "an index must not have a sign or a leading zero, although Hive accepts them; remove it"
@@ -59,7 +59,7 @@ pub(super) fn apply_as_hive(
     patch: &PatchEntity,
     value: Value,
 ) -> Result<(Value, Option<Deviation>), Refused> {
-    let mut library = Library::default();
+    let mut library = GoJsonPatch::default();
     let to = patch.path.as_str();
     let from = || patch.from.as_deref().ok_or(Refused);
     match patch.op.as_str() {
@@ -72,7 +72,7 @@ pub(super) fn apply_as_hive(
         }
         "copy" => {
             let copied = library.get(&mut document, from()?)?.cloned();
-            let copied = copied.unwrap_or_else(|| library.null(Deviation::CopiesAbsent));
+            let copied = copied.unwrap_or_else(|| library.absent_as_null(Deviation::CopiesAbsent));
             library.add(&mut document, to, copied)?;
         }
         "test" => library.test(&mut document, to, &value)?,
@@ -82,7 +82,7 @@ pub(super) fn apply_as_hive(
 }
 
 #[derive(Default)]
-struct Library {
+struct GoJsonPatch {
     deviation: Option<Deviation>,
 }
 
@@ -101,13 +101,13 @@ impl<'d> Container<'d> {
     }
 }
 
-impl Library {
-    fn note(&mut self, deviation: Deviation) {
+impl GoJsonPatch {
+    fn note_deviation(&mut self, deviation: Deviation) {
         self.deviation.get_or_insert(deviation);
     }
 
-    fn null(&mut self, deviation: Deviation) -> Value {
-        self.note(deviation);
+    fn absent_as_null(&mut self, deviation: Deviation) -> Value {
+        self.note_deviation(deviation);
         Value::Null
     }
 
@@ -141,7 +141,7 @@ impl Library {
         match self.find(document, pointer)? {
             (Container::Fields(fields), key) => {
                 if fields.insert(key, value).is_none() {
-                    self.note(Deviation::AddsAbsent);
+                    self.note_deviation(Deviation::AddsAbsent);
                 }
             }
             (Container::Items(items), key) => {
@@ -158,7 +158,7 @@ impl Library {
         } else {
             match self.get(document, pointer)? {
                 Some(found) => found == value,
-                None => *value == self.null(Deviation::TestsAbsent),
+                None => *value == self.absent_as_null(Deviation::TestsAbsent),
             }
         };
         is_equal.then_some(()).ok_or(Refused)
@@ -178,7 +178,7 @@ impl Library {
     ) -> Result<(Container<'d>, String), Refused> {
         let (first, rest) = pointer.split_once('/').ok_or(Refused)?;
         if !first.is_empty() {
-            self.note(Deviation::DropsFirstPart);
+            self.note_deviation(Deviation::DropsFirstPart);
         }
         let (parents, last) = rest
             .rsplit_once('/')
@@ -205,7 +205,7 @@ impl Library {
     fn key(&mut self, part: &str) -> String {
         let is_escape = |rest: &str| rest.starts_with(['0', '1']);
         if !part.split('~').skip(1).all(is_escape) {
-            self.note(Deviation::LeavesTilde);
+            self.note_deviation(Deviation::LeavesTilde);
         }
         part.replace("~1", "/").replace("~0", "~")
     }
@@ -215,11 +215,11 @@ impl Library {
         let number: i64 = key.parse().map_err(|_| Refused)?;
         let distance = usize::try_from(number.unsigned_abs()).map_err(|_| Refused)?;
         if number < 0 {
-            self.note(Deviation::CountsFromEnd);
+            self.note_deviation(Deviation::CountsFromEnd);
             return end.checked_sub(distance).ok_or(Refused);
         }
         if key != number.to_string() {
-            self.note(Deviation::ReadsIndex);
+            self.note_deviation(Deviation::ReadsIndex);
         }
         (distance < end).then_some(distance).ok_or(Refused)
     }

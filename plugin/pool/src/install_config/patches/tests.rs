@@ -99,7 +99,7 @@ fn patches_are_applied_in_order() {
 
 /// The example of the design document, letter by letter.
 #[test]
-fn the_documents_example_names_the_cluster_foo() {
+fn the_example_of_the_design_document_names_the_cluster_foo() {
     let spec = json!({"installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}]});
     let patched = patched(&config(), &spec).unwrap();
     assert_eq!(
@@ -117,7 +117,7 @@ fn the_documents_example_names_the_cluster_foo() {
 }
 
 #[test]
-fn what_nobody_can_apply() {
+fn rejects_patches_that_neither_the_rfc_nor_hive_applies() {
     for (patch, why) in [
         (
             json!({"op": "remove", "path": "/metadata/nmae"}),
@@ -145,7 +145,7 @@ fn what_nobody_can_apply() {
         ),
         (
             json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
-            "(test \"/pullSecret\"): the value differs",
+            "(test \"/pullSecret\"): the document has another value",
         ),
         (
             json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
@@ -157,7 +157,7 @@ fn what_nobody_can_apply() {
         ),
         (
             json!({"op": "paint", "path": "/x"}),
-            "(paint \"/x\"): the op is not one of RFC 6902",
+            "(paint \"/x\"): the op is not an operation of RFC 6902",
         ),
     ] {
         let expected = PatchProblem::Broken(format!("spec.installConfigPatches[0] {why}"));
@@ -167,9 +167,10 @@ fn what_nobody_can_apply() {
 
 /// Each was put to gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
 #[test]
-fn what_hive_alone_would_apply() {
+fn reports_patches_that_only_hive_applies() {
     const ABSENT: &str = "the field does not exist, and Hive would add it; use op add to add it";
-    const END: &str = "only Hive counts -1 from the end of a list; count the index from the start";
+    const END: &str =
+        "only Hive reads the index -1 as the last item of a list; count the index from the start";
     const INDEX: &str =
         "an index must not have a sign or a leading zero, although Hive accepts them; remove it";
     const TILDE: &str =
@@ -229,7 +230,7 @@ fn what_hive_alone_would_apply() {
 
 /// The same library refuses these. The RFC would take some of them.
 #[test]
-fn what_hive_refuses() {
+fn rejects_patches_that_hive_refuses() {
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "", "value": "foo"}),
@@ -273,7 +274,7 @@ fn what_hive_refuses() {
         ),
         (
             json!({"op": "move", "from": "/metadata", "path": "/metadata/x"}),
-            "a value cannot move into itself",
+            "a value cannot be moved into itself",
         ),
     ] {
         let place = format!(
@@ -287,7 +288,7 @@ fn what_hive_refuses() {
 }
 
 #[test]
-fn what_is_left_is_a_mapping() {
+fn rejects_patches_that_leave_no_mapping() {
     let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
     let why =
         "spec.installConfigPatches: the result is not a YAML mapping, but an install-config must be one";
@@ -303,7 +304,7 @@ fn what_is_left_is_a_mapping() {
 
 /// Hive would not get past the second.
 #[test]
-fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
+fn a_broken_patch_is_reported_before_one_that_only_hive_applies() {
     let patches = json!([
         {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
         {"op": "remove", "path": "/nowhere"},
@@ -328,7 +329,7 @@ fn a_message_shows_the_beginning_of_a_long_path() {
 }
 
 #[test]
-fn patches_for_manifests_are_read_and_handed_on() {
+fn patches_of_manifests_are_checked_and_returned() {
     let manifest = |glob: &str, op: &str| json!({"manifestSelector": {"glob": glob}, "patches": [{"op": op, "path": "/a"}]});
     let good = json!({"installerManifestPatches": [manifest("manifests/*.yaml", "remove")]});
     assert_eq!(
@@ -349,12 +350,12 @@ fn patches_for_manifests_are_read_and_handed_on() {
         ("a", "paint", "spec.installerManifestPatches[0].patches[0].op"),
         ("a", "copy", "spec.installerManifestPatches[0].patches[0].from"),
     ] {
-        let unfit = patched(
+        let result = patched(
             &config(),
             &json!({"installerManifestPatches": [manifest(glob, op)]}),
         );
-        let Err(PatchProblem::Broken(why)) = unfit else {
-            panic!("{glob} {op}: {unfit:?}");
+        let Err(PatchProblem::Broken(why)) = result else {
+            panic!("{glob} {op}: {result:?}");
         };
         assert!(why.starts_with(&format!("{field}: ")), "{why}");
     }

@@ -104,7 +104,7 @@ fn leasing_again_returns_the_same_lease_and_keeps_its_end() {
 }
 
 #[test]
-fn a_lease_of_ones_own_that_has_ended_is_a_new_one() {
+fn an_ended_lease_of_the_same_holder_gets_a_new_id() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&lease("us", Some(LONG_AGO)))["status"]);
     assert_eq!(taken(&fake), ("a".to_owned(), true));
@@ -156,13 +156,13 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
 }
 
 #[test]
-fn a_new_lease_is_not_one_that_exists() {
+fn a_request_for_a_new_lease_rejects_an_existing_one() {
     let fake = Fake::free(&NAMES);
     fake.put("b", &reserved("us"));
     let refused = run(leased_by(&fake, &NAMES, "us", |request| request.is_new = true))
         .unwrap()
         .outcome;
-    let held = AttemptOutcome::HeldBefore {
+    let held = AttemptOutcome::AlreadyHeld {
         customization: "b".to_owned(),
     };
     assert_eq!(refused, held);
@@ -170,7 +170,7 @@ fn a_new_lease_is_not_one_that_exists() {
 }
 
 #[test]
-fn a_holder_of_another_entry_gets_no_second_one_and_is_told_which_it_has() {
+fn a_holder_gets_no_second_entry_and_a_refusal_names_the_first() {
     let fake = Fake::free(&NAMES);
     fake.put("b", &reserved("us"));
     let held = AttemptOutcome::HeldInstead {
@@ -189,7 +189,7 @@ fn a_holder_of_another_entry_gets_no_second_one_and_is_told_which_it_has() {
 }
 
 #[test]
-fn an_ended_lease_is_taken_over_and_another_is_moved_on() {
+fn an_ended_lease_is_replaced_and_others_are_updated() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&gone("them", LONG_AGO))["status"]);
     assert_eq!(taken(&fake), ("a".to_owned(), false));
@@ -210,7 +210,7 @@ fn an_ended_lease_is_taken_over_and_another_is_moved_on() {
 }
 
 #[test]
-fn a_cluster_that_comes_back_within_the_grace_period_finds_its_entry() {
+fn a_recreated_cluster_gets_its_entry_within_the_grace_period() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&in_use("them", LONG_AGO, "uid-of-them"))["status"]);
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
@@ -223,7 +223,7 @@ fn a_cluster_that_comes_back_within_the_grace_period_finds_its_entry() {
 }
 
 #[test]
-fn nothing_is_taken_over_by_an_uncertain_time_or_without_the_clusters() {
+fn no_lease_is_replaced_if_the_time_or_the_clusters_are_uncertain() {
     let ended = || {
         let fake = Fake::free(&["a"]);
         fake.put("a", &leased(&gone("them", LONG_AGO))["status"]);
@@ -243,7 +243,7 @@ fn nothing_is_taken_over_by_an_uncertain_time_or_without_the_clusters() {
 }
 
 #[test]
-fn an_entry_goes_to_a_cluster_that_appears_while_it_is_leased() {
+fn a_cluster_that_appears_during_an_attempt_gets_the_entry() {
     let fake = Fake::free(&["a"]);
     fake.put_cluster_after_write(cluster("them", "other", Some("a")));
     let AttemptOutcome::Exhausted(availabilities) = outcome(&fake) else {
@@ -265,8 +265,27 @@ fn an_entry_goes_to_a_cluster_that_appears_while_it_is_leased() {
     assert_eq!(taken(&fake), ("a".to_owned(), false));
 }
 
+/// The entry lost its status to a restore, and was leased again by a client that did not know the cluster yet.
 #[test]
-fn a_write_with_a_fault_leases_one_entry() {
+fn a_lease_is_not_confirmed_while_another_holders_cluster_uses_the_entry() {
+    let fake = Fake::free(&["a"]);
+    fake.put("a", &reserved("us"));
+    fake.put_cluster_after_write(cluster("them", "other", Some("a")));
+    assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
+    assert_eq!(fake.record("a").holder, "them");
+    let fake = Fake::free(&["a"]);
+    fake.put("a", &reserved("us"));
+    fake.put_cluster(cluster("them", "other", Some("a")));
+    let outcome = outcome(&fake);
+    let AttemptOutcome::BoundButUnavailable { availability, .. } = &outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(matches!(availability, Availability::Referenced { by } if by.name == "them"));
+    assert!(fake.writes.borrow().is_empty());
+}
+
+#[test]
+fn a_faulty_write_leases_exactly_one_entry() {
     for fault in [
         Fault::AnswerLost,
         Fault::RequestLost,
@@ -319,7 +338,7 @@ fn an_entry_that_another_client_leases_after_the_list_is_skipped_without_a_write
 
 /// A release that was decided before a lease was confirmed cannot be stored after it.
 #[test]
-fn what_was_decided_on_the_old_version_comes_too_late() {
+fn the_server_refuses_a_release_decided_before_a_confirmation() {
     use crate::objects::entry::EntryStatus as _;
     let fake = Fake::free(&["a"]);
     fake.put("a", &reserved("us"));
@@ -364,7 +383,7 @@ proptest! {
 
     /// Many lessees at once, in any order of their requests.
     #[test]
-    fn no_two_lessees_get_one_entry(seed in any::<u64>(), entries in 1_usize..5, ended in 0_usize..3) {
+    fn two_holders_never_get_the_same_entry(seed in any::<u64>(), entries in 1_usize..5, ended in 0_usize..3) {
         let names: Vec<String> = (0..entries).map(|number| format!("e{number}")).collect();
         let fake = Fake::shuffled(&names, seed);
         for name in names.iter().take(ended) {

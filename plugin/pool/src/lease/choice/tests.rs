@@ -3,10 +3,10 @@
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
-use super::{Choice, Inventory, Slot};
+use super::{Inventory, InventorySlot, LeaseChoice};
 use crate::{
     lease::{
-        rule::{GRACE, Rule},
+        rule::{DEFAULT_GRACE, Rule},
         usage::Clusters,
     },
     objects::{Holder, cluster_deployment::Deployments, entry::Entry},
@@ -26,11 +26,11 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
             .iter()
             .find(|entry| entry.metadata.name.as_deref() == Some(name))
     };
-    let slot = |name, is_named| Slot {
+    let slot = |name, is_in_inventory| InventorySlot {
         name,
-        is_named,
+        is_in_inventory,
         entry: find(name),
-        unfit: None,
+        patch_problem: None,
     };
     let unnamed = find("x").map(|_| slot("x", false));
     let inventory = Inventory {
@@ -46,7 +46,7 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
                 latest: now,
                 is_certain: true,
             },
-            grace: GRACE,
+            grace: DEFAULT_GRACE,
         },
     };
     let holder = Holder {
@@ -55,26 +55,28 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
     };
     let name = |entry: &Entry| entry.metadata.name.clone().unwrap();
     match inventory.choose(holder) {
-        Choice::Held(entry) => format!("held {}", name(entry)),
-        Choice::Free(free) => {
+        LeaseChoice::Held(entry) => format!("held {}", name(entry)),
+        LeaseChoice::Free(free) => {
             let mut free: Vec<_> = free.into_iter().map(name).collect();
             free.sort();
             format!("free {}", free.join(" "))
         }
-        Choice::Bound { name, availability } => format!("bound to {}", availability.with_state(name, "pool")),
-        Choice::Exhausted {
+        LeaseChoice::BoundButUnavailable { name, availability } => {
+            format!("bound to {}", availability.with_state(name, "pool"))
+        }
+        LeaseChoice::Exhausted {
             availabilities,
-            steps,
+            record_updates,
         } => {
             let availabilities: Vec<_> = availabilities
                 .iter()
                 .map(|(name, availability)| availability.with_state(name, "pool"))
                 .collect();
-            let steps: Vec<_> = steps
+            let record_updates: Vec<_> = record_updates
                 .iter()
-                .map(|step| format!("{} {}", name(step.entry), step.record.state.as_str()))
+                .map(|transition| format!("{} {}", name(transition.entry), transition.record.state.as_str()))
                 .collect();
-            format!("{}; {}", availabilities.join("; "), steps.join(", "))
+            format!("{}; {}", availabilities.join("; "), record_updates.join(", "))
         }
     }
 }
@@ -89,7 +91,7 @@ fn held(name: &str, by: &str) -> Value {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn what_a_holder_gets() {
+fn which_entry_a_holder_gets() {
     let mut cordoned = free("c");
     cordoned["metadata"]["annotations"] = json!({"kubectl-kcp.dev/cordoned": "fan"});
     let mut ours_and_cordoned = held("c", "us");
@@ -144,6 +146,18 @@ fn what_a_holder_gets() {
             "bound to b, which is held by them until its cluster no longer exists",
         ),
         (
+            "held, and used by another's cluster",
+            vec![free("a"), held("b", "us")],
+            vec![of_them("b")],
+            "bound to b, which is used by them",
+        ),
+        (
+            "held, and used by both clusters",
+            vec![free("a"), held("b", "us")],
+            vec![of_them("b"), of_us("b")],
+            "held b",
+        ),
+        (
             "its record is unreadable",
             vec![unreadable],
             vec![],
@@ -182,7 +196,7 @@ fn what_a_holder_gets() {
             "ended, and the first look",
             vec![named("a", leased(&lease("them", Some(LONG_AGO))))],
             vec![],
-            "a, which is held by them whose lease has ended; to free it, run pool repair --yes; b, which is missing; c, which \
+            "a, which is held by them although the lease has ended; to free the entry, run: kubectl kcp pool repair --yes; b, which is missing; c, which \
              is missing; a gone",
         ),
         (

@@ -1,18 +1,21 @@
 //! Every state and every look, and random lives of a lease.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::metadata::Object as _;
 use kcp_client::ServerTime;
 use proptest::prelude::*;
+use serde_json::json;
 
-use super::{Rule, Step};
+use super::{Rule, Transition};
 use crate::{
     lease::usage::Usage,
     objects::{
         Holder,
         cluster_deployment::ClusterDeployment,
+        entry::Entry,
         record::{LeaseRecord, State},
     },
-    testing::objects::{cluster, lease, read},
+    testing::objects::{cluster, lease, leased, named, read},
 };
 
 fn time(text: &str) -> Timestamp {
@@ -53,11 +56,11 @@ fn in_use(uid: &str) -> State {
 }
 
 /// `keep`, `free`, or the state and the deadline that are written.
-fn told(step: Step, before: &LeaseRecord) -> String {
-    match step {
-        Step::Keep => "keep".to_owned(),
-        Step::Free => "free".to_owned(),
-        Step::Write(after) => {
+fn described(transition: Transition, before: &LeaseRecord) -> String {
+    match transition {
+        Transition::Keep => "keep".to_owned(),
+        Transition::Free => "free".to_owned(),
+        Transition::Write(after) => {
             let changed = LeaseRecord {
                 state: before.state.clone(),
                 deadline: before.deadline,
@@ -76,7 +79,7 @@ fn told(step: Step, before: &LeaseRecord) -> String {
 }
 
 #[test]
-fn every_state_and_every_look() {
+fn every_state_and_every_check() {
     let (one, two) = (paris("one"), paris("two"));
     let (used, other) = (Usage::Used(&one), Usage::Used(&two));
     let held = || State::Held;
@@ -104,8 +107,40 @@ fn every_state_and_every_look() {
         (gone(), true, Usage::Unknown, "06:00:00", "keep"),
     ] {
         let record = record(state, Some("05:00:00"), has_cluster);
-        let step = rule(now).step(&record, seen);
-        assert_eq!(told(step, &record), expected, "{record:?} {seen:?} {now}");
+        let transition = rule(now).transition(&record, seen);
+        assert_eq!(
+            described(transition, &record),
+            expected,
+            "{record:?} {seen:?} {now}"
+        );
+    }
+}
+
+/// The deadline of each lease of `paris` is 05:00:00.
+#[test]
+fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
+    let lima: ClusterDeployment = read(&cluster("lima", "other", Some("a")));
+    let mut with_id = cluster("lima", "other", Some("a"));
+    with_id["metadata"]["annotations"] = json!({"kubectl-kcp.dev/lease-id": "k4x7"});
+    let with_id: ClusterDeployment = read(&with_id);
+    let uid = lima.uid();
+    for (state, cluster, now, expected) in [
+        (State::Held, &lima, "04:00:00", "pool: keep"),
+        (State::Held, &lima, "05:00:05", "other: lima in-use"),
+        (in_use("one"), &lima, "04:00:00", "other: lima in-use"),
+        (in_use(uid), &lima, "04:00:00", "other: lima in-use"),
+        (State::Gone, &lima, "04:00:00", "other: lima in-use"),
+        (State::Held, &with_id, "04:00:00", "pool: paris in-use"),
+    ] {
+        let record = record(state, Some("05:00:00"), true);
+        let entry: Entry = read(&named("a", leased(&record)));
+        let (pool, transition) = rule(now).check(&entry, Usage::Used(cluster), || "id".to_owned());
+        let found = match transition {
+            Transition::Keep => "keep".to_owned(),
+            Transition::Free => "free".to_owned(),
+            Transition::Write(after) => format!("{} {}", after.holder, after.state.as_str()),
+        };
+        assert_eq!(format!("{pool}: {found}"), expected, "{record:?} {now}");
     }
 }
 
@@ -113,23 +148,26 @@ fn every_state_and_every_look() {
 fn a_lease_without_a_deadline_never_ends() {
     for state in [State::Held, State::Gone] {
         let record = record(state, None, true);
-        assert_eq!(rule("23:00:00").step(&record, Usage::Unused), Step::Keep);
+        assert_eq!(
+            rule("23:00:00").transition(&record, Usage::Unused),
+            Transition::Keep
+        );
     }
     let record = record(in_use("one"), None, true);
     assert_eq!(
-        told(rule("23:00:00").step(&record, Usage::Unused), &record),
+        described(rule("23:00:00").transition(&record, Usage::Unused), &record),
         "gone never"
     );
 }
 
 /// The dates of two answers disagree.
 #[test]
-fn nothing_ends_by_an_uncertain_time() {
+fn no_lease_ends_if_the_time_is_uncertain() {
     let mut rule = rule("23:00:00");
     rule.now.is_certain = false;
     for state in [State::Held, State::Gone] {
         let record = record(state, Some("05:00:00"), false);
-        assert_eq!(rule.step(&record, Usage::Unused), Step::Keep);
+        assert_eq!(rule.transition(&record, Usage::Unused), Transition::Keep);
     }
 }
 
@@ -181,7 +219,7 @@ proptest! {
     /// An entry is freed only after its deadline, and not before the grace period has passed since a look found that
     /// no cluster uses it, with no cluster seen in between.
     #[test]
-    fn an_entry_stays_reserved_for_a_cluster_that_comes_back(
+    fn an_entry_stays_reserved_for_a_recreated_cluster(
         moments in moments(), ttl in 1_i64..2_000, has_cluster in any::<bool>(),
     ) {
         let one = paris("one");
@@ -211,9 +249,9 @@ proptest! {
                 }
                 Usage::Unknown => {}
             }
-            match rule.step(&record, seen) {
-                Step::Keep => {}
-                Step::Write(after) => {
+            match rule.transition(&record, seen) {
+                Transition::Keep => {}
+                Transition::Write(after) => {
                     prop_assert!(seen != Usage::Unknown);
                     prop_assert!(after.deadline >= record.deadline, "a deadline moves forward only");
                     if record.state == State::Gone {
@@ -221,7 +259,7 @@ proptest! {
                     }
                     record = after;
                 }
-                Step::Free => {
+                Transition::Free => {
                     prop_assert_eq!(seen, Usage::Unused);
                     prop_assert!(rule.now.earliest > first_deadline);
                     if was_used {

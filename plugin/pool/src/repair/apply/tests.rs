@@ -2,12 +2,12 @@
 
 use crate::{
     hive::Hive,
-    lease::{rule::GRACE, usage::Clusters},
+    lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::record::State,
     repair::{
         apply::{RepairOutcome, apply},
         decision::findings,
-        options::Options,
+        options::RepairOptions,
     },
     snapshot::Snapshot,
     store::LeaseStore as _,
@@ -17,9 +17,9 @@ use crate::{
     },
 };
 
-const OPTIONS: Options<'_> = Options {
+const OPTIONS: RepairOptions<'_> = RepairOptions {
     pool: None,
-    grace: GRACE,
+    grace: DEFAULT_GRACE,
     forced: &[],
     recreate: false,
 };
@@ -60,7 +60,7 @@ fn ended(faults: &[Option<Fault>]) -> Fake {
 }
 
 #[test]
-fn an_ended_lease_is_freed_whatever_happens_to_the_write() {
+fn an_ended_lease_is_freed_despite_a_faulty_write() {
     for fault in [
         None,
         Some(Fault::AnswerLost),
@@ -76,7 +76,7 @@ fn an_ended_lease_is_freed_whatever_happens_to_the_write() {
 }
 
 #[test]
-fn what_has_changed_since_it_was_found_is_left_alone() {
+fn a_problem_that_disappeared_is_not_repaired() {
     // Its cluster was created again.
     let fake = ended(&[]);
     let came = |fake: &Fake| fake.put_cluster(cluster("us", "pool", Some("a")));
@@ -96,7 +96,7 @@ fn what_has_changed_since_it_was_found_is_left_alone() {
 }
 
 #[test]
-fn a_cluster_that_is_gone_leaves_its_entry_reserved() {
+fn the_entry_of_a_deleted_cluster_stays_reserved() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&in_use("us", LONG_AGO, "u"))["status"]);
     assert_eq!(applied(&fake, |_| {}), RepairOutcome::Repaired);

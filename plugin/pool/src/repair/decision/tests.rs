@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::{findings, is_installed, new_cluster_record};
 use crate::{
-    lease::{rule::GRACE, usage::Clusters},
+    lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::{
         entry::EntryStatus as _,
         record::{LeaseRecord, State},
     },
     repair::{
         finding::{Finding, Remedy},
-        options::Options,
+        options::RepairOptions,
     },
     testing::{
         fake::lost,
@@ -25,16 +25,16 @@ use crate::{
 
 const LATER: &str = "2026-11-22T05:00:00Z";
 
-fn options(forced: &[String]) -> Options<'_> {
-    Options {
+fn options(forced: &[String]) -> RepairOptions<'_> {
+    RepairOptions {
         pool: None,
-        grace: GRACE,
+        grace: DEFAULT_GRACE,
         forced,
         recreate: false,
     }
 }
 
-fn told(finding: &Finding) -> String {
+fn described(finding: &Finding) -> String {
     let record = match &finding.remedy {
         Remedy::Record { record, .. } => {
             let until = record
@@ -51,7 +51,7 @@ fn told(finding: &Finding) -> String {
 fn wrong(objects: &Objects, forced: &[String]) -> Vec<String> {
     findings(&objects.snapshot(), &options(forced))
         .iter()
-        .map(told)
+        .map(described)
         .collect()
 }
 
@@ -200,7 +200,7 @@ fn nothing_is_freed_while_the_clusters_are_unknown() {
 }
 
 #[test]
-fn nothing_is_freed_by_an_uncertain_time() {
+fn nothing_is_freed_if_the_time_is_uncertain() {
     let mut snapshot = Objects::entry(leased(&gone("us", LONG_AGO))).snapshot();
     snapshot.now = ServerTime {
         is_certain: false,
@@ -210,7 +210,7 @@ fn nothing_is_freed_by_an_uncertain_time() {
 }
 
 #[test]
-fn what_force_frees() {
+fn force_frees_only_unused_entries() {
     let forced = ["a".to_owned()];
     let mut newer = leased(&lease("us", Some(LONG_AGO)));
     newer["status"]["conditions"][1]["message"] = "v2 anything".into();
@@ -249,7 +249,7 @@ fn what_force_frees() {
 }
 
 #[test]
-fn what_hive_does_wrong_is_named_as_hives() {
+fn problems_that_hive_causes_name_hive() {
     let mut flapping = entry("True", None);
     let pending = json!({"type": "ApplySucceeded", "status": "False", "reason": "InstallationPending"});
     flapping["status"]["conditions"]
@@ -297,11 +297,11 @@ fn what_hive_does_wrong_is_named_as_hives() {
 }
 
 #[test]
-fn a_living_cluster_is_recorded_silently() {
+fn an_existing_cluster_is_recorded_without_a_finding() {
     let ours = cluster("us", "pool", Some("a"));
     let seen = |objects: &Objects, pool| {
         let snapshot = objects.snapshot();
-        let options = Options { pool, ..options(&[]) };
+        let options = RepairOptions { pool, ..options(&[]) };
         new_cluster_record(&snapshot, &snapshot.entries[0], &options)
             .map(|(pool, record)| (pool, record.state, record.holder))
     };
@@ -321,33 +321,33 @@ fn a_living_cluster_is_recorded_silently() {
 }
 
 #[test]
-fn an_installed_cluster_is_told_once() {
+fn an_installed_cluster_is_reported_once() {
     let held = leased(&in_use("us", LATER, "uid-of-us"));
     let mut installed = cluster("us", "pool", Some("a"));
     installed["spec"]["installed"] = true.into();
-    let told = |held: &Value, cluster: &Value| {
+    let is_reported = |held: &Value, cluster: &Value| {
         let snapshot = Objects::entry(held.clone()).cluster(cluster.clone()).snapshot();
         is_installed(&snapshot, &snapshot.entries[0], &options(&[]))
     };
-    assert!(told(&held, &installed));
-    assert!(!told(&held, &cluster("us", "pool", Some("a"))));
-    assert!(!told(&held, &deleted(installed.clone(), &["other"])));
+    assert!(is_reported(&held, &installed));
+    assert!(!is_reported(&held, &cluster("us", "pool", Some("a"))));
+    assert!(!is_reported(&held, &deleted(installed.clone(), &["other"])));
     let snapshot = Objects::entry(held.clone()).snapshot();
     let mut after = held;
     json_patch::merge(&mut after, &snapshot.entries[0].succeeded(NOW.parse().unwrap()));
-    assert!(!told(&after, &installed));
+    assert!(!is_reported(&after, &installed));
 }
 
 #[test]
-fn missing_clusters_are_created_again_before_their_time_is_over() {
-    let recreate = Options {
+fn missing_clusters_are_recreated_before_their_deadline() {
+    let recreate = RepairOptions {
         recreate: true,
         ..options(&[])
     };
     let remedies = |objects: &Objects| -> Vec<String> {
         findings(&objects.snapshot(), &recreate)
             .iter()
-            .map(told)
+            .map(described)
             .collect()
     };
     let mut dropped = Objects::entry(named("b", leased(&in_use("us", LATER, "u"))));

@@ -22,7 +22,7 @@ pub(crate) const MAX_QUOTED_CHARS: usize = 300;
 /// The longest name of a Kubernetes object, in characters (RFC 1123).
 pub(crate) const MAX_NAME_CHARS: usize = 253;
 
-/// The maximum number of causes that a denial lists. The denial only counts the causes beyond this number.
+/// The maximum number of causes that a denial lists. If there are more, the denial says how many more.
 pub(crate) const MAX_CAUSES: usize = 50;
 
 /// The longest message of one cause, in characters.
@@ -93,7 +93,8 @@ pub struct Limits {
     /// The maximum size of all bodies in memory from one IP address, in bytes, on connections on which no complete review was
     /// sent yet.
     pub buffered_bytes_per_peer: usize,
-    /// The maximum size of all bodies in memory from one IP address, in bytes. Only the API server needs that many.
+    /// The maximum size of all bodies in memory from one IP address, in bytes, on connections whose client has sent a complete
+    /// review or has a verified certificate. Only the API server needs this much.
     pub buffered_bytes_per_proven_peer: usize,
     /// The limits on waiting connections and bodies of one IP address apply only to connections and bodies of at least this
     /// age, because an API server that starts opens many at the same time. It waits no longer than this for a review.

@@ -109,6 +109,14 @@ const FLAGS: &[(&str, &str)] = &[
     ),
 ];
 
+/// A placeholder in CEL expressions for the leader migration configuration of the controller manager: a list of one map of the
+/// `path` and `value` of its flag, and of the path on the `host`, which is empty if no volume contains it. The list is empty if
+/// leader migration is off.
+const LEADER_MIGRATION_FILE: (&str, &str) = (
+    "LEADER_MIGRATION_FILE",
+    include_str!("topics/cel/leader-migration-file.cel"),
+);
+
 impl Shape {
     /// CEL for a list of flags. Each is a map of its `name`, in which underscores are dashes, its `value`, and the `path` of the
     /// value below `spec.kubeadmConfigSpec`.
@@ -129,11 +137,11 @@ impl Shape {
     /// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and `TAINTS` the
     /// same path with every step optional. A placeholder of flags becomes a list of them.
     fn expand(self, expression: &str) -> String {
-        let expression = FLAGS
-            .iter()
-            .fold(expression.to_owned(), |text, (placeholder, path)| {
-                text.replace(placeholder, &self.flags(path))
-            });
+        let (placeholder, file) = LEADER_MIGRATION_FILE;
+        let expression = expression.replace(placeholder, file.trim_end());
+        let expression = FLAGS.iter().fold(expression, |text, (placeholder, path)| {
+            text.replace(placeholder, &self.flags(path))
+        });
         PLACEHOLDERS
             .iter()
             .fold(expression, |text, (placeholder, v1beta1, v1beta2)| {

@@ -109,8 +109,6 @@ fn parse_entry(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::{ANNOTATION, MAX_ENTRIES, MAX_ID_BYTES, OverrideError, parse};
     use crate::case::NOW;
 
@@ -146,9 +144,8 @@ mod tests {
         assert_eq!(errors.last(), Some(&OverrideError::TooMany));
     }
 
-    /// The longest annotation that Kubernetes allows took more than half a second.
     #[test]
-    fn the_longest_annotation_is_read_quickly() {
+    fn the_longest_annotation_has_few_and_short_messages() {
         const LONGEST: usize = 256 * 1024 - ANNOTATION.len();
         let now = NOW.parse().unwrap();
         let time = "=2026-06-01T13:00:00Z,";
@@ -156,16 +153,9 @@ mod tests {
         let many_ids = format!("{}{time}", "replicas-eve-".repeat(4)).repeat(LONGEST / 74);
         let commas = ",".repeat(LONGEST);
         for annotation in [one_id, many_ids, commas] {
-            let start = Instant::now();
             let errors: Vec<_> = parse(&annotation, now).filter_map(Result::err).collect();
             let messages: usize = errors.iter().map(|error| error.to_string().len()).sum();
             assert!(messages < 10_000, "{messages} bytes");
-            // The bound is generous, because a debug build takes up to ten times as long.
-            assert!(
-                start.elapsed() < Duration::from_millis(250),
-                "{:?}",
-                start.elapsed()
-            );
         }
     }
 }

@@ -67,7 +67,8 @@ impl Finding {
                 format!("remove --leader-elect=false of {component}, or --enable-leader-migration")
             }
             Self::SelectsNothing(component, _) => format!(
-                "name a controller that {component} runs, such as node-ipam-controller, or remove --enable-leader-migration"
+                "add a controller that {component} runs, such as node-ipam-controller, to controllerLeaders, or remove \
+                 --enable-leader-migration"
             ),
             Self::DifferentLocks(..) => {
                 "set the same leaderName and the same --leader-elect-resource-namespace on both".to_owned()

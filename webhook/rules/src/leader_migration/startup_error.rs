@@ -21,6 +21,8 @@ pub enum StartupError {
     NotABoolean(&'static str),
     /// The feature gate of leader migration, which ended with 1.26.
     FeatureGate,
+    /// The feature gate `DisableCloudProviders` is false. 1.31 locked it, and later versions do not know it.
+    LockedGate,
     /// A flag that the version no longer has.
     UnknownFlag(&'static str),
     /// `--controllers` names a controller that the version does not know. Messages show the name only if another version has
@@ -50,6 +52,9 @@ impl fmt::Display for StartupError {
             Self::NotABoolean(flag) => write!(f, "the value of --{flag} is not a boolean"),
             Self::FeatureGate => {
                 f.write_str("1.27 and later does not know the feature gate ControllerManagerLeaderMigration")
+            }
+            Self::LockedGate => {
+                f.write_str("the feature gate DisableCloudProviders is false, with which 1.31 and later does not start")
             }
             Self::UnknownFlag(flag) => write!(f, "the version does not know --{flag}"),
             Self::UnknownController(name) => {
@@ -82,6 +87,7 @@ impl StartupError {
             Self::NoServiceAccountKey => "set --service-account-private-key-file".to_owned(),
             Self::NotABoolean(flag) => format!("set --{flag} to true or false"),
             Self::FeatureGate => "remove ControllerManagerLeaderMigration from --feature-gates".to_owned(),
+            Self::LockedGate => "remove DisableCloudProviders from --feature-gates".to_owned(),
             Self::UnknownFlag(flag) => format!("remove --{flag}"),
             Self::UnknownController(name) => match known_names::shown(name) {
                 Some(name) => format!("remove {name} from --controllers"),
@@ -138,6 +144,10 @@ fn kube(minor: u64, flags: &Flags, startup_errors: &mut Vec<StartupError>) {
     });
     startup_errors.extend(unknown);
     let gates: Vec<&str> = flags.list("feature-gates").collect();
+    let is_off = |gate: &&str| gate.trim() == "DisableCloudProviders=false";
+    if minor > cloud_provider::LAST_IN_TREE && gates.iter().any(is_off) {
+        startup_errors.push(StartupError::LockedGate);
+    }
     let provider = flags.get("cloud-provider").unwrap_or_default();
     if let Some(cause) = cloud_provider::refusal(provider, &gates.join(","), Some(minor)) {
         startup_errors.push(StartupError::CloudProvider(cause));
@@ -202,6 +212,13 @@ mod tests {
                 "--feature-gates=ControllerManagerLeaderMigration=false",
                 vec![StartupError::FeatureGate],
             ),
+            (
+                Kube,
+                31,
+                "--feature-gates=A=true,DisableCloudProviders=false",
+                vec![StartupError::LockedGate],
+            ),
+            (Kube, 30, "--feature-gates=DisableCloudProviders=false", vec![]),
             (
                 Kube,
                 35,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Assignment, CONTROLLERS, Component, Controller, Flags, Manager, Step, cloud_provider::is_in_tree,
+    Assignment, CONTROLLERS, Component, Controller, Flags, Manager, Step,
+    cloud_provider::{LAST_IN_TREE, is_in_tree},
     flags::CONFIGURATION_FLAG,
 };
 
@@ -21,6 +22,12 @@ const VOLUME: &str = "leader-migration";
 const ENABLE_FLAG: &str = "enable-leader-migration";
 
 const CONTROLLERS_FLAG: &str = "controllers";
+
+const GATES_FLAG: &str = "feature-gates";
+
+/// A gate that 1.29 and 1.30 need for an in-tree cloud provider. Later versions exit if it is false
+/// (`pkg/features/kube_features.go`: locked from 1.31 on).
+const LOCKED_GATE: &str = "DisableCloudProviders";
 
 /// A static Pod of cloud-controller-manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +60,12 @@ pub fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Mani
     // An in-tree cloud provider runs its controllers in kube-controller-manager.
     if is_in_tree(kube.flags.get("cloud-provider").unwrap_or_default()) {
         flags.insert("cloud-provider".to_owned(), vec!["external".to_owned()]);
+    }
+    if minor > LAST_IN_TREE && kube.flags.feature_gates().any(|name| name == LOCKED_GATE) {
+        let gates = kube.flags.list(GATES_FLAG);
+        let kept: Vec<&str> = gates.filter(|gate| !is_locked(gate)).collect();
+        let value = (!kept.is_empty()).then(|| kept.join(","));
+        flags.insert(GATES_FLAG.to_owned(), value.into_iter().collect());
     }
     let pairs = flags
         .iter()
@@ -106,6 +119,12 @@ pub fn without(flags: &Flags, controllers: &[&Controller], minor: u64) -> String
         .iter()
         .map(|controller| format!("-{}", controller.name_at(minor)));
     kept.chain(disabled).collect::<Vec<_>>().join(",")
+}
+
+fn is_locked(gate: &str) -> bool {
+    gate.split('=')
+        .next()
+        .is_some_and(|name| name.trim() == LOCKED_GATE)
 }
 
 fn flags<const N: usize>(flags: [(&str, &str); N]) -> BTreeMap<String, Vec<String>> {
@@ -280,6 +299,19 @@ mod tests {
                 30,
                 "cloud-provider=aws",
                 "cloud-provider=external controllers=*,bootstrapsigner,tokencleaner,-node-ipam-controller",
+            ),
+            (
+                "v1.30.14",
+                31,
+                "cloud-provider=gce feature-gates=DisableCloudProviders=false",
+                "cloud-provider=external controllers=*,bootstrapsigner,tokencleaner,-node-ipam-controller",
+            ),
+            (
+                "v1.30.14",
+                31,
+                "cloud-provider=gce feature-gates=A=true,DisableCloudProviders=false,B=false",
+                "cloud-provider=external controllers=*,bootstrapsigner,tokencleaner,-node-ipam-controller \
+                 feature-gates=A=true,B=false",
             ),
             (
                 "v1.26.0",

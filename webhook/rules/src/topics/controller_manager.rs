@@ -88,6 +88,14 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                 ),
                 "remove the gate; leader migration needs none",
             ),
+            StartupError::LockedGate => (
+                "feature-gates",
+                format!(
+                    "kube-controller-manager 1.{} and later does not start if the feature gate DisableCloudProviders is false",
+                    cloud_provider::LAST_IN_TREE + 1
+                ),
+                "remove the gate; no later version has an in-tree cloud provider",
+            ),
             StartupError::ResourceLock => (
                 "leader-elect-resource-lock",
                 "controller managers exit at startup with a lock other than leases".to_owned(),
@@ -238,6 +246,16 @@ const CASES: &[Case] = &[
                 "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value",
             ),
         ],
+    )
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_gate_that_1_31_locks",
+        r#"{"spec":{"version":"v1.31.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
+            "extraArgs":[{"name":"feature-gates","value":"A=true,DisableCloudProviders=false"}]}}}}}"#,
+        &[(
+            REMOVED_FLAG,
+            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
+        )],
     )
     .only_in(V1BETA2),
     Case::create(

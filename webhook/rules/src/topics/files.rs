@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
         summary: "the content of a file must be either inline or from a Secret",
-        why: "cloud-init writes a file from one source. Which source it uses does not follow from the manifest.",
+        why: "cloud-init writes a file from one source, and the manifest does not determine which one.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

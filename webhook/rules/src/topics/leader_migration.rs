@@ -63,7 +63,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "KEP-2436, Component Flags: a configuration file that cannot be read is fatal",
         check: Check::ControlPlaneSpec(file_missing),
-        cel: Cel::None(NoCel::TooLong),
+        cel: Cel::Faults(include_str!("cel/leader-migration-file-missing.cel")),
     },
     Rule {
         id: "leader-migration-configuration-invalid",
@@ -89,7 +89,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KEP-2436, Component Flags: a configuration file that cannot be parsed is fatal",
         check: Check::ControlPlaneSpec(configuration_unchecked),
-        cel: Cel::None(NoCel::TooLong),
+        cel: Cel::Faults(include_str!("cel/leader-migration-configuration-unchecked.cel")),
     },
     Rule {
         id: "leader-migration-unprotected",

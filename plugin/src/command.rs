@@ -6,6 +6,7 @@ use crate::{
     arguments::Global,
     commands::{
         certificates::CertificatesArguments,
+        etcd::EtcdArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
@@ -21,7 +22,7 @@ use crate::{
 
 /// Inspect and change Cluster API control planes, and lease clusters from cluster pools.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-kcp", version, max_term_width = WIDTH, after_help = EXIT_CODES)]
+#[command(name = "kubectl-kcp", version, max_term_width = MAX_HELP_WIDTH, after_help = EXIT_CODES)]
 pub struct Arguments {
     #[command(flatten)]
     pub global: Global,
@@ -30,7 +31,7 @@ pub struct Arguments {
 }
 
 /// The maximum width of help texts, in terminal cells.
-const WIDTH: usize = 110;
+const MAX_HELP_WIDTH: usize = 110;
 
 const EXIT_CODES: &str = "Exit codes:
   0    success
@@ -55,6 +56,8 @@ pub enum Command {
     Machine(MachineArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
+    /// Save a snapshot of a control plane's etcd, or maintain its members
+    Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)
     LeaderMigration(LeaderMigrationArguments),
     /// Lease and release the customizations of a cluster pool
@@ -68,13 +71,13 @@ pub enum Command {
 }
 
 /// The line at the end of each command's help, as in kubectl.
-const SEE_OPTIONS: &str = "List the global flags of all commands with: kubectl kcp options";
+const OPTIONS_HINT: &str = "List the global flags of all commands with: kubectl kcp options";
 
 /// The command line with all subcommands. The help of each refers to `options`.
 pub fn command() -> clap::Command {
     fn see_options(command: clap::Command) -> clap::Command {
         let own = command.get_after_help().map(ToString::to_string);
-        let after = own.into_iter().chain([SEE_OPTIONS.to_owned()]);
+        let after = own.into_iter().chain([OPTIONS_HINT.to_owned()]);
         let after = after.collect::<Vec<_>>().join("\n\n");
         command.after_help(after).mut_subcommands(see_options)
     }
@@ -89,7 +92,7 @@ pub fn options() -> String {
         .filter(|argument| argument.is_global_set());
     let global = global.map(|argument| argument.clone().hide(false));
     clap::Command::new("options")
-        .max_term_width(WIDTH)
+        .max_term_width(MAX_HELP_WIDTH)
         .disable_help_flag(true)
         .help_template("The following flags can be passed to any command.\n\n{all-args}\n")
         .args(global)
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn options_lists_what_the_help_of_a_command_leaves_out() {
+    fn options_lists_the_flags_that_other_help_leaves_out() {
         let mut commands = command();
         commands.build();
         let scale = commands.find_subcommand_mut("scale").expect("scale");
@@ -157,7 +160,7 @@ mod tests {
         ] {
             assert!(options().contains(flag) && !help.contains(flag), "{flag}");
         }
-        assert!(help.ends_with(&format!("{}\n", super::SEE_OPTIONS)), "{help}");
+        assert!(help.ends_with(&format!("{}\n", super::OPTIONS_HINT)), "{help}");
         assert!(help.contains("--namespace") && options().contains("--namespace"));
     }
 

@@ -1,30 +1,34 @@
-//! Reads files that the user names on the command line.
+//! Reads and creates files that the user names on the command line.
 
 use std::{
     fs::File,
-    io::{self, Read},
-    path::Path,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
 };
+
+use tempfile::NamedTempFile;
 
 /// The file name that means stdin, as in kubectl.
 pub const STDIN: &str = "-";
 
 /// The maximum size of a file in bytes. It is enough for a thousand large manifests.
-pub const MAX_BYTES: u64 = 16 << 20;
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A file that the user named could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read {path}: {cause}")]
     Io { path: String, cause: io::Error },
-    #[error("cannot read {path}: more than {} MiB", MAX_BYTES >> 20)]
+    #[error("cannot read {path}: more than {} MiB", MAX_FILE_BYTES >> 20)]
     TooLarge { path: String },
+    #[error("cannot write {path}: {cause}")]
+    Write { path: String, cause: io::Error },
 }
 
 impl FileError {
     pub fn path(&self) -> &str {
         match self {
-            Self::Io { path, .. } | Self::TooLarge { path } => path,
+            Self::Io { path, .. } | Self::Write { path, .. } | Self::TooLarge { path } => path,
         }
     }
 }
@@ -32,7 +36,7 @@ impl FileError {
 /// Reads a file that the user named, or stdin.
 ///
 /// # Errors
-/// The file cannot be read, or exceeds [`MAX_BYTES`].
+/// The file cannot be read, or exceeds [`MAX_FILE_BYTES`].
 pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     let path = || file.display().to_string();
     let content = if file == Path::new(STDIN) {
@@ -44,21 +48,136 @@ pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     content.ok_or_else(|| FileError::TooLarge { path: path() })
 }
 
+/// A new file that appears under its name only when it is complete. Until then it has a temporary name in the same
+/// folder, which ends with `.part`. Only its owner can read it.
+#[derive(Debug)]
+pub struct NewFile {
+    path: PathBuf,
+    temporary: NamedTempFile,
+}
+
+impl NewFile {
+    /// Creates the temporary file.
+    ///
+    /// # Errors
+    /// A file with this name exists, or the folder cannot be written.
+    pub fn create(path: &Path) -> Result<Self, FileError> {
+        let fails = |cause| FileError::Write {
+            path: path.display().to_string(),
+            cause,
+        };
+        if path.symlink_metadata().is_ok() {
+            let exists = "a file with this name exists";
+            return Err(fails(io::Error::new(io::ErrorKind::AlreadyExists, exists)));
+        }
+        let name = path
+            .file_name()
+            .ok_or_else(|| fails(io::ErrorKind::IsADirectory.into()))?;
+        let temporary = tempfile::Builder::new()
+            .prefix(&format!(".{}.", name.to_string_lossy()))
+            .suffix(".part")
+            .tempfile_in(folder(path))
+            .map_err(fails)?;
+        Ok(Self {
+            path: path.to_owned(),
+            temporary,
+        })
+    }
+
+    /// Stores the content durably, and then gives the file its name.
+    ///
+    /// # Errors
+    /// The content cannot be stored, or another file has got the name since.
+    pub fn finish(self) -> Result<(), FileError> {
+        let Self { path, temporary } = self;
+        let stored = temporary
+            .as_file()
+            .sync_all()
+            .and_then(|()| temporary.persist_noclobber(&path).map_err(|error| error.error))
+            .and_then(|_| File::open(folder(&path))?.sync_all());
+        stored.map_err(|cause| FileError::Write {
+            path: path.display().to_string(),
+            cause,
+        })
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.temporary.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.temporary.flush()
+    }
+}
+
+/// The folder of a file; the current folder for a bare name.
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Reads everything; `None` if that is more than [`MAX_BYTES`].
 fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
-    let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;
-    Ok((read as u64 <= MAX_BYTES).then_some(content))
+    let read = reader.take(MAX_FILE_BYTES + 1).read_to_end(&mut content)?;
+    Ok((read as u64 <= MAX_FILE_BYTES).then_some(content))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{self, Read as _},
+        io::{self, Read as _, Write as _},
         path::Path,
     };
 
-    use super::{MAX_BYTES, content, read};
+    use super::{MAX_FILE_BYTES, NewFile, content, read};
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_new_file_has_its_name_only_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edge.db");
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        assert!(!path.exists());
+        let until_then = names(folder.path());
+        let [part] = until_then.as_slice() else {
+            panic!("{until_then:?}");
+        };
+        assert!(part.starts_with(".edge.db."), "{part}");
+        assert_eq!(Path::new(part).extension(), Some("part".as_ref()));
+        drop(file);
+        assert_eq!(names(folder.path()), Vec::<String>::new());
+
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"whole").unwrap();
+        file.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert_eq!(names(folder.path()), ["edge.db"]);
+    }
+
+    #[test]
+    fn a_new_file_replaces_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edge.db");
+        let late = NewFile::create(&path).unwrap();
+        std::fs::write(&path, b"theirs").unwrap();
+        assert!(late.finish().is_err());
+        let error = NewFile::create(&path).unwrap_err().to_string();
+        assert!(error.contains("edge.db: ") && error.contains("exists"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(names(folder.path()), ["edge.db"]);
+    }
 
     #[test]
     fn an_absent_file_is_named() {
@@ -72,8 +191,11 @@ mod tests {
     #[test]
     fn a_file_has_a_limit() {
         assert_eq!(
-            content(io::repeat(b' ').take(MAX_BYTES)).unwrap().unwrap().len() as u64,
-            MAX_BYTES
+            content(io::repeat(b' ').take(MAX_FILE_BYTES))
+                .unwrap()
+                .unwrap()
+                .len() as u64,
+            MAX_FILE_BYTES
         );
         assert!(content(io::repeat(b' ')).unwrap().is_none());
     }

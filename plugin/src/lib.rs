@@ -46,10 +46,10 @@ pub mod watch;
 pub(crate) use kcp_client as cluster;
 
 use arguments::invocation;
-use cluster::reads::machine::NoSuchMachine;
+use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    certificates, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
+    certificates, etcd, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
 };
 use session::Session;
 use terminal::Terminal;
@@ -69,7 +69,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 0 => Verdict::Met,
                 // `pool exec` exits with 125 instead, because the command that it runs may exit with 2.
                 _ if has_subcommands(command, &arguments, &["pool", "exec"]) => {
-                    Verdict::Command(pool::NO_LEASE)
+                    Verdict::Command(pool::EXIT_OWN_FAILURE)
                 }
                 _ => Verdict::Undecided,
             };
@@ -152,6 +152,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
+        Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
@@ -168,7 +169,10 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
 fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let of_machine = cause.downcast_ref::<NoSuchMachine>().map(NoSuchMachine::hint);
-        of_machine.or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
+        let of_member = || cause.downcast_ref::<MemberError>()?.hint().map(str::to_owned);
+        of_machine
+            .or_else(of_member)
+            .or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
     })
 }
 

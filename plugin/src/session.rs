@@ -8,7 +8,7 @@ use crate::{arguments::Global, terminal::Terminal};
 use kcp_client::{Connection, Error, RequestLog};
 
 /// The lowest level of `-v` at which requests are logged, as in kubectl.
-const LOG_REQUESTS: u8 = 6;
+const REQUEST_LOG_LEVEL: u8 = 6;
 
 /// The global flags of a command, and the terminal that it prints to.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Session {
     /// The log of requests on stderr; `None` below `-v 6`, as in kubectl.
     pub fn request_log(&self) -> Option<RequestLog> {
         let terminal = self.terminal.clone();
-        (self.global.verbosity >= LOG_REQUESTS)
+        (self.global.verbosity >= REQUEST_LOG_LEVEL)
             .then(|| -> RequestLog { Arc::new(move |line| terminal.note(line)) })
     }
 
@@ -65,7 +65,7 @@ mod tests {
     };
 
     #[test]
-    fn a_credential_plugin_that_does_not_end_is_given_up() {
+    fn a_wait_for_a_hanging_credential_plugin_ends() {
         let kubeconfig = std::env::temp_dir().join(format!("kcp-session-{}.kubeconfig", std::process::id()));
         let text = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
                     clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: u, user: {exec: {apiVersion: \

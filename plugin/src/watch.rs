@@ -14,7 +14,7 @@ use crate::{
 
 /// The time between two polls. It limits the load on servers, because a poll queries every etcd member or makes five list
 /// requests.
-const INTERVAL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What one poll of a watch has read.
 pub trait Observation {
@@ -67,7 +67,7 @@ pub async fn watch<S: Observation>(
             return Ok(seen.verdict());
         }
         last = Some(seen);
-        sleep(INTERVAL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

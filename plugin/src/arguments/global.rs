@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_bounded_unless_told_otherwise() {
+    fn requests_have_a_time_limit_by_default() {
         assert_eq!(global(&[]).request_timeout(), Some(DEFAULT_REQUEST_TIMEOUT));
         assert_eq!(global(&["--request-timeout=0"]).request_timeout(), None);
     }

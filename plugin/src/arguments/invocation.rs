@@ -23,7 +23,7 @@ mod tests {
     use super::name;
 
     #[test]
-    fn shows_the_words_that_were_typed() {
+    fn the_name_is_what_the_user_typed() {
         for (argv0, shown) in [
             ("kubectl-kcp", "kubectl kcp"),
             ("/usr/local/bin/kubectl-kcp", "kubectl kcp"),

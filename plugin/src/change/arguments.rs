@@ -9,6 +9,9 @@ use kcp_rules::Configuration;
 
 use crate::{arguments::DryRun, configuration, output::OutputArguments};
 
+/// The name under which the server records our changes, unless the user sets another.
+pub(crate) const FIELD_MANAGER: &str = "kubectl-kcp";
+
 /// The flags that say how to write a change and how to report it.
 #[derive(Clone, Debug, Args)]
 pub struct WriteArguments {
@@ -21,7 +24,7 @@ pub struct WriteArguments {
     pub output: OutputArguments,
 
     /// Name under which the server records the change
-    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    #[arg(long, value_name = "NAME", default_value = FIELD_MANAGER)]
     pub field_manager: String,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kcp_control_plane::merge_patch;
 use serde_json::Value;
 
-/// The fields by which the entries of a list are told apart.
+/// The fields by which the entries of a list are distinguished.
 const KEYS: [&str; 2] = ["name", "path"];
 
 /// Longer text is shown by its size.

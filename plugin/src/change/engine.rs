@@ -90,7 +90,7 @@ pub enum MachineScope {
 }
 
 /// The objects to which an Event refers: the control plane, and the Machine if one was changed.
-struct References {
+struct EventReferences {
     regarding: ObjectReference,
     related: Option<ObjectReference>,
 }
@@ -120,7 +120,7 @@ impl Engine<'_> {
             let view = snapshot.view();
             decide(snapshot, self.context(&view))
         };
-        let references = |snapshot: &ChangeSnapshot| References {
+        let references = |snapshot: &ChangeSnapshot| EventReferences {
             regarding: self.control_plane_reference(snapshot.control_plane()),
             related: None,
         };
@@ -148,7 +148,7 @@ impl Engine<'_> {
         };
         let decide = |found: &FoundMachine| Ok(decide(found));
         let references = |found: &FoundMachine| match found {
-            FoundMachine::OfControlPlane(machine) => References {
+            FoundMachine::OfControlPlane(machine) => EventReferences {
                 regarding: self.control_plane_reference(machine.context.control_plane()),
                 related: Some(ObjectReference::new(
                     &machine.object,
@@ -156,7 +156,7 @@ impl Engine<'_> {
                     &self.reader.machines.api_version,
                 )),
             },
-            FoundMachine::Other { .. } => References {
+            FoundMachine::Other { .. } => EventReferences {
                 regarding: ObjectReference::default(),
                 related: None,
             },
@@ -219,7 +219,7 @@ impl Engine<'_> {
         resource: &ApiResource,
         read: impl AsyncFnMut() -> anyhow::Result<S>,
         decide: impl Fn(&S) -> anyhow::Result<Decision>,
-        references: impl Fn(&S) -> References,
+        references: impl Fn(&S) -> EventReferences,
     ) -> anyhow::Result<Updated<S, Decision>> {
         let namespace = &self.reader.connection.namespace;
         let mode = self.arguments.mode();
@@ -303,7 +303,7 @@ impl Engine<'_> {
     }
 
     /// Records an Event about the change. A failure is only a warning, because the change is already stored.
-    async fn record(&self, event: &ChangeEvent, References { regarding, related }: &References) {
+    async fn record(&self, event: &ChangeEvent, EventReferences { regarding, related }: &EventReferences) {
         let events = Events {
             connection: self.reader.connection,
             field_manager: &self.arguments.field_manager,

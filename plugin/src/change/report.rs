@@ -19,7 +19,10 @@ use crate::{
     verdict::Verdict,
 };
 use kcp_client::Error;
-use kcp_control_plane::{change::decision::ObjectWrite, merge_patch};
+use kcp_control_plane::{
+    change::decision::{ObjectWrite, Refusal},
+    merge_patch,
+};
 
 /// The result of a change, ready to be printed.
 struct ChangeReport<'c> {
@@ -34,7 +37,7 @@ struct ChangeReport<'c> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Document<'c> {
+enum ChangeDocument<'c> {
     Object(&'c Value),
     Refused(ChangeRefused<'c>),
 }
@@ -58,8 +61,22 @@ pub(crate) struct ChangeRefused<'c> {
     hint: Option<String>,
 }
 
+impl<'c> ChangeRefused<'c> {
+    /// The refusal of a command that does not write the control plane itself.
+    pub(crate) fn by_command(metadata: ObjectName, refusal: &'c Refusal) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "ChangeRefused",
+            metadata,
+            refused_by: refusal.by(false),
+            reasons: &refusal.why,
+            hint: Some(refusal.remedies.join("; ")).filter(|hint| !hint.is_empty()),
+        }
+    }
+}
+
 /// Who prevented a change, and why.
-struct Reason<'c> {
+struct RefusalReason<'c> {
     by: &'c str,
     lines: &'c [String],
     hints: Vec<&'c str>,
@@ -67,7 +84,7 @@ struct Reason<'c> {
 
 impl Changed {
     /// Why the change was not written; `None` if it was written, or if the object already is in the requested state.
-    fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<Reason<'c>> {
+    fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<RefusalReason<'c>> {
         let (by, lines, hints) = match &self.outcome {
             ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
             ChangeOutcome::Refused(refusal) => (
@@ -78,7 +95,7 @@ impl Changed {
             ChangeOutcome::Rejected(why) => ("the server", why, Vec::new()),
             ChangeOutcome::Conflict(fields) => ("another client", fields, Vec::new()),
         };
-        Some(Reason { by, lines, hints })
+        Some(RefusalReason { by, lines, hints })
     }
 
     pub const fn verdict(&self) -> Verdict {
@@ -98,7 +115,7 @@ impl Changed {
         layout: Layout,
     ) -> String {
         let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(verb.name));
-        if let Some(Reason { by, lines, .. }) = self.reason(verb, is_configured) {
+        if let Some(RefusalReason { by, lines, .. }) = self.reason(verb, is_configured) {
             let cause = match self.outcome {
                 ChangeOutcome::Conflict(_) => "conflict: changed by another client".to_owned(),
                 _ => format!("refused by {by}"),
@@ -155,8 +172,8 @@ impl Report for ChangeReport<'_> {
 
     fn document(&self) -> impl Serialize {
         match self.changed.reason(self.verb, self.is_configured) {
-            None => Document::Object(&self.object),
-            Some(Reason { by, lines, hints }) => Document::Refused(ChangeRefused {
+            None => ChangeDocument::Object(&self.object),
+            Some(RefusalReason { by, lines, hints }) => ChangeDocument::Refused(ChangeRefused {
                 api_version: API_VERSION,
                 kind: "ChangeRefused",
                 metadata: ObjectName {
@@ -322,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_the_object_as_it_was_written() {
+    fn the_document_is_the_written_object() {
         let written = json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 5}});
         let done = changed(scaled());
         assert_every_format(&report(&done, None));
@@ -410,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_says_what_was_done_and_why_not() {
+    fn the_text_says_what_was_done_or_why_nothing_was() {
         let text = |changed: &Changed, dry_run| plain(&changed.text(&VERB, dry_run, true, Layout::default()));
         let mut done = changed(scaled());
         done.consequences =
@@ -458,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_object_with_the_name_is_another() {
+    fn a_later_object_of_the_same_name_is_not_the_same() {
         let machine = |uid: &str, version: &str| {
             format!(r#"{{"metadata":{{"name":"m1","uid":"{uid}","resourceVersion":"{version}"}}}}"#)
         };

@@ -73,7 +73,7 @@ pub struct ReplaceArguments {
     #[arg(long)]
     pub without_etcd: bool,
 
-    /// Do not ask for confirmation
+    /// Do not ask for confirmation on a terminal; without a terminal, the command never asks
     #[arg(short, long)]
     pub yes: bool,
 

@@ -1,6 +1,7 @@
 //! The commands of `kubectl kcp`, one module each.
 
 pub mod certificates;
+pub mod etcd;
 pub mod leader_migration;
 pub mod lint;
 pub mod machine;

@@ -28,7 +28,7 @@ use crate::{
         arguments::{ReviewArguments, WriteArguments},
         engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
     },
-    commands::plan::screen,
+    commands::{etcd::snapshot_first::SnapshotFirstArguments, plan::screen},
     session::Session,
     terminal::{
         Terminal, escape,
@@ -43,6 +43,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp upgrade edge --version v1.34.2
+  kubectl kcp upgrade edge --version v1.34.2 --snapshot edge.db
   kubectl kcp upgrade edge --version v1.34.2 --yes --wait=1h")]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME or kcp/NAME
@@ -53,7 +54,7 @@ pub struct UpgradeArguments {
     #[arg(long, value_name = "VERSION")]
     pub version: String,
 
-    /// Do not ask for confirmation
+    /// Do not ask for confirmation on a terminal; without a terminal, the command never asks
     #[arg(short, long)]
     pub yes: bool,
 
@@ -66,6 +67,9 @@ pub struct UpgradeArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
+
+    #[command(flatten)]
+    pub snapshot: SnapshotFirstArguments,
 
     #[command(flatten)]
     pub write: WriteArguments,
@@ -148,6 +152,10 @@ async fn upgrade(
         return engine.report(&verb, &changed).await;
     }
     let asks = write.dry_run.is_none() && !arguments.yes;
+    let control_plane = snapshot.control_plane();
+    arguments
+        .snapshot
+        .warn(control_plane, engine.now(), engine.terminal);
     if asks {
         if !Terminal::can_prompt() {
             let error = anyhow!("cannot upgrade {name}: no terminal to ask for confirmation");
@@ -169,6 +177,10 @@ async fn upgrade(
         // Read the workers again, because they may have changed while the user read the preview.
         workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     }
+    let saved = arguments
+        .snapshot
+        .save(control_plane, engine.reader, engine.terminal);
+    Box::pin(saved).await?;
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
         let upgrade = decide_upgrade(snapshot, context, arguments, &workers)?;
         Ok(upgrade.if_confirmed_as(asks.then_some(&shown)))
@@ -227,7 +239,7 @@ mod tests {
     };
 
     #[test]
-    fn shows_what_an_upgrade_means() {
+    fn shows_the_preview_of_an_upgrade() {
         let snapshot = snapshot();
         let patch = json!({"spec": {"version": "v1.35.0"}});
         let desired = desired(&snapshot.object, &patch, &[]).expect("decodes");

@@ -45,12 +45,12 @@ pub enum CommandFormat {
 
 /// A value of `-o` with its help: the name of a format, or `jsonpath=TEMPLATE` if the format takes a template.
 #[derive(Clone, Copy, Debug)]
-struct Word {
+struct FormatWord {
     text: &'static str,
     help: &'static str,
 }
 
-impl Word {
+impl FormatWord {
     const fn new(text: &'static str, help: &'static str) -> Self {
         Self { text, help }
     }
@@ -64,48 +64,48 @@ impl Word {
     }
 }
 
-const COMMON: [Word; 7] = [
-    Word::new("json", "The document as JSON"),
-    Word::new("yaml", "The document as YAML"),
-    Word::new("name", "RESOURCE/NAME of each object, one line each"),
-    Word::new("wide", "Text with all columns, not cut to the terminal's width"),
-    Word::new("jsonpath=TEMPLATE", "Fields of the document: '{.metadata.name}'"),
-    Word::new(
+const COMMON: [FormatWord; 7] = [
+    FormatWord::new("json", "The document as JSON"),
+    FormatWord::new("yaml", "The document as YAML"),
+    FormatWord::new("name", "RESOURCE/NAME of each object, one line each"),
+    FormatWord::new("wide", "Text with all columns, not cut to the terminal's width"),
+    FormatWord::new("jsonpath=TEMPLATE", "Fields of the document: '{.metadata.name}'"),
+    FormatWord::new(
         "jsonpath-as-json=TEMPLATE",
         "The fields that the template selects, as JSON arrays",
     ),
-    Word::new(
+    FormatWord::new(
         "custom-columns=SPEC",
         "A table of fields: NAME:.metadata.name,READY:.status.ready",
     ),
 ];
 
-const TEXT: Word = Word::new("text", "Human-readable text (default)");
-const GITHUB: Word = Word::new(
+const TEXT: FormatWord = FormatWord::new("text", "Human-readable text (default)");
+const GITHUB: FormatWord = FormatWord::new(
     "github",
     "Annotations for GitHub Actions, shown on the lines of a pull request",
 );
-const ENV: Word = Word::new(
+const ENV: FormatWord = FormatWord::new(
     "env",
     "Shell variables, one line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT",
 );
-const INSTALL_CONFIG: Word = Word::new(
+const INSTALL_CONFIG: FormatWord = FormatWord::new(
     "install-config",
     "The patched install-config, which may contain secrets",
 );
 
-const KUBECONFIG: Word = Word::new(
+const KUBECONFIG: FormatWord = FormatWord::new(
     "kubeconfig",
     "With --claim: the cluster's kubeconfig, which contains credentials",
 );
 
 /// The output formats that a command accepts: those of all commands, and its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Formats {
-    own: &'static [Word],
+pub struct OutputFormats {
+    own: &'static [FormatWord],
 }
 
-impl Formats {
+impl OutputFormats {
     pub const COMMON: Self = Self { own: &[] };
     /// The output formats that `rules` accepts.
     pub const RULES: Self = Self { own: &[TEXT] };
@@ -116,7 +116,7 @@ impl Formats {
         own: &[ENV, INSTALL_CONFIG, KUBECONFIG],
     };
 
-    fn words(self) -> impl Iterator<Item = Word> {
+    fn words(self) -> impl Iterator<Item = FormatWord> {
         COMMON.iter().chain(self.own).copied()
     }
 
@@ -157,7 +157,7 @@ impl Formats {
     }
 
     fn unknown(self, text: &str) -> String {
-        let mut allowed: Vec<_> = self.words().map(Word::name).collect();
+        let mut allowed: Vec<_> = self.words().map(FormatWord::name).collect();
         allowed.sort_unstable();
         format!(
             "unable to match a printer suitable for the output format \"{text}\", allowed formats are: {}",
@@ -166,7 +166,7 @@ impl Formats {
     }
 }
 
-impl TypedValueParser for Formats {
+impl TypedValueParser for OutputFormats {
     type Value = OutputFormat;
 
     fn parse_ref(
@@ -189,7 +189,7 @@ impl TypedValueParser for Formats {
 
 #[cfg(test)]
 mod tests {
-    use super::{CommandFormat, Formats, OutputFormat};
+    use super::{CommandFormat, OutputFormat, OutputFormats};
 
     #[test]
     fn accepts_the_words_of_kubectl() {
@@ -199,7 +199,12 @@ mod tests {
             ("name", OutputFormat::Name),
             ("wide", OutputFormat::Wide),
         ] {
-            for formats in [Formats::COMMON, Formats::RULES, Formats::LINT, Formats::LEASE] {
+            for formats in [
+                OutputFormats::COMMON,
+                OutputFormats::RULES,
+                OutputFormats::LINT,
+                OutputFormats::LEASE,
+            ] {
                 assert_eq!(formats.parse(text), Ok(format.clone()), "{text}");
             }
         }
@@ -209,44 +214,48 @@ mod tests {
             "custom-columns=NAME:.metadata.name",
             "jsonpath={.a}={.b}",
         ] {
-            assert!(Formats::COMMON.parse(text).is_ok(), "{text}");
+            assert!(OutputFormats::COMMON.parse(text).is_ok(), "{text}");
         }
     }
 
     #[test]
-    fn a_format_of_one_command_is_for_that_command_alone() {
+    fn a_special_format_belongs_to_its_command() {
         for (text, format, formats) in [
-            ("text", OutputFormat::Table, &[Formats::RULES, Formats::LINT][..]),
+            (
+                "text",
+                OutputFormat::Table,
+                &[OutputFormats::RULES, OutputFormats::LINT][..],
+            ),
             (
                 "github",
                 OutputFormat::Special(CommandFormat::Github),
-                &[Formats::LINT],
+                &[OutputFormats::LINT],
             ),
             (
                 "env",
                 OutputFormat::Special(CommandFormat::Env),
-                &[Formats::LEASE],
+                &[OutputFormats::LEASE],
             ),
             (
                 "install-config",
                 OutputFormat::Special(CommandFormat::InstallConfig),
-                &[Formats::LEASE],
+                &[OutputFormats::LEASE],
             ),
             (
                 "kubeconfig",
                 OutputFormat::Special(CommandFormat::Kubeconfig),
-                &[Formats::LEASE],
+                &[OutputFormats::LEASE],
             ),
         ] {
             for formats in formats {
                 assert_eq!(formats.parse(text), Ok(format.clone()), "{text}");
             }
-            assert!(Formats::COMMON.parse(text).is_err(), "{text}");
+            assert!(OutputFormats::COMMON.parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn rejects_in_the_words_of_kubectl() {
+    fn errors_match_those_of_kubectl() {
         let unknown = |text: &str, own: &str| {
             format!(
                 "unable to match a printer suitable for the output format \"{text}\", allowed formats are: \
@@ -254,40 +263,52 @@ mod tests {
             )
         };
         for (formats, text, error) in [
-            (Formats::COMMON, "xml", unknown("xml", "") + "wide,yaml"),
-            (Formats::COMMON, "", unknown("", "") + "wide,yaml"),
-            (Formats::COMMON, "github", unknown("github", "") + "wide,yaml"),
-            (Formats::COMMON, "json=x", unknown("json=x", "") + "wide,yaml"),
-            (Formats::LINT, "env", unknown("env", "github,") + "text,wide,yaml"),
+            (OutputFormats::COMMON, "xml", unknown("xml", "") + "wide,yaml"),
+            (OutputFormats::COMMON, "", unknown("", "") + "wide,yaml"),
             (
-                Formats::LEASE,
+                OutputFormats::COMMON,
+                "github",
+                unknown("github", "") + "wide,yaml",
+            ),
+            (
+                OutputFormats::COMMON,
+                "json=x",
+                unknown("json=x", "") + "wide,yaml",
+            ),
+            (
+                OutputFormats::LINT,
+                "env",
+                unknown("env", "github,") + "text,wide,yaml",
+            ),
+            (
+                OutputFormats::LEASE,
                 "text",
                 "unable to match a printer suitable for the output format \"text\", allowed formats are: \
                  custom-columns,env,install-config,json,jsonpath,jsonpath-as-json,kubeconfig,name,wide,yaml"
                     .to_owned(),
             ),
             (
-                Formats::COMMON,
+                OutputFormats::COMMON,
                 "jsonpath",
                 "template format specified but no template given".to_owned(),
             ),
             (
-                Formats::COMMON,
+                OutputFormats::COMMON,
                 "jsonpath-as-json=",
                 "template format specified but no template given".to_owned(),
             ),
             (
-                Formats::COMMON,
+                OutputFormats::COMMON,
                 "jsonpath={.a",
                 "error parsing jsonpath {.a, unclosed action".to_owned(),
             ),
             (
-                Formats::COMMON,
+                OutputFormats::COMMON,
                 "custom-columns",
                 "custom-columns format specified but no custom columns given".to_owned(),
             ),
             (
-                Formats::COMMON,
+                OutputFormats::COMMON,
                 "custom-columns=NAME",
                 "unexpected custom-columns spec: NAME, expected <header>:<json-path-expr>".to_owned(),
             ),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-pub use format::{CommandFormat, Formats, OutputFormat};
+pub use format::{CommandFormat, OutputFormat, OutputFormats};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
     /// Output format [default: text]
-    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::COMMON)]
+    #[arg(short, long, value_name = "FORMAT", value_parser = OutputFormats::COMMON)]
     pub output: Option<OutputFormat>,
 
     /// Print tables without their header lines
@@ -128,7 +128,9 @@ mod tests {
     use serde::Serialize;
     use serde_json::json;
 
-    use super::{CommandFormat, Formats, Layout, OutputArguments, OutputFormat, Report, for_terminal, text};
+    use super::{
+        CommandFormat, Layout, OutputArguments, OutputFormat, OutputFormats, Report, for_terminal, text,
+    };
 
     struct Pools;
 
@@ -155,12 +157,12 @@ mod tests {
     }
 
     fn printed(format: &str) -> String {
-        let format = Formats::LEASE.parse(format).unwrap();
+        let format = OutputFormats::LEASE.parse(format).unwrap();
         text(&Pools, &format, Layout::default()).unwrap()
     }
 
     #[test]
-    fn each_format_is_its_own() {
+    fn the_output_of_each_format() {
         for (format, expected) in [
             ("name", "pool/a\npool/bee\n"),
             ("jsonpath={.items[*].metadata.name}", "a bee"),
@@ -199,7 +201,7 @@ mod tests {
 
         let name = "a\u{9b}\u{200b}\u{202e}";
         let shown = |format: &str| {
-            let format: OutputFormat = Formats::COMMON.parse(format).unwrap();
+            let format: OutputFormat = OutputFormats::COMMON.parse(format).unwrap();
             let text = text(&Name(name), &format, Layout::default()).unwrap();
             (text.clone(), for_terminal(&format, &text).into_owned())
         };
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_that_a_report_has_not_is_an_error() {
+    fn an_unsupported_format_is_an_error() {
         let format = OutputFormat::Special(CommandFormat::Github);
         assert!(text(&Pools, &format, Layout::default()).is_err());
     }

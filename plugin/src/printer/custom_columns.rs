@@ -11,10 +11,10 @@ use super::{
 use crate::terminal::{escape, width::width};
 
 /// What a cell contains if the object does not have the field.
-const NONE: &str = "<none>";
-const GAP: usize = 3;
+const NO_VALUE: &str = "<none>";
+const COLUMN_GAP: usize = 3;
 /// The minimum width of a column, in terminal cells.
-const MIN_WIDTH: usize = 6;
+const MIN_COLUMN_WIDTH: usize = 6;
 
 /// The columns that the user requested, in their order.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl CustomColumns {
             let cells = self.0.iter().map(|column| column.cell(object));
             rows.push(cells.collect::<Result<Vec<_>, _>>()?);
         }
-        Ok(aligned(&rows))
+        Ok(align_rows(&rows))
     }
 }
 
@@ -87,7 +87,7 @@ impl CustomColumn {
             .map(|value| escape(&go_text(value)).into_owned())
             .collect();
         Ok(if texts.is_empty() {
-            NONE.to_owned()
+            NO_VALUE.to_owned()
         } else {
             texts.join(",")
         })
@@ -108,14 +108,14 @@ fn template_source(path: &str) -> Option<String> {
 }
 
 /// Aligns the cells of rows as kubectl does with Go's tabwriter, but without spaces after the last cell.
-fn aligned(rows: &[Vec<String>]) -> String {
+fn align_rows(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index));
         cells.map(|cell| width(cell)).max().unwrap_or(0)
     };
     let widths: Vec<_> = (0..columns)
-        .map(|index| (widest(index) + GAP).max(MIN_WIDTH))
+        .map(|index| (widest(index) + COLUMN_GAP).max(MIN_COLUMN_WIDTH))
         .collect();
     let mut text = String::new();
     for row in rows {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_of_kubectl() {
+    fn matches_the_output_of_kubectl() {
         let answers: Answers =
             serde_json::from_str(include_str!("kubectl_answers/custom_columns.json")).unwrap();
         for Answer {
@@ -224,7 +224,7 @@ longer   <nil>   <none>   <none>
     }
 
     #[test]
-    fn narrow_columns_are_six_apart() {
+    fn narrow_columns_have_the_minimum_width() {
         let columns = CustomColumns::parse("A:.a,B:.b").unwrap();
         assert_eq!(
             columns.text(&json!({"a": 1, "b": 2}), true).unwrap(),
@@ -250,7 +250,7 @@ longer   <nil>   <none>   <none>
     }
 
     #[test]
-    fn rejects_in_the_words_of_kubectl() {
+    fn errors_match_those_of_kubectl() {
         for (spec, error) in [
             ("", "custom-columns format specified but no custom columns given"),
             (

@@ -39,7 +39,7 @@ mod tests {
     use super::is_yes;
 
     #[test]
-    fn only_yes_is_yes() {
+    fn only_yes_confirms() {
         for (answer, yes) in [
             ("y\n", true),
             ("Yes\r\n", true),

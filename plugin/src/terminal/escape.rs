@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_lines_and_tabs() {
+    fn text_keeps_line_breaks_and_tabs() {
         assert_eq!(escape_text("a\tb\n\u{1b}[2Jc\r"), "a\tb\n\\u{1b}[2Jc\\r");
     }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_lines_apart() {
+    fn escapes_each_line_separately() {
         let lines: Vec<_> = escape_lines("* one\n  * two\u{7}").collect();
         assert_eq!(lines, ["* one", "  * two\\u{7}"]);
     }

@@ -44,7 +44,7 @@ mod tests {
     use super::{Size, frame};
 
     #[test]
-    fn draws_over_what_was_there() {
+    fn draws_over_the_previous_screen() {
         let size = Size { width: 5, height: 3 };
         assert_eq!(
             frame("a\nb\n", size, false),

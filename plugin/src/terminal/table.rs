@@ -336,7 +336,7 @@ mod tests {
     use crate::terminal::{plain, style};
 
     #[test]
-    fn pads_columns_and_leaves_no_blanks_at_the_end() {
+    fn pads_columns_without_trailing_spaces() {
         let mut table = Table::new(&["NAME", "READY", "NODE"]);
         table.row([
             "a-long-name".into(),
@@ -355,7 +355,7 @@ c             True
     }
 
     #[test]
-    fn escapes_its_cells() {
+    fn escapes_the_cells() {
         let mut table = Table::new(&["NAME"]).indented(2);
         table.row([Cell::from("a\u{1b}[2Jb")]);
         assert_eq!(
@@ -389,7 +389,7 @@ c             True
     }
 
     #[test]
-    fn makes_room() {
+    fn a_narrow_table_leaves_out_columns_or_wraps() {
         for (limit, expected) in [
             (
                 Some(50),
@@ -427,7 +427,7 @@ edge-b
     }
 
     #[test]
-    fn without_a_header_its_titles_take_no_room() {
+    fn without_a_header_titles_take_no_width() {
         let mut table = Table::new(&["NAMESPACE", "NAME"]);
         table.row(["d", "c1-cp"].map(Cell::from));
         let layout = Layout {

@@ -16,14 +16,22 @@ pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     wrap_words(text.split(' '), limit)
 }
 
-/// Wraps a hint like [`wrap`], but never breaks a command, so that users can paste it.
+/// Wraps a hint like [`wrap`], but never breaks a command, so that users can paste it. A command ends at `; `.
 pub fn wrap_hint(text: &str, limit: usize) -> Vec<String> {
-    let (words, command) = match text.find("kubectl ") {
-        Some(start) => text.split_at_checked(start).unwrap_or((text, "")),
-        None => (text, ""),
-    };
-    let words = words.split(' ').chain([command]).filter(|word| !word.is_empty());
-    wrap_words(words, limit)
+    let mut words: Vec<&str> = Vec::new();
+    for part in text.split_inclusive("; ") {
+        let part = part.trim_end();
+        let start = ["kubectl ", "crictl "]
+            .into_iter()
+            .filter_map(|command| part.find(command))
+            .min();
+        let (before, command) = match start {
+            Some(start) => part.split_at_checked(start).unwrap_or((part, "")),
+            None => (part, ""),
+        };
+        words.extend(before.split(' ').chain([command]).filter(|word| !word.is_empty()));
+    }
+    wrap_words(words.into_iter(), limit)
 }
 
 fn wrap_words<'t>(words: impl Iterator<Item = &'t str>, limit: usize) -> Vec<String> {
@@ -74,7 +82,7 @@ mod tests {
     use super::{cut, wrap, wrap_hint};
 
     #[test]
-    fn text_is_broken_at_blanks() {
+    fn text_wraps_at_spaces() {
         for (text, limit, lines) in [
             ("", 10, vec![""]),
             ("one two three", 20, vec!["one two three"]),
@@ -88,18 +96,31 @@ mod tests {
     }
 
     #[test]
-    fn a_command_stays_whole() {
+    fn commands_are_not_wrapped() {
         let hint = "see all of it: kubectl describe machine edge-x7k2p -n default";
         assert_eq!(
             wrap_hint(hint, 30),
             ["see all of it:", "kubectl describe machine edge-x7k2p -n default"]
         );
         assert_eq!(wrap_hint(hint, 80), [hint]);
+        assert_eq!(
+            wrap_hint("on the host: crictl logs $(crictl ps -q)", 20),
+            ["on the host:", "crictl logs $(crictl ps -q)"]
+        );
+        assert_eq!(
+            wrap_hint("first: kubectl kcp a b c; then to do more: kubectl kcp d", 22),
+            [
+                "first:",
+                "kubectl kcp a b c;",
+                "then to do more:",
+                "kubectl kcp d"
+            ]
+        );
         assert_eq!(wrap_hint("wait for it", 8), ["wait for", "it"]);
     }
 
     #[test]
-    fn a_cut_line_ends_its_styles() {
+    fn a_cut_line_resets_its_styles() {
         assert_eq!(cut("\u{1b}[31mabc\u{1b}[0m", 3), "\u{1b}[31mabc\u{1b}[0m");
         assert_eq!(cut("\u{1b}[31mabcd\u{1b}[0m", 3), "\u{1b}[31mab…\u{1b}[0m");
         assert_eq!(cut("abcd", 3), "ab…");

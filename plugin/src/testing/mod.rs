@@ -9,14 +9,14 @@ pub(crate) mod schema;
 use serde_json::Value;
 
 use crate::{
-    output::{Formats, Report, text},
+    output::{OutputFormats, Report, text},
     terminal::table::Layout,
 };
 
 /// Prints a report in each format that all commands have.
 pub(crate) fn assert_every_format(report: &impl Report) {
     let printed = |format: &str| {
-        let format = Formats::COMMON.parse(format).unwrap();
+        let format = OutputFormats::COMMON.parse(format).unwrap();
         text(report, &format, Layout::default()).unwrap()
     };
     let document: Value = serde_json::from_str(&printed("json")).unwrap();

@@ -42,7 +42,7 @@ mod tests {
     use super::faults;
 
     #[test]
-    fn rejects_what_a_schema_does_not_say() {
+    fn rejects_values_that_the_schema_does_not_allow() {
         let read = json!({"type": "object", "properties": {"is": {"type": "string", "const": "read"}}, "required": ["is"]});
         let schema = json!({
             "type": "object",

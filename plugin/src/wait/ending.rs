@@ -14,13 +14,13 @@ use kcp_control_plane::{
 };
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ending {
+pub struct WaitEnding {
     pub snapshot: Snapshot,
-    pub kind: EndingKind,
+    pub kind: WaitEndingKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndingKind {
+pub enum WaitEndingKind {
     Met,
     /// The condition can no longer be met, for this reason.
     Impossible(String),
@@ -29,11 +29,13 @@ pub enum EndingKind {
     TimedOut(Duration),
 }
 
-impl Ending {
+impl WaitEnding {
     pub const fn verdict(&self) -> Verdict {
         match self.kind {
-            EndingKind::Met => Verdict::Met,
-            EndingKind::Impossible(_) | EndingKind::Stuck(_) | EndingKind::TimedOut(_) => Verdict::Negative,
+            WaitEndingKind::Met => Verdict::Met,
+            WaitEndingKind::Impossible(_) | WaitEndingKind::Stuck(_) | WaitEndingKind::TimedOut(_) => {
+                Verdict::Negative
+            }
         }
     }
 
@@ -45,16 +47,16 @@ impl Ending {
         };
         let control_plane = &self.snapshot.control_plane;
         match &self.kind {
-            EndingKind::Met => String::new(),
-            EndingKind::Impossible(why) => format!("{}\n", escape(why)),
-            EndingKind::Stuck(obstacles) => {
+            WaitEndingKind::Met => String::new(),
+            WaitEndingKind::Impossible(why) => format!("{}\n", escape(why)),
+            WaitEndingKind::Stuck(obstacles) => {
                 let mut text = "stuck, blocked by:\n".to_owned();
                 push_obstacles(&mut text, obstacles, control_plane, now);
                 text.push_str("still waiting for:\n");
                 push_lines(&mut text, &waiting());
                 text
             }
-            EndingKind::TimedOut(after) => {
+            WaitEndingKind::TimedOut(after) => {
                 let mut text = format!(
                     "timed out after {}, still waiting for:\n",
                     format_duration(*after)
@@ -101,10 +103,10 @@ mod tests {
         wait::WaitCondition,
     };
 
-    use super::{Ending, EndingKind};
+    use super::{WaitEnding, WaitEndingKind};
     use crate::verdict::Verdict::{self, Met, Negative};
 
-    fn in_the_middle() -> Snapshot {
+    fn snapshot_during_rollout() -> Snapshot {
         let mut snapshot = healthy(3);
         snapshot.control_plane.status.up_to_date_replicas = 1;
         let message = "Rolling out 2 not up-to-date replicas\n* rolloutAfter expired";
@@ -115,9 +117,9 @@ mod tests {
         snapshot
     }
 
-    fn ended(kind: EndingKind) -> (Verdict, String) {
-        let ending = Ending {
-            snapshot: in_the_middle(),
+    fn ended(kind: WaitEndingKind) -> (Verdict, String) {
+        let ending = WaitEnding {
+            snapshot: snapshot_during_rollout(),
             kind,
         };
         (ending.verdict(), ending.text(&WaitCondition::RolledOut, now()))
@@ -125,12 +127,12 @@ mod tests {
 
     #[test]
     fn says_why_the_wait_ended() {
-        assert_eq!(ended(EndingKind::Met), (Met, String::new()));
+        assert_eq!(ended(WaitEndingKind::Met), (Met, String::new()));
         assert_eq!(
-            ended(EndingKind::Impossible("it is paused".to_owned())),
+            ended(WaitEndingKind::Impossible("it is paused".to_owned())),
             (Negative, "it is paused\n".to_owned())
         );
-        let (verdict, text) = ended(EndingKind::TimedOut(Duration::from_secs(90)));
+        let (verdict, text) = ended(WaitEndingKind::TimedOut(Duration::from_secs(90)));
         assert_eq!(verdict, Negative);
         insta::assert_snapshot!(text, @r"
         timed out after 1m30s, still waiting for:
@@ -144,7 +146,7 @@ mod tests {
             },
             since: minutes_ago(41),
         };
-        let (verdict, text) = ended(EndingKind::Stuck(vec![stuck]));
+        let (verdict, text) = ended(WaitEndingKind::Stuck(vec![stuck]));
         assert_eq!(verdict, Negative);
         insta::assert_snapshot!(text, @r"
         stuck, blocked by:

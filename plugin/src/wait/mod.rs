@@ -9,7 +9,7 @@ pub mod progress;
 use std::time::Duration;
 
 use anyhow::Context as _;
-pub use ending::{Ending, EndingKind};
+pub use ending::{WaitEnding, WaitEndingKind};
 use jiff::Timestamp;
 use kcp_api::Object as _;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -27,10 +27,15 @@ use kcp_control_plane::{
 
 /// The time between two polls of a change, which takes minutes. Unlike a watch, a wait continues after the API server of a
 /// self-hosted management cluster restarts.
-const INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time limit of a wait without a limit: ten years.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// When a wait that begins now ends. `timeout` is none for a wait without a limit.
+pub fn deadline(timeout: Option<Duration>) -> Instant {
+    Instant::now() + timeout.unwrap_or(NO_LIMIT)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
@@ -73,7 +78,7 @@ impl Wait<'_> {
         )
         .await?;
         let text = match ending.kind {
-            EndingKind::Met => self.done,
+            WaitEndingKind::Met => self.done,
             _ => ending.text(condition, reader.connection.now()),
         };
         terminal.print(&text).context("cannot write to stdout")?;
@@ -94,9 +99,9 @@ pub async fn poll_until(
     before: Option<Snapshot>,
     shown: Shown,
     terminal: &Terminal,
-) -> anyhow::Result<Ending> {
+) -> anyhow::Result<WaitEnding> {
     let namespace = &reader.connection.namespace;
-    let deadline = Instant::now() + timeout.unwrap_or(FOREVER);
+    let deadline = deadline(timeout);
     let mut last = before;
     let mut unreachable: Option<Error> = None;
     loop {
@@ -109,17 +114,17 @@ pub async fn poll_until(
                 }
                 let uid = last.as_ref().map(|last| last.control_plane.uid());
                 let kind = match condition.progress(&snapshot, uid, at) {
-                    WaitProgress::Met => Some(EndingKind::Met),
-                    WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
+                    WaitProgress::Met => Some(WaitEndingKind::Met),
+                    WaitProgress::Impossible(why) => Some(WaitEndingKind::Impossible(why)),
                     WaitProgress::WaitingFor(what) => {
                         terminal.spin(&what.join(", "));
                         let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, at);
-                        (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
+                        (!stuck.is_empty()).then_some(WaitEndingKind::Stuck(stuck))
                     }
                 };
                 if let Some(kind) = kind {
                     terminal.stop_spinning();
-                    return Ok(Ending { snapshot, kind });
+                    return Ok(WaitEnding { snapshot, kind });
                 }
                 last = Some(snapshot);
             }
@@ -132,18 +137,18 @@ pub async fn poll_until(
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {}
         }
-        if Instant::now() + INTERVAL >= deadline {
+        if Instant::now() + POLL_INTERVAL >= deadline {
             terminal.stop_spinning();
             return match (unreachable, last) {
                 (Some(error), _) => Err(error.into()),
                 (None, None) => anyhow::bail!("timed out before the control plane could be read"),
-                (None, Some(snapshot)) => Ok(Ending {
+                (None, Some(snapshot)) => Ok(WaitEnding {
                     snapshot,
-                    kind: EndingKind::TimedOut(timeout.unwrap_or_default()),
+                    kind: WaitEndingKind::TimedOut(timeout.unwrap_or_default()),
                 }),
             };
         }
-        sleep(INTERVAL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

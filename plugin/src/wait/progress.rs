@@ -83,7 +83,7 @@ mod tests {
     use super::changes;
 
     #[test]
-    fn a_line_per_change() {
+    fn prints_one_line_for_each_change() {
         let one = healthy(1);
         assert_eq!(changes(None, &one), ["1/1 Machines, 1 ready, 1 up to date"]);
         assert_eq!(changes(Some(&one), &one), Vec::<String>::new());

@@ -31,7 +31,7 @@ use crate::{
 
 /// The maximum number of control planes whose certificates are read at the same time. Each control plane needs up to six
 /// requests.
-const MAX_CONCURRENT: usize = 4;
+const MAX_CONCURRENT_READS: usize = 4;
 
 /// The certificates of one or several control planes, as they were read.
 pub(super) struct CertificatesReport {
@@ -100,7 +100,7 @@ async fn read(
         };
         certificates(&reader, observed, reads::limit_per_control_plane(timeout)).await
     });
-    Ok(stream::iter(reads).buffered(MAX_CONCURRENT).collect().await)
+    Ok(stream::iter(reads).buffered(MAX_CONCURRENT_READS).collect().await)
 }
 
 impl CertificatesReport {

@@ -75,7 +75,7 @@ fn machine_with(days: i64) -> kcp_api::Machine {
 }
 
 #[test]
-fn each_certificate_is_a_line() {
+fn each_certificate_has_a_line() {
     let wide = Layout {
         is_wide: true,
         ..Layout::default()
@@ -104,7 +104,7 @@ fn only_an_expired_or_missing_certificate_is_a_negative_result() {
 }
 
 #[test]
-fn the_document_is_as_its_schema_says() {
+fn the_document_matches_its_schema() {
     let report = report();
     schema::conforms(&CertificatesDocument::new(&report));
     schema::checked_in::<CertificatesDocument<'_>>("controlplanecertificateslist.json");

@@ -34,7 +34,7 @@ pub enum LeaderMigrationCommand {
     Status(StatusArguments),
     /// Check or grant the permissions that both controller managers need for the migration lock
     Rbac(RbacArguments),
-    /// Enable leader migration on kube-controller-manager before an upgrade, and check that every one uses it
+    /// Enable leader migration on every kube-controller-manager before an upgrade, and check that each one uses it
     Start(StartArguments),
     /// Upgrade a control plane, and hand the migrated controllers over to cloud-controller-manager
     Upgrade(UpgradeArguments),
@@ -77,11 +77,11 @@ pub struct CheckArguments {
     #[arg(long, value_name = "FILE", requires = "file")]
     pub old: Option<PathBuf>,
 
-    /// Manifest of the cloud-controller-manager after the upgrade [default: the static Pod in the control plane's files]
+    /// The cloud-controller-manager after the upgrade: a manifest, or an object of the workload cluster [default: the static Pod in spec.kubeadmConfigSpec.files]
     #[arg(long, value_name = "FILE|deployment/NAME|daemonset/NAME", value_parser = parse_cloud_source)]
     pub ccm: Option<CloudSource>,
 
-    /// Manifest of the cloud-controller-manager before the upgrade
+    /// The cloud-controller-manager before the upgrade: a manifest, or an object of the workload cluster
     #[arg(long, value_name = "FILE|deployment/NAME|daemonset/NAME", value_parser = parse_cloud_source)]
     pub old_ccm: Option<CloudSource>,
 

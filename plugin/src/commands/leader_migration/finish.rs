@@ -23,6 +23,7 @@ pub(super) async fn run(arguments: &FinishArguments, session: &Session) -> anyho
         identities: Vec::new(),
         leader_name: None,
         is_confirmed: true,
+        deletes_leases: true,
     };
     let pod = StaticPod::read(&arguments.manifest)?;
     let taken = step.take(session, |snapshot, reads, context| {

@@ -16,6 +16,7 @@ mod document;
 mod finish;
 mod generate;
 mod input;
+mod left_over;
 mod parse;
 mod rbac;
 mod rollback;

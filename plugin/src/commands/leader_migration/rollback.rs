@@ -21,6 +21,7 @@ pub(super) async fn run(arguments: &RollbackArguments, session: &Session) -> any
         leader_name: None,
         // A second rollback would reverse the step before.
         is_confirmed: false,
+        deletes_leases: false,
     };
     let taken = step.take(session, |snapshot, reads, context| {
         Ok(decide(snapshot, reads.facts(), context)?)

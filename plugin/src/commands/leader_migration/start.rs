@@ -23,6 +23,7 @@ pub(super) async fn run(arguments: &StartArguments, session: &Session) -> anyhow
         identities: vec![kube_identity()],
         leader_name: Some(&arguments.leader_name),
         is_confirmed: true,
+        deletes_leases: false,
     };
     let taken = step.take(session, |snapshot, reads, context| {
         let options = StartOptions {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use kcp_client::{
     Connection, ReadLimit,
     reader::Reader,
@@ -25,11 +26,11 @@ use serde_json::Value;
 
 use crate::{
     change::engine::{ChangeOutcome, Changed, Engine, Verb},
-    commands::leader_migration::step_arguments::StepArguments,
+    commands::leader_migration::{left_over, step_arguments::StepArguments},
     session::Session,
     terminal::escape,
     verdict::Verdict,
-    wait::Wait,
+    wait::{Wait, deadline},
 };
 
 /// The namespace of what kubeadm installs.
@@ -37,9 +38,6 @@ const KUBE_SYSTEM: &str = "kube-system";
 
 /// The time between two reads of `--wait`, after the rollout.
 const INTERVAL: Duration = Duration::from_secs(2);
-
-/// The time limit of a wait that has none: ten years.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A step, and what to read for it.
 pub(super) struct Step<'s> {
@@ -53,6 +51,8 @@ pub(super) struct Step<'s> {
     pub(super) leader_name: Option<&'s str>,
     /// Whether the decision after the rollout says that the step has taken effect.
     pub(super) is_confirmed: bool,
+    /// Whether the Leases that a migration left behind are deleted once the step has taken effect.
+    pub(super) deletes_leases: bool,
 }
 
 /// What was read for a step.
@@ -112,10 +112,13 @@ impl Step<'_> {
         });
         let changed = Box::pin(changed).await?;
         let verdict = engine.report(&verb, &changed).await?;
+        if let ChangeOutcome::Unchanged(_) = changed.outcome {
+            return Box::pin(self.delete_leases(verdict, &reader, &reads, session)).await;
+        }
         let (ChangeOutcome::Done { .. }, Some(timeout)) = (&changed.outcome, self.arguments.wait) else {
             return Ok(verdict);
         };
-        let end = Instant::now() + Some(timeout).filter(|limit| !limit.is_zero()).unwrap_or(FOREVER);
+        let end = deadline((!timeout.is_zero()).then_some(timeout));
         let wait = Wait {
             name,
             condition: WaitCondition::RolledOut,
@@ -136,7 +139,7 @@ impl Step<'_> {
             let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
             let view = snapshot.view();
             let outcome = match decide(&snapshot, &reads, engine.context(&view))? {
-                Decision::Refused(_) if Instant::now() + INTERVAL < end => {
+                Decision::Refused(_) if tokio::time::Instant::now() + INTERVAL < end => {
                     tokio::time::sleep(INTERVAL).await;
                     continue;
                 }
@@ -147,10 +150,38 @@ impl Step<'_> {
                     vec!["another client has changed the control plane: run the command again".to_owned()],
                 )),
             };
-            return engine
-                .report(&verb, &Changed::without_write(&snapshot, outcome))
-                .await;
+            let changed = Changed::without_write(&snapshot, outcome);
+            let verdict = engine.report(&verb, &changed).await?;
+            return match changed.outcome {
+                ChangeOutcome::Unchanged(_) => {
+                    Box::pin(self.delete_leases(verdict, &reader, &reads, session)).await
+                }
+                _ => Ok(verdict),
+            };
         }
+    }
+
+    /// Deletes the Leases that the migration left behind, after the step has taken effect with this verdict.
+    async fn delete_leases(
+        &self,
+        verdict: Verdict,
+        reader: &Reader<'_>,
+        reads: &Reads,
+        session: &Session,
+    ) -> anyhow::Result<Verdict> {
+        let StepArguments {
+            name, timeout, write, ..
+        } = self.arguments;
+        if !self.deletes_leases || verdict != Verdict::Met || reads.observed.left_over().is_empty() {
+            return Ok(verdict);
+        }
+        let management = reader.connection;
+        let (_, control_plane) = reader.control_plane(&management.namespace, name).await?;
+        let end = Instant::now() + *timeout;
+        let cluster = workload_connection(management, &control_plane, end).await;
+        let cluster =
+            cluster.map_err(|failure| anyhow!("cannot read {}: {}", failure.object, failure.message))?;
+        left_over::delete(&cluster, &reads.observed, write, &session.terminal).await
     }
 
     async fn read(&self, reader: &Reader<'_>) -> anyhow::Result<Reads> {

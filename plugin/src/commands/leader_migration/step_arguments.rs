@@ -77,7 +77,7 @@ Examples:
   kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --dry-run=server
   kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --leader-name ipam-migration --wait";
 
-/// Enable leader migration on kube-controller-manager before an upgrade, and check that every one uses it.
+/// Enable leader migration on every kube-controller-manager before an upgrade, and check that each one uses it.
 #[derive(Debug, Args)]
 #[command(after_help = START_HELP)]
 pub struct StartArguments {
@@ -133,6 +133,9 @@ pub struct UpgradeArguments {
 const FINISH_HELP: &str = "The command removes the configuration from the control plane, which replaces every control-plane \
 Machine once more. It refuses until every Machine has the new version, no kube-controller-manager migrates, and \
 cloud-controller-manager runs the migrated controllers.
+
+Run it again after the rollout, or use --wait: once no controller manager uses leader migration, the command deletes the \
+migration Lease, unless a process renews it.
 
 cloud-controller-manager must not need the configuration any more: give the manifest of its static Pod without \
 --enable-leader-migration, or remove that flag from its DaemonSet first.

@@ -34,6 +34,7 @@ pub(super) async fn run(arguments: &UpgradeArguments, session: &Session) -> anyh
         identities: vec![kube_identity(), arguments.cloud.identity()],
         leader_name: None,
         is_confirmed: true,
+        deletes_leases: false,
     };
     let pod = StaticPod::read(&arguments.manifest)?;
     let taken = step.take(session, |snapshot, reads, context| {

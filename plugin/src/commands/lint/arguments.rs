@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::output::{Formats, OutputArguments};
+use crate::output::{OutputArguments, OutputFormats};
 
 /// Check manifests against the admission rules, or with `--cluster` the objects of a cluster.
 #[derive(Debug, Default, Args)]
-#[command(after_help = CLUSTER, mut_arg("output", |output| output.value_parser(Formats::LINT)))]
+#[command(after_help = LINT_HELP, mut_arg("output", |output| output.value_parser(OutputFormats::LINT)))]
 pub struct LintArguments {
     /// Manifests to check: files, folders, or - for stdin
     #[arg(short, long = "filename", value_name = "FILE", num_args = 1..,
@@ -37,7 +37,7 @@ pub struct LintArguments {
 }
 
 /// The end of the help of `lint`. Here `--cluster` has no value, or the name of a kubeconfig cluster as in kubectl.
-const CLUSTER: &str = "\
+const LINT_HELP: &str = "\
 Examples:
   kubectl kcp lint -f manifests/ -R
   kubectl kcp lint -f new.yaml --old old.yaml
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn files_or_a_cluster() {
+    fn checks_either_files_or_a_cluster() {
         for (line, parsed) in [
             ("-f a.yaml b/ --old c", Ok((None, 2))),
             ("--cluster", Ok((Some(String::new()), 0))),

@@ -18,7 +18,7 @@ use kcp_rules::{
 use serde::Deserialize;
 
 use crate::commands::lint::{
-    finding::{Fault, OwnRule},
+    finding::{Fault, LintRule},
     related_objects::{RelatedObjects, ReviewedObject},
     subject::Subject,
     update,
@@ -265,7 +265,7 @@ fn undecodable(error: &DecodeError) -> Fault {
             error.fault
         )
     };
-    Fault::own(OwnRule::Undecodable, error.field.clone(), &message)
+    Fault::own(LintRule::Undecodable, error.field.clone(), &message)
 }
 
 fn old_undecodable(error: &DecodeError) -> Fault {
@@ -273,7 +273,7 @@ fn old_undecodable(error: &DecodeError) -> Fault {
         "the old object cannot be decoded ({}), so the update was not checked; correct the old manifest",
         error.fault
     );
-    Fault::own(OwnRule::OldUndecodable, error.field.clone(), &message)
+    Fault::own(LintRule::OldUndecodable, error.field.clone(), &message)
 }
 
 fn override_ignored(why: &str) -> Fault {
@@ -281,5 +281,5 @@ fn override_ignored(why: &str) -> Fault {
         "{} has no effect: {why}; correct or remove the entry",
         overrides::ANNOTATION
     );
-    Fault::own(OwnRule::OverrideIgnored, "metadata.annotations", &message)
+    Fault::own(LintRule::OverrideIgnored, "metadata.annotations", &message)
 }

@@ -9,7 +9,7 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
-use crate::file::MAX_BYTES;
+use crate::file::MAX_FILE_BYTES;
 
 /// The maximum nesting depth of a manifest. The JSON decoder allows 128.
 const MAX_DEPTH: usize = 100;
@@ -19,19 +19,19 @@ const MAX_REPEATED: usize = 100_000;
 
 /// A value in a manifest and its line number. The line of a field is the line of its name.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Located {
+pub(crate) struct LocatedValue {
     /// The line number, counted from 1.
     pub(crate) line: u64,
-    pub(crate) node: Node,
+    pub(crate) node: YamlNode,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
+pub(crate) enum YamlNode {
     /// A YAML scalar: a string, a number, a boolean or null.
     Scalar(Value),
-    List(Vec<Located>),
+    List(Vec<LocatedValue>),
     /// An object, with unique names in the order of the file.
-    Object(Vec<(String, Located)>),
+    Object(Vec<(String, LocatedValue)>),
 }
 
 /// A manifest that is not valid YAML, or that exceeds a limit.
@@ -44,10 +44,10 @@ pub(crate) struct SyntaxError {
 }
 
 /// Parses the documents of a YAML or JSON stream. Skips empty documents, and stops at the first syntax error.
-pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
-    serde_saphyr::read_with_options::<_, Spanned<Node>>(&mut text, options())
+pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<LocatedValue, SyntaxError>> {
+    serde_saphyr::read_with_options::<_, Spanned<YamlNode>>(&mut text, options())
         .map(|document| match document {
-            Ok(document) => Ok(Located::from(document)),
+            Ok(document) => Ok(LocatedValue::from(document)),
             Err(error) => Err(SyntaxError {
                 line: error
                     .location()
@@ -67,7 +67,7 @@ pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
 /// Removes the suffix that parsers append to their messages, such as ` at line 2, column 4`.
 fn without_position(message: &str) -> &str {
     match message.rsplit_once(" at line ") {
-        Some((said, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => said,
+        Some((text, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => text,
         _ => message,
     }
 }
@@ -78,7 +78,7 @@ fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
-            max_reader_input_bytes: usize::try_from(MAX_BYTES).ok(),
+            max_reader_input_bytes: usize::try_from(MAX_FILE_BYTES).ok(),
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         duplicate_keys: DuplicateKeyPolicy::Error,
@@ -87,10 +87,10 @@ fn options() -> Options {
     }
 }
 
-impl Located {
+impl LocatedValue {
     pub(crate) fn get(&self, name: &str) -> Option<&Self> {
         match &self.node {
-            Node::Object(fields) => fields
+            YamlNode::Object(fields) => fields
                 .iter()
                 .find_map(|(field, value)| (field == name).then_some(value)),
             _ => None,
@@ -100,7 +100,7 @@ impl Located {
     /// The text of a field that contains a string; `None` if it contains something else.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {
-            Node::Scalar(Value::String(text)) => Some(text),
+            YamlNode::Scalar(Value::String(text)) => Some(text),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ impl Located {
         let mut found = self;
         for step in path.split(['.', '[']) {
             let next = match (&found.node, step.strip_suffix(']')) {
-                (Node::List(items), Some(index)) => {
+                (YamlNode::List(items), Some(index)) => {
                     index.parse().ok().and_then(|index: usize| items.get(index))
                 }
                 _ => found.get(step),
@@ -127,9 +127,9 @@ impl Located {
     /// The value as JSON, without line numbers.
     pub(crate) fn to_json(&self) -> Value {
         match &self.node {
-            Node::Scalar(value) => value.clone(),
-            Node::List(items) => items.iter().map(Self::to_json).collect(),
-            Node::Object(fields) => {
+            YamlNode::Scalar(value) => value.clone(),
+            YamlNode::List(items) => items.iter().map(Self::to_json).collect(),
+            YamlNode::Object(fields) => {
                 let fields = fields.iter().map(|(name, value)| (name.clone(), value.to_json()));
                 Value::Object(fields.collect::<Map<_, _>>())
             }
@@ -137,8 +137,8 @@ impl Located {
     }
 }
 
-impl From<Spanned<Node>> for Located {
-    fn from(spanned: Spanned<Node>) -> Self {
+impl From<Spanned<YamlNode>> for LocatedValue {
+    fn from(spanned: Spanned<YamlNode>) -> Self {
         Self {
             line: spanned.referenced.line(),
             node: spanned.value,
@@ -146,7 +146,7 @@ impl From<Spanned<Node>> for Located {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
@@ -155,70 +155,70 @@ impl<'de> Deserialize<'de> for Node {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
+    fn visit_unit<E: de::Error>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::Null))
     }
 
-    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
+    fn visit_none<E: de::Error>(self) -> Result<YamlNode, E> {
         self.visit_unit()
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Bool(value)))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::Bool(value)))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(value.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(value.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<YamlNode, E> {
         let number = Number::from_f64(value).ok_or_else(|| E::custom("JSON has no such number"))?;
-        Ok(Node::Scalar(Value::Number(number)))
+        Ok(YamlNode::Scalar(Value::Number(number)))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(value.into()))
     }
 
-    fn visit_string<E: de::Error>(self, value: String) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
+    fn visit_string<E: de::Error>(self, value: String) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = access.next_element::<Spanned<Node>>()? {
+        while let Some(item) = access.next_element::<Spanned<YamlNode>>()? {
             items.push(item.into());
         }
-        Ok(Node::List(items))
+        Ok(YamlNode::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let mut fields = Vec::new();
         while let Some(name) = access.next_key::<Spanned<String>>()? {
             let node = access.next_value()?;
             fields.push((
                 name.value,
-                Located {
+                LocatedValue {
                     line: name.referenced.line(),
                     node,
                 },
             ));
         }
-        Ok(Node::Object(fields))
+        Ok(YamlNode::Object(fields))
     }
 }
 
@@ -229,9 +229,9 @@ mod tests {
     use proptest::prelude::{any, proptest};
     use serde_json::json;
 
-    use super::{Located, parse};
+    use super::{LocatedValue, parse};
 
-    fn only(text: &str) -> Located {
+    fn only(text: &str) -> LocatedValue {
         let mut documents = parse(text.as_bytes());
         assert_eq!(documents.len(), 1, "{documents:?}");
         documents.remove(0).unwrap()
@@ -265,7 +265,7 @@ spec:
     }
 
     #[test]
-    fn finds_the_parent_of_a_field_that_is_not_there() {
+    fn finds_the_closest_parent_of_a_missing_field() {
         let document = only(MANIFEST);
         for (path, line) in [
             ("spec.inventory[0].kind", 5),
@@ -334,7 +334,7 @@ spec:
 
     /// The parser's own messages name its options.
     #[test]
-    fn says_what_is_wrong_to_a_person() {
+    fn syntax_errors_are_written_for_users() {
         let documents = parse(b"kind: A\nkind: B\n");
         let error = documents.into_iter().find_map(Result::err).unwrap();
         assert_eq!(error.to_string(), "duplicate mapping key: kind not allowed here");
@@ -347,7 +347,7 @@ spec:
     }
 
     #[test]
-    fn refuses_an_alias_bomb_and_a_tower() {
+    fn rejects_repeated_aliases_and_deep_nesting() {
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for level in 1..10 {
             let tenfold = vec![format!("*a{}", level - 1); 10].join(",");

@@ -59,7 +59,7 @@ impl fmt::Display for ObjectName {
 
 /// Problems that `lint` itself finds, in objects that the admission rules cannot check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OwnRule {
+pub(super) enum LintRule {
     /// The object has no `kind`.
     KindMissing,
     /// No API server serves this version of the kind, or only an older release does.
@@ -74,7 +74,7 @@ pub(super) enum OwnRule {
     OverrideIgnored,
 }
 
-impl OwnRule {
+impl LintRule {
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
     pub(super) const fn id(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ pub(super) struct Fault {
 
 impl Fault {
     /// Creates a problem that `lint` itself found, rather than an admission rule.
-    pub(super) fn own(rule: OwnRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
+    pub(super) fn own(rule: LintRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
         let id = rule.id();
         Self {
             field: field.into(),

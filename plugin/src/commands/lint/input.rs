@@ -13,9 +13,9 @@ use crate::commands::lint::{
     document,
     object::{Identity, Object},
     related_objects::RelatedObjects,
-    report::{LintReport, ObjectResult, Place, Unread},
+    report::{LintReport, ObjectResult, ObjectSource, UnreadFile},
     source::{self, SourceError},
-    subject::{Role, Subject},
+    subject::{LintRole, Subject},
 };
 use crate::file;
 
@@ -32,7 +32,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(namespace: &str, place: Place) -> Self {
+    pub(super) fn new(namespace: &str, place: ObjectSource) -> Self {
         Self {
             objects: Vec::new(),
             old: HashMap::new(),
@@ -98,7 +98,7 @@ impl Input {
         for document in document::parse(content) {
             match document {
                 Ok(document) => objects.extend(Object::from_document(file, document)),
-                Err(error) => self.report.unread(Unread {
+                Err(error) => self.report.unread(UnreadFile {
                     file: file.to_owned(),
                     line: error.line,
                     message: error.to_string(),
@@ -110,7 +110,7 @@ impl Input {
 
     /// Adds all objects of a kind that were listed in a cluster.
     pub(super) fn list(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
-        self.related_objects.mark_complete(Role::Subject(subject));
+        self.related_objects.mark_complete(LintRole::Subject(subject));
         for text in objects {
             let object = Object::from_cluster(subject, text);
             self.related_objects.add(&object, &self.namespace);
@@ -120,7 +120,7 @@ impl Input {
 
     /// Adds all Machines that were listed in a cluster.
     pub(super) fn list_machines(&mut self, machines: Vec<MachineObject>) {
-        self.related_objects.mark_complete(Role::Machine);
+        self.related_objects.mark_complete(LintRole::Machine);
         for machine in machines {
             self.related_objects.add_machine(machine);
         }
@@ -167,8 +167,8 @@ impl Input {
     }
 }
 
-fn unread(error: &SourceError) -> Unread {
-    Unread {
+fn unread(error: &SourceError) -> UnreadFile {
+    UnreadFile {
         file: error.path().to_owned(),
         line: None,
         message: error.to_string(),

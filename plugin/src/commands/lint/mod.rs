@@ -2,7 +2,7 @@
 //!
 //! - [`source`]: finds the files
 //! - [`document`]: parses their documents, with line numbers
-//! - [`fleet`]: reads the objects of a cluster
+//! - [`cluster_objects`]: reads the objects of a cluster
 //! - [`object`], [`subject`]: an object, and its kind, which decides whether rules apply
 //! - [`input`]: all objects
 //! - [`related_objects`]: the other objects that rules read
@@ -12,9 +12,9 @@
 
 mod arguments;
 mod check;
+mod cluster_objects;
 pub(crate) mod document;
 mod finding;
-mod fleet;
 mod input;
 mod object;
 mod related_objects;
@@ -36,7 +36,7 @@ pub use arguments::LintArguments;
 
 use crate::{configuration, output::print, printer::json, session::Session, verdict::Verdict};
 use input::Input;
-use report::{LintReport, Place};
+use report::{LintReport, ObjectSource};
 
 /// The namespace that objects get if neither the manifest nor `-n` names one.
 const NAMESPACE: &str = "default";
@@ -53,9 +53,9 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         .unwrap_or_default();
     let output = arguments.output.clone();
     let report = if arguments.files.is_empty() {
-        let connection = fleet::connect(session).await?;
+        let connection = cluster_objects::connect(session).await?;
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
-        fleet::read(&connection, namespace)
+        cluster_objects::read(&connection, namespace)
             .await?
             .check(&configuration, Timestamp::now())
     } else {
@@ -100,7 +100,7 @@ pub fn document(
     configuration: &Configuration,
     now: Timestamp,
 ) -> anyhow::Result<String> {
-    let mut input = Input::new(NAMESPACE, Place::Files);
+    let mut input = Input::new(NAMESPACE, ObjectSource::Files);
     for (name, content) in old {
         input.parse_old(name, content);
     }
@@ -111,7 +111,7 @@ pub fn document(
 }
 
 fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> LintReport {
-    let mut input = Input::new(namespace, Place::Files);
+    let mut input = Input::new(namespace, ObjectSource::Files);
     input.read_old(&arguments.old, arguments.recursive);
     input.read(&arguments.files, arguments.recursive);
     input.check(configuration, Timestamp::now())

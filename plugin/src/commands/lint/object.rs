@@ -3,9 +3,9 @@
 use kcp_rules::view::object::Object as Described;
 
 use crate::commands::lint::{
-    document::{Located, Node},
+    document::{LocatedValue, YamlNode},
     finding::{Fault, Finding, ObjectName},
-    subject::{Role, Subject},
+    subject::{LintRole, Subject},
 };
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) enum Origin {
     /// A file as the user named it, or `-` for stdin.
     File {
         file: String,
-        located: Located,
+        located: LocatedValue,
     },
     Cluster,
 }
@@ -22,7 +22,7 @@ pub(super) enum Origin {
 pub(super) struct Object {
     pub(super) origin: Origin,
     pub(super) name: ObjectName,
-    pub(super) role: Role,
+    pub(super) role: LintRole,
     /// Problems of the object that were found before the rules ran.
     pub(super) faults: Vec<Fault>,
     /// The object as JSON.
@@ -38,17 +38,17 @@ pub(super) struct Identity {
 
 impl Object {
     /// The objects in one document of a manifest: the items of a List, or the document itself.
-    pub(super) fn from_document(file: &str, document: Located) -> Vec<Self> {
+    pub(super) fn from_document(file: &str, document: LocatedValue) -> Vec<Self> {
         let is_list = document.text("kind").is_some_and(|kind| kind.ends_with("List"));
         match document {
-            Located {
-                node: Node::Object(fields),
+            LocatedValue {
+                node: YamlNode::Object(fields),
                 ..
             } if is_list => fields
                 .into_iter()
                 .filter(|(name, _)| name == "items")
                 .flat_map(|(_, items)| match items.node {
-                    Node::List(items) => items,
+                    YamlNode::List(items) => items,
                     _ => Vec::new(),
                 })
                 .map(|item| Self::from_file(file, item))
@@ -57,9 +57,9 @@ impl Object {
         }
     }
 
-    fn from_file(file: &str, mut located: Located) -> Self {
+    fn from_file(file: &str, mut located: LocatedValue) -> Self {
         let mut faults = Vec::new();
-        let role = Role::new(&mut located, &mut faults);
+        let role = LintRole::new(&mut located, &mut faults);
         let metadata = located.get("metadata");
         let of_metadata = |field| {
             metadata
@@ -94,7 +94,7 @@ impl Object {
                 namespace: metadata.namespace,
                 name: Some(metadata.name),
             },
-            role: Role::Subject(subject),
+            role: LintRole::Subject(subject),
             faults: Vec::new(),
             text,
         }

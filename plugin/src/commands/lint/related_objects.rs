@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::commands::lint::{
     object::Object,
-    subject::{Role, Subject},
+    subject::{LintRole, Subject},
 };
 
 /// All objects that `lint` has read, by namespace.
@@ -59,15 +59,15 @@ pub(super) struct ReviewedObject<'v> {
 }
 
 impl RelatedKind {
-    fn new(role: Role) -> Option<Self> {
+    fn new(role: LintRole) -> Option<Self> {
         match role {
-            Role::Machine => Some(Self::Machine),
-            Role::Subject(Subject::ControlPlane) => Some(Self::ControlPlane),
-            Role::Subject(Subject::Cluster) => Some(Self::Cluster),
-            Role::Subject(Subject::ClusterPool) => Some(Self::Pool),
-            Role::Subject(Subject::Customization) => Some(Self::Customization),
-            Role::Subject(Subject::ClusterDeployment) => Some(Self::Deployment),
-            Role::Subject(Subject::Template) | Role::Ignored => None,
+            LintRole::Machine => Some(Self::Machine),
+            LintRole::Subject(Subject::ControlPlane) => Some(Self::ControlPlane),
+            LintRole::Subject(Subject::Cluster) => Some(Self::Cluster),
+            LintRole::Subject(Subject::ClusterPool) => Some(Self::Pool),
+            LintRole::Subject(Subject::Customization) => Some(Self::Customization),
+            LintRole::Subject(Subject::ClusterDeployment) => Some(Self::Deployment),
+            LintRole::Subject(Subject::Template) | LintRole::Ignored => None,
         }
     }
 }
@@ -105,7 +105,7 @@ impl RelatedObjects {
     }
 
     /// Declares that no other object of this kind exists, because all of them were added.
-    pub(super) fn mark_complete(&mut self, role: Role) {
+    pub(super) fn mark_complete(&mut self, role: LintRole) {
         self.listed.extend(RelatedKind::new(role));
     }
 
@@ -215,7 +215,7 @@ mod tests {
     use kcp_rules::view::{self, MissingParts, View};
     use serde_json::{Value, json};
 
-    use super::{Object, RelatedObjects, ReviewedObject, Role, Subject};
+    use super::{LintRole, Object, RelatedObjects, ReviewedObject, Subject};
     use crate::commands::lint::document;
 
     const EVERYTHING: MissingParts = MissingParts {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_document_speaks_of_is_unknown() {
+    fn an_object_that_no_file_contains_is_unknown() {
         let view = RelatedObjects::default().view(EVERYTHING, REVIEWED);
         assert_eq!(view.machines.get(), None);
         assert_eq!(view.cluster.get(), None);
@@ -291,12 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_has_listed_and_does_not_hold_is_absent() {
+    fn an_object_missing_from_a_clusters_list_is_absent() {
         let mut related_objects = RelatedObjects::default();
         for role in [
-            Role::Machine,
-            Role::Subject(Subject::Cluster),
-            Role::Subject(Subject::ControlPlane),
+            LintRole::Machine,
+            LintRole::Subject(Subject::Cluster),
+            LintRole::Subject(Subject::ControlPlane),
         ] {
             related_objects.mark_complete(role);
         }
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_is_the_one_named() {
+    fn only_the_named_cluster_is_related() {
         let cluster = |name: &str, paused: bool| {
             object(
                 "cluster.x-k8s.io/v1beta2",
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_does_not_see_itself() {
+    fn a_pool_is_not_related_to_itself() {
         let pool = |name: &str| {
             let inventory = json!({"inventory": [{"name": "foo"}]});
             hive("ClusterPool", &json!({"name": name}), &inventory)
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_without_names_concerns_no_object_without_a_name() {
+    fn a_nameless_reference_matches_no_nameless_object() {
         let deployment = |name: &str, reference: &Value| {
             let metadata = json!({"name": name, "namespace": name});
             hive(

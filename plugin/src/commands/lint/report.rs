@@ -37,9 +37,9 @@ pub(super) struct LintReport {
     /// The problems, in the order of the files.
     findings: Vec<Finding>,
     /// Files that could not be read, or not completely.
-    errors: Vec<Unread>,
+    errors: Vec<UnreadFile>,
     #[serde(skip)]
-    place: Place,
+    place: ObjectSource,
     files: usize,
     objects: usize,
     judged: usize,
@@ -51,7 +51,7 @@ pub(super) struct LintReport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ObjectSource {
     Files,
     Cluster,
 }
@@ -59,7 +59,7 @@ pub(super) enum Place {
 /// A file that could not be read, or not completely, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Unread {
+pub(super) struct UnreadFile {
     pub(super) file: String,
     /// The line of the error in the file, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(super) struct Unread {
     pub(super) message: String,
 }
 
-impl Unread {
+impl UnreadFile {
     pub(super) fn sentence(&self) -> String {
         match self.line {
             Some(line) => format!("{}:{line}: {}", self.file, self.message),
@@ -77,7 +77,7 @@ impl Unread {
 }
 
 impl LintReport {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(place: ObjectSource) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "LintReport",
@@ -114,19 +114,19 @@ impl LintReport {
     }
 
     /// Records a file that could not be read.
-    pub(super) fn unread(&mut self, unread: Unread) {
+    pub(super) fn unread(&mut self, unread: UnreadFile) {
         self.errors.push(unread);
     }
 
     /// The files that could not be read, or not completely.
-    pub(super) fn errors(&self) -> &[Unread] {
+    pub(super) fn errors(&self) -> &[UnreadFile] {
         &self.errors
     }
 
     /// Whether the files contain no object, for example because the command that writes to stdin failed. An empty cluster
     /// does not count, because it is not an error.
     pub(super) fn is_empty(&self) -> bool {
-        self.place == Place::Files && self.objects == 0 && self.errors.is_empty()
+        self.place == ObjectSource::Files && self.objects == 0 && self.errors.is_empty()
     }
 
     /// The number of files with its noun, such as `2 files`.
@@ -230,8 +230,8 @@ impl LintReport {
 
     fn summary(&self) -> String {
         let place = match self.place {
-            Place::Cluster => "the cluster".to_owned(),
-            Place::Files => self.files(),
+            ObjectSource::Cluster => "the cluster".to_owned(),
+            ObjectSource::Files => self.files(),
         };
         let read = format!("{} in {place}", count(self.objects, "object"));
         let skipped: usize = self.skipped.values().sum();

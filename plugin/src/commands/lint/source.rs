@@ -82,7 +82,7 @@ mod tests {
     use super::{SourceError, files};
 
     #[test]
-    fn a_folder_is_its_manifests_in_order() {
+    fn reads_the_manifests_of_a_folder_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir_all(root.join("deep/er")).unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_file_is_left_to_be_read() {
+    fn a_missing_file_fails_when_it_is_read() {
         let named = Path::new("no/such/file.yaml");
         assert_eq!(files(named, false).unwrap(), [named]);
     }

@@ -3,21 +3,21 @@
 use serde_json::Value;
 
 use crate::commands::lint::{
-    document::{Located, Node},
-    finding::{Fault, ObjectName, OwnRule},
+    document::{LocatedValue, YamlNode},
+    finding::{Fault, LintRule, ObjectName},
 };
 
 /// What `lint` does with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum LintRole {
     Subject(Subject),
     Machine,
     Ignored,
 }
 
-impl Role {
+impl LintRole {
     /// Decides what `lint` does with an object. Adds problems of its `kind` and `apiVersion` to `faults`.
-    pub(super) fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
+    pub(super) fn new(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Self {
         match Subject::new(object, faults) {
             Some(subject) => Self::Subject(subject),
             None if is_machine(object) => Self::Machine,
@@ -33,7 +33,7 @@ impl Role {
     }
 }
 
-fn is_machine(object: &Located) -> bool {
+fn is_machine(object: &LocatedValue) -> bool {
     let group = object.text("apiVersion").and_then(group);
     object.text("kind") == Some("Machine") && group == Some("cluster.x-k8s.io")
 }
@@ -100,7 +100,7 @@ impl Subject {
     }
 
     /// A field of `spec` that only this kind has, by which a fragment without `kind` is identified.
-    const fn mark(self) -> Option<&'static str> {
+    const fn identifying_field(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
             Self::Template | Self::Cluster | Self::ClusterDeployment => None,
@@ -111,7 +111,7 @@ impl Subject {
 
     /// Decides which kind an object has; `None` for a kind without admission rules. Identifies a fragment without `kind` by
     /// its fields and adds what is missing, so that the fragment can be checked.
-    fn new(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+    fn new(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = match object.text("kind") {
             Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
             None => Self::identify_by_fields(object, faults)?,
@@ -121,7 +121,7 @@ impl Subject {
             None => {
                 if object.text("kind").is_some() {
                     let message = format!("Required value: write apiVersion: {current}");
-                    faults.push(Fault::own(OwnRule::KindMissing, "apiVersion", &message));
+                    faults.push(Fault::own(LintRule::KindMissing, "apiVersion", &message));
                 }
                 object.set("apiVersion", current);
             }
@@ -131,7 +131,7 @@ impl Subject {
                     "Invalid value: {documented:?}: {kind} was released as {current}; write that version, and \
                      check the fields"
                 );
-                faults.push(Fault::own(OwnRule::VersionUnserved, "apiVersion", &message));
+                faults.push(Fault::own(LintRule::VersionUnserved, "apiVersion", &message));
             }
             // Check the group, because other products may have a kind with the same name.
             Some(given) => {
@@ -143,37 +143,39 @@ impl Subject {
         Some(subject)
     }
 
-    fn identify_by_fields(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+    fn identify_by_fields(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = object.get("spec").and_then(|spec| {
-            Self::ALL
-                .into_iter()
-                .find(|subject| subject.mark().is_some_and(|mark| spec.get(mark).is_some()))
+            Self::ALL.into_iter().find(|subject| {
+                subject
+                    .identifying_field()
+                    .is_some_and(|identifying_field| spec.get(identifying_field).is_some())
+            })
         });
         let message = match (&object.node, subject) {
-            (Node::Object(_), Some(subject)) => format!(
+            (YamlNode::Object(_), Some(subject)) => format!(
                 "Required value: this object has the fields of a {kind}; write apiVersion: {} and kind: {kind}",
                 subject.api_version(),
                 kind = subject.kind(),
             ),
-            (Node::Object(_), None) => "Required value: write apiVersion and kind".to_owned(),
+            (YamlNode::Object(_), None) => "Required value: write apiVersion and kind".to_owned(),
             _ => "Required value: this is not an object; write apiVersion, kind and spec".to_owned(),
         };
-        faults.push(Fault::own(OwnRule::KindMissing, "kind", &message));
+        faults.push(Fault::own(LintRule::KindMissing, "kind", &message));
         subject
     }
 }
 
-impl Located {
+impl LocatedValue {
     /// Adds a field with this text, unless the object has the field.
     fn set(&mut self, name: &str, text: &str) {
         let line = self.line;
-        if let Node::Object(fields) = &mut self.node {
+        if let YamlNode::Object(fields) = &mut self.node {
             fields.retain(|(field, _)| field != name);
             fields.push((
                 name.to_owned(),
                 Self {
                     line,
-                    node: Node::Scalar(Value::from(text)),
+                    node: YamlNode::Scalar(Value::from(text)),
                 },
             ));
         }

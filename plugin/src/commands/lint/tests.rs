@@ -15,7 +15,7 @@ use kcp_rules::{
 use serde_json::{Value, json};
 
 use crate::commands::lint::{
-    Input, LintArguments, LintReport, NAMESPACE, Place, manifests, subject::Subject,
+    Input, LintArguments, LintReport, NAMESPACE, ObjectSource, manifests, subject::Subject,
 };
 use crate::output::Report as _;
 use crate::testing::{assert_every_format, schema};
@@ -26,7 +26,7 @@ use crate::{
 };
 
 fn lint_yaml(text: &str) -> LintReport {
-    let mut input = Input::new(NAMESPACE, Place::Files);
+    let mut input = Input::new(NAMESPACE, ObjectSource::Files);
     input.parse("manifest.yaml", text.as_bytes());
     input.check(&Configuration::default(), NOW.parse().unwrap())
 }
@@ -58,12 +58,12 @@ fn screen(name: &str) -> (String, Verdict) {
 }
 
 #[test]
-fn every_document_is_as_its_schema_says() {
+fn every_document_matches_its_schema() {
     for report in [
         lint_yaml(FAULTY),
         lint_yaml("a: [\n"),
         lint_yaml(""),
-        living_fleet(),
+        objects_in_a_cluster(),
     ] {
         schema::conforms(&report);
         assert_every_format(&report);
@@ -72,7 +72,7 @@ fn every_document_is_as_its_schema_says() {
 }
 
 #[test]
-fn names_are_of_the_objects_with_findings() {
+fn the_name_format_lists_objects_with_findings() {
     let names = lint_yaml(FAULTY).names();
     let expected = [
         "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/even",
@@ -173,7 +173,7 @@ fn github_annotations_of_faulty_objects() {
 }
 
 #[test]
-fn nothing_judged_is_said() {
+fn says_that_nothing_was_checked() {
     let report = lint_yaml("kind: Pod\napiVersion: v1\n---\nkind: ClusterPool\napiVersion: other.io/v1\n");
     assert_eq!(report.verdict(), Verdict::Met);
     assert_eq!(
@@ -184,7 +184,7 @@ fn nothing_judged_is_said() {
 }
 
 #[test]
-fn no_object_at_all_leaves_the_verdict_open() {
+fn without_any_object_the_verdict_is_undecided() {
     for text in ["", "# nothing\n---\n"] {
         let report = lint_yaml(text);
         assert_eq!(report.verdict(), Verdict::Undecided, "{text:?}");
@@ -194,11 +194,11 @@ fn no_object_at_all_leaves_the_verdict_open() {
             "{text:?}"
         );
     }
-    assert_eq!(fleet([]).verdict(), Verdict::Met);
+    assert_eq!(cluster_objects([]).verdict(), Verdict::Met);
 }
 
 #[test]
-fn a_missing_file_leaves_the_verdict_open_and_the_others_judged() {
+fn with_a_missing_file_the_verdict_is_undecided() {
     let report = lint(vec![
         document("cluster-pool-inventory-pool.yaml"),
         PathBuf::from("no-such.yaml"),
@@ -225,7 +225,7 @@ const COMPLETED_BY_DEFAULTS: [&str; 2] = ["version-without-v", "replicas-dropped
 /// On each example of each rule `lint` says exactly what admission says of the write: what the validating webhook says
 /// of the object that the mutating one has completed.
 #[test]
-fn says_what_admission_says() {
+fn lint_and_admission_report_the_same_findings() {
     let mut judged = 0;
     let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
     for row in rows {
@@ -257,7 +257,7 @@ fn says_what_admission_says() {
 }
 
 fn lint_update(old: Option<&Value>, new: &Value) -> LintReport {
-    let mut input = Input::new(NAMESPACE, Place::Files);
+    let mut input = Input::new(NAMESPACE, ObjectSource::Files);
     if let Some(old) = old {
         input.parse_old("old.json", old.to_string().as_bytes());
     }
@@ -284,7 +284,7 @@ fn control_plane(replicas: i64) -> Value {
 }
 
 #[test]
-fn what_is_old_and_new_is_an_update() {
+fn an_object_in_both_sets_is_an_update() {
     let mut dropped = control_plane(1);
     dropped["spec"].as_object_mut().unwrap().remove("replicas");
     let mut skipping = control_plane(3);
@@ -364,14 +364,14 @@ fn the_status_of_the_old_object_counts() {
 }
 
 #[test]
-fn an_object_that_is_being_deleted_is_left_alone() {
+fn an_object_that_is_being_deleted_is_not_checked() {
     let mut old = control_plane(3);
     old["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z");
     assert_eq!(found(&lint_update(Some(&old), &control_plane(4))), []);
 }
 
 #[test]
-fn an_old_object_that_cannot_be_compared_is_said() {
+fn reports_an_old_object_that_cannot_be_compared() {
     let mut unreadable = control_plane(3);
     unreadable["spec"]["replicas"] = json!("three");
     let version_mismatch = Base::ControlPlane(V1BETA1).object();
@@ -397,7 +397,7 @@ fn an_old_object_that_cannot_be_compared_is_said() {
 }
 
 #[test]
-fn an_override_that_does_not_override_is_said() {
+fn reports_an_override_without_effect() {
     let mut object = control_plane(4);
     object["metadata"]["annotations"] =
         json!({"kubectl-kcp.dev/override-rules": "replicas-even=2026-05-01T00:00:00Z"});
@@ -424,8 +424,8 @@ spec:
     insta::assert_snapshot!(plain(&report.text(Layout::default())));
 }
 
-fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
-    let mut input = Input::new(NAMESPACE, Place::Cluster);
+fn cluster_objects(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
+    let mut input = Input::new(NAMESPACE, ObjectSource::Cluster);
     for (subject, object) in objects {
         input.list(subject, [object.to_string()]);
     }
@@ -434,7 +434,7 @@ fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
 }
 
 /// What an object is now, not what a write of it would set off, and not what cannot be changed any more.
-fn living_fleet() -> LintReport {
+fn objects_in_a_cluster() -> LintReport {
     let mut even = control_plane(4);
     even["metadata"]["namespace"] = json!("prod");
     even["spec"]["rollout"]["after"] = json!("2026-05-01T00:00:00Z");
@@ -452,7 +452,7 @@ fn living_fleet() -> LintReport {
     unreadable["metadata"]["name"] = json!("unreadable");
     unreadable["spec"]["size"] = json!("many");
     unreadable["spec"]["inventory"] = json!([{"name": "example"}]);
-    fleet([
+    cluster_objects([
         (Subject::ControlPlane, even),
         (Subject::ControlPlane, deleting),
         (Subject::ControlPlane, without_v),
@@ -464,18 +464,18 @@ fn living_fleet() -> LintReport {
 }
 
 #[test]
-fn text_of_a_living_fleet() {
-    insta::assert_snapshot!(plain(&living_fleet().text(Layout::default())));
+fn text_of_objects_in_a_cluster() {
+    insta::assert_snapshot!(plain(&objects_in_a_cluster().text(Layout::default())));
 }
 
 #[test]
-fn json_of_a_living_fleet() {
-    insta::assert_snapshot!(printer::json(&living_fleet()).unwrap());
+fn json_of_objects_in_a_cluster() {
+    insta::assert_snapshot!(printer::json(&objects_in_a_cluster()).unwrap());
 }
 
 #[test]
-fn github_annotations_of_a_living_fleet() {
-    insta::assert_snapshot!(living_fleet().github());
+fn github_annotations_of_objects_in_a_cluster() {
+    insta::assert_snapshot!(objects_in_a_cluster().github());
 }
 
 fn samples(folder: &str) -> Vec<PathBuf> {
@@ -488,7 +488,7 @@ fn samples(folder: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn each_bad_sample_has_one_fault_and_says_what_it_is() {
+fn each_bad_sample_has_one_fault_and_describes_the_fault() {
     for sample in samples("bad") {
         let report = lint(vec![sample.clone()]);
         let found = found(&report);

@@ -4,7 +4,7 @@ use kcp_rules::view::object::Object as Described;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::commands::lint::finding::{Fault, OwnRule};
+use crate::commands::lint::finding::{Fault, LintRule};
 
 /// The metadata fields that a client cannot change, because the server keeps the old object's values.
 const SERVER_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
@@ -51,7 +51,7 @@ pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
         "Invalid value: {new:?}: the old object has version {old}, so the update was not checked; write both \
          objects in the same version"
     );
-    (new != old).then(|| Fault::own(OwnRule::OldVersionOther, "apiVersion", &message))
+    (new != old).then(|| Fault::own(LintRule::OldVersionOther, "apiVersion", &message))
 }
 
 #[cfg(test)]

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_that_is_blocked() {
+    fn a_blocked_rollout() {
         insta::assert_snapshot!(document(&blocked()));
     }
 
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_document_is_as_its_schema_says() {
+    fn every_document_matches_its_schema() {
         for plan in [blocked(), no_plan(), version_change(), in_place(), retry()] {
             schema::conforms(&PlanDocument::new(&plan));
             assert_every_format(&plan);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_of_a_configuration_is_told() {
+    fn a_plan_shows_no_secret_of_the_configuration() {
         let mut plan = version_change();
         plan.desired.spec.kubeadm_config_spec.fields = serde_json::json!({"users": [{"passwd": "s3cret"}]});
         assert!(!document(&plan).contains("s3cret"));

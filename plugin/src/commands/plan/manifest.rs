@@ -7,7 +7,7 @@ use kcp_api::{Reference, kind::KUBEADM_CONTROL_PLANE, names::annotation};
 use serde_json::{Map, Value, json};
 use thiserror::Error as ThisError;
 
-use crate::commands::lint::document::{Located, SyntaxError, parse};
+use crate::commands::lint::document::{LocatedValue, SyntaxError, parse};
 use kcp_control_plane::plan::options::with_leading_v;
 
 const APPLIABLE_METADATA: [&str; 2] = ["labels", "annotations"];
@@ -157,7 +157,7 @@ impl Manifest {
 }
 
 /// The objects in one document of a file: the items of a List, or the document itself.
-fn objects_of(document: &Located) -> Vec<Value> {
+fn objects_of(document: &LocatedValue) -> Vec<Value> {
     let object = document.to_json();
     let items = object.get("items").and_then(Value::as_array);
     match items {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_control_plane_of_the_name_is_read_and_the_rest_named() {
+    fn reads_the_named_control_plane_and_warns_about_other_objects() {
         let found = read(
             "apiVersion: v1
 kind: List
@@ -288,7 +288,7 @@ items:
     }
 
     #[test]
-    fn what_is_no_single_control_plane_of_the_name_is_refused() {
+    fn rejects_files_without_exactly_one_such_control_plane() {
         let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
                              {name: NAME}}\n";
         let own = control_plane.replace("NAME", "edge");
@@ -317,7 +317,7 @@ items:
     }
 
     #[test]
-    fn what_was_applied_and_is_no_more_is_taken_away() {
+    fn removes_fields_of_the_last_applied_manifest() {
         let manifest =
             manifest("spec: {replicas: 5, version: 1.35.0, rollout: {strategy: {type: RollingUpdate}}}");
         let last = json!({"apiVersion": "g/v", "metadata": {"name": "edge", "labels": {"team": "a"}},
@@ -344,7 +344,7 @@ items:
     }
 
     #[test]
-    fn a_number_that_is_taken_away_is_told() {
+    fn warns_if_the_manifest_removes_replicas() {
         let manifest = manifest("spec: {version: v1.35.0}");
         let last = json!({"spec": {"replicas": 3}}).to_string();
         let current =
@@ -360,7 +360,7 @@ items:
     }
 
     #[test]
-    fn another_object_is_not_planned_for() {
+    fn rejects_a_manifest_of_another_object() {
         let current = json!({"metadata": {"namespace": "d", "uid": "u1"}});
         let other = |metadata: &str| {
             let mut manifest = manifest("");

@@ -25,6 +25,7 @@ use manifest::Manifest;
 use serde::Serialize;
 
 use crate::{
+    change::arguments::FIELD_MANAGER,
     configuration,
     document::resource_name,
     file,
@@ -42,9 +43,6 @@ use kcp_client::{
         planned::Reads,
     },
 };
-
-/// The field manager that the admission rules see in the planned change.
-const FIELD_MANAGER: &str = "kubectl-kcp";
 
 /// Runs `plan`.
 ///

@@ -3,7 +3,7 @@
 use clap::Args;
 use kcp_api::metadata::Object as _;
 use kcp_pool::{
-    cordon::{Cordoned, cordon},
+    cordon::{CordonResult, cordon},
     hive::HiveMode,
     store::{LeaseStore as _, Store},
 };
@@ -75,11 +75,11 @@ pub(crate) async fn run(
     let entry = &change.entry;
     let terminal = &session.terminal;
     match cordon(&store, entry, reason.as_deref()).await? {
-        Cordoned::NoSuchEntry => {
+        CordonResult::NoSuchEntry => {
             terminal.note(&format!("no-such-entry: customization {entry} does not exist"));
             return Ok(Verdict::Negative);
         }
-        Cordoned::Changed | Cordoned::Unchanged => {
+        CordonResult::Changed | CordonResult::Unchanged => {
             let state = if reason.is_some() {
                 "cordoned"
             } else {

@@ -16,7 +16,7 @@ use kcp_client::Error;
 use kcp_pool::{
     acquire::{
         LeaseRequest, Selection, acquire,
-        answer::{LeaseAnswer, LeaseOutcome},
+        answer::{LeaseOutcome, LeaseResult},
         wait::{Timeout, WaitLimit, wait_for},
     },
     lease::{
@@ -25,7 +25,7 @@ use kcp_pool::{
     },
     objects::{Holder, record::LeaseRecord},
     release::{
-        decision::{ReleaseRequest, Target},
+        decision::{ReleaseRequest, ReleaseTarget},
         release,
     },
     store::Store,
@@ -37,9 +37,9 @@ use tokio::process::Command;
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::{
-        HiveArgument, InstallConfigSource, Waiting,
+        HiveArgument, InstallConfigSource, WaitProgress,
         lease::{
-            ClaimArguments, Lessee,
+            ClaimArguments, HolderArguments,
             document::{PoolLease, install_config},
         },
         parse_wait,
@@ -64,7 +64,7 @@ pub struct ExecArguments {
     pub pool: String,
 
     #[command(flatten)]
-    pub lessee: Lessee,
+    pub holder: HolderArguments,
 
     #[command(flatten)]
     pub claim: ClaimArguments,
@@ -123,10 +123,10 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
 
 /// The exit code of `pool exec` itself if it fails or loses its lease, the same as `timeout` and `env` use for their own
 /// failures.
-pub const NO_LEASE: u8 = 125;
+pub const EXIT_OWN_FAILURE: u8 = 125;
 
 /// The exit code if no customization or cluster was free in time: `EX_TEMPFAIL` of `sysexits.h`.
-const NOTHING_FREE: u8 = 75;
+const EXIT_NOTHING_FREE: u8 = 75;
 
 /// Runs `pool exec`.
 ///
@@ -142,7 +142,7 @@ pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::
         Ok(code) => code,
         Err(error) => {
             session.terminal.error(&error, crate::hint(&error).as_deref());
-            NO_LEASE
+            EXIT_OWN_FAILURE
         }
     };
     Ok(Verdict::Command(code))
@@ -153,9 +153,9 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     let terminal = &session.terminal;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
-    let name = arguments.lessee.name();
+    let name = arguments.holder.name();
     let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
-    let is_name_given = arguments.lessee.cluster_deployment.is_some();
+    let is_name_given = arguments.holder.cluster_deployment.is_some();
     let install_config = match &arguments.install_config {
         Some(source) => Some(source.read(&connection).await?),
         None => None,
@@ -189,11 +189,11 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
                 since: Timestamp::now(),
                 limit,
             };
-            wait_for(attempt, timeout, signals.end(), &Waiting(terminal)).await
+            wait_for(attempt, timeout, signals.end(), &WaitProgress(terminal)).await
         }
     };
     // With a generated name, also release a lease whose write got no response, because no other process can hold it.
-    let of_name = || (!is_name_given).then(|| (Target::Pool(arguments.pool.clone()), None));
+    let of_name = || (!is_name_given).then(|| (ReleaseTarget::Pool(arguments.pool.clone()), None));
     let (code, held) = match waited {
         Err(error) => {
             let held = of_name().filter(|_| may_be_leased(&error));
@@ -208,9 +208,9 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
             let LeaseOutcome::Leased(held) = &answer.outcome else {
                 terminal.note(&lease.refusal().unwrap_or_default());
                 return Ok(if answer.is_exhausted() {
-                    NOTHING_FREE
+                    EXIT_NOTHING_FREE
                 } else {
-                    NO_LEASE
+                    EXIT_OWN_FAILURE
                 });
             };
             let (customization, record) = (&held.leased.customization, &held.leased.record);
@@ -227,7 +227,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
                 Some(signal) => Ok(interrupted(signal, terminal)),
                 None => run_under_lease(&answer, renewed, record, arguments, &mut signals, terminal).await,
             };
-            let target = Target::Customization(customization.clone());
+            let target = ReleaseTarget::Customization(customization.clone());
             (code, Some((target, Some(record.id.clone()))))
         }
     };
@@ -274,7 +274,7 @@ fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
 
 /// Runs the command until it ends, or until the lease is lost.
 async fn run_under_lease(
-    answer: &LeaseAnswer,
+    answer: &LeaseResult,
     renewed: RenewedLease<'_, Store<'_>>,
     record: &LeaseRecord,
     arguments: &ExecArguments,
@@ -300,7 +300,7 @@ async fn run_under_lease(
         None => None,
     };
     let lease = PoolLease::new(answer);
-    let run = Run {
+    let run = CommandRun {
         command: &arguments.command,
         lease: &lease,
         files: [("KCP_INSTALL_CONFIG", file.as_ref()), ("KCP_KUBECONFIG", None)],
@@ -310,7 +310,7 @@ async fn run_under_lease(
 }
 
 /// A command, and what it needs to run while this process holds a lease or a claim.
-struct Run<'r> {
+struct CommandRun<'r> {
     command: &'r [OsString],
     lease: &'r PoolLease,
     /// The environment variables of the command that contain paths of files. A variable without a file is removed from the
@@ -320,7 +320,7 @@ struct Run<'r> {
     grace: Duration,
 }
 
-impl Run<'_> {
+impl CommandRun<'_> {
     /// Runs the command until it ends. If `lost` returns first, prints why the lease or cluster was lost, and ends the
     /// command.
     async fn run_until_lost(
@@ -330,7 +330,7 @@ impl Run<'_> {
         terminal: &Terminal,
     ) -> anyhow::Result<u8> {
         let Some((program, rest)) = self.command.split_first() else {
-            return Ok(NO_LEASE);
+            return Ok(EXIT_OWN_FAILURE);
         };
         let mut command = Command::new(program);
         command
@@ -358,7 +358,7 @@ impl Run<'_> {
                 why = &mut lost => {
                     terminal.note(&why);
                     process.end(self.grace).await?;
-                    return Ok(NO_LEASE);
+                    return Ok(EXIT_OWN_FAILURE);
                 }
             }
         }

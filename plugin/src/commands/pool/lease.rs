@@ -26,9 +26,10 @@ use serde_json::{Value, json};
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
     commands::pool::{
-        HiveArgument, InstallConfigSource, Waiting, claim_failed, parse_ttl, parse_wait, reported, verdict,
+        HiveArgument, InstallConfigSource, WaitProgress, claim_failed, parse_ttl, parse_wait, reported,
+        verdict,
     },
-    output::{CommandFormat, Formats, OutputArguments, OutputFormat, Report, print},
+    output::{CommandFormat, OutputArguments, OutputFormat, OutputFormats, Report, print},
     session::Session,
     terminal::table::Layout,
     verdict::Verdict,
@@ -44,7 +45,7 @@ use document::PoolLease;
   kubectl kcp pool lease hosts --cluster-deployment paris --claim --wait=1h")]
 #[command(group = ArgGroup::new("lessee").required(true))]
 #[command(mut_arg("output", |output| {
-    output.value_parser(Formats::LEASE).requires_if("install-config", "install_config").requires_if("kubeconfig", "claim")
+    output.value_parser(OutputFormats::LEASE).requires_if("install-config", "install_config").requires_if("kubeconfig", "claim")
 }))]
 pub struct LeaseArguments {
     /// Name of the cluster pool
@@ -52,7 +53,7 @@ pub struct LeaseArguments {
     pub pool: String,
 
     #[command(flatten)]
-    pub lessee: Lessee,
+    pub holder: HolderArguments,
 
     /// How long the lease lasts, such as 2h; 0 means until it is released. Without --ttl, an existing lease keeps its end
     /// [default: 24h]
@@ -124,7 +125,7 @@ pub struct ClaimArguments {
 
 /// The flags that name the holder of the lease.
 #[derive(Clone, Debug, Args)]
-pub struct Lessee {
+pub struct HolderArguments {
     /// Name of the cluster deployment that holds the lease
     #[arg(long, value_name = "NAME", value_parser = parse_object_name, group = "lessee")]
     pub cluster_deployment: Option<String>,
@@ -153,7 +154,7 @@ fn parse_subject(text: &str) -> Result<Value, String> {
     }
 }
 
-impl Lessee {
+impl HolderArguments {
     /// The name of the holder, given or generated; `None` if neither flag is set.
     pub(crate) fn name(&self) -> Option<String> {
         let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
@@ -169,7 +170,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
     let cluster_deployment = arguments
-        .lessee
+        .holder
         .name()
         .context("use --cluster-deployment or --generate-name")?;
     let install_config = match &arguments.install_config {
@@ -200,7 +201,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         ttl: arguments.ttl,
         cluster: (!arguments.no_cluster).then_some(&cluster),
         install_config: install_config.as_ref(),
-        is_new: arguments.lessee.new,
+        is_new: arguments.holder.new,
         selection: Selection {
             customization: arguments.customization.as_deref(),
             labels: arguments.selector.as_deref(),
@@ -211,14 +212,14 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         since: Timestamp::now(),
         limit,
     };
-    let progress = Waiting(&session.terminal);
+    let progress = WaitProgress(&session.terminal);
     let answer = if arguments.claim.claim {
         let timeout = timeout(arguments.wait.unwrap_or(WaitLimit::Unlimited));
         let claimed = ClaimRequest {
             holder,
             timeout,
             keep: arguments.keep,
-            is_new: arguments.lessee.new,
+            is_new: arguments.holder.new,
             lifetime: arguments.claim.lifetime.as_deref(),
             subjects: &arguments.claim.subject,
             hive: arguments.hive.into(),

@@ -31,8 +31,8 @@ use serde::Serialize;
 
 use crate::{arguments::parse_duration, file, session::Session, terminal::Terminal, verdict::Verdict};
 use cordon::{CordonArguments, UncordonArguments};
+pub use exec::EXIT_OWN_FAILURE;
 use exec::ExecArguments;
-pub use exec::NO_LEASE;
 use lease::LeaseArguments;
 use list::ListArguments;
 use plan::PoolPlanArguments;
@@ -197,9 +197,9 @@ impl From<HiveArgument> for HiveMode {
 }
 
 /// Shows on stderr what a command waits for.
-struct Waiting<'t>(&'t Terminal);
+struct WaitProgress<'t>(&'t Terminal);
 
-impl Progress for Waiting<'_> {
+impl Progress for WaitProgress<'_> {
     fn waiting(&self, why: &str) {
         self.0.note(&format!("waiting: {why}"));
     }
@@ -219,7 +219,7 @@ fn reported(error: LeaseError) -> anyhow::Error {
     let message = error.to_string();
     match error {
         LeaseError::Api(cause) => cause.into(),
-        LeaseError::InDoubt { source, .. } | LeaseError::Unfinished { source, .. } => {
+        LeaseError::InDoubt { source, .. } | LeaseError::ClusterNotCreated { source, .. } => {
             anyhow::Error::new(*source).context(message)
         }
     }

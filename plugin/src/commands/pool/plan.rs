@@ -178,14 +178,14 @@ impl EntryDocument {
     }
 }
 
-const ENTRIES: &[Column] = &[Column::new("ENTRY"), Column::new("CHANGE"), Column::new("EFFECT")];
+const ENTRY_COLUMNS: &[Column] = &[Column::new("ENTRY"), Column::new("CHANGE"), Column::new("EFFECT")];
 
-const STALE: &[Column] = &[Column::new("CLUSTER"), Column::new("STALE BECAUSE")];
+const STALE_COLUMNS: &[Column] = &[Column::new("CLUSTER"), Column::new("STALE BECAUSE")];
 
 fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
     let mut parts = vec![summary(plan)];
     if !plan.entries.is_empty() {
-        let mut table = Table::with_columns(ENTRIES.iter().copied());
+        let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
         for entry in &plan.entries {
             table.row([
                 Cell::from(&entry.name),
@@ -196,7 +196,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
         parts.push(table.render(layout));
     }
     if !plan.stale.is_empty() {
-        let mut table = Table::with_columns(STALE.iter().copied());
+        let mut table = Table::with_columns(STALE_COLUMNS.iter().copied());
         for cluster in &plan.stale {
             let why = match cluster.why {
                 StaleReason::Version => "created from another version",

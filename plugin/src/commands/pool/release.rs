@@ -4,7 +4,7 @@ use clap::Args;
 use kcp_pool::{
     release::{
         Release,
-        decision::{InUse, ReleaseRefusal, ReleaseRequest, Target},
+        decision::{InUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget},
         release,
     },
     store::Store,
@@ -31,7 +31,7 @@ use crate::{
 pub struct ReleaseArguments {
     /// Name of the cluster pool, or cdc/NAME of one customization
     #[arg(value_name = "POOL|cdc/NAME", value_parser = parse_target)]
-    pub target: Target,
+    pub target: ReleaseTarget,
 
     /// Name of the cluster deployment that holds the lease
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
@@ -79,7 +79,7 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
         hive: arguments.hive.into(),
     };
     let release = release(&store, &request).await?;
-    if let (true, Target::Pool(name)) = (release.is_customization, &arguments.target) {
+    if let (true, ReleaseTarget::Pool(name)) = (release.is_customization, &arguments.target) {
         session.terminal.note(&format!(
             "{name} is a customization, not a pool; to release it, write cdc/{name}"
         ));
@@ -95,11 +95,11 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
 
 /// Parses what to release: a pool as `NAME` or `clusterpool/NAME`, or one customization as `cdc/NAME`. Each kind may have
 /// its group after a dot.
-fn parse_target(text: &str) -> Result<Target, String> {
+fn parse_target(text: &str) -> Result<ReleaseTarget, String> {
     let named = text.split_once('/').filter(|(kind, _)| is_customization(kind));
     match named {
-        Some((_, name)) => parse_object_name(name).map(Target::Customization),
-        None => parse_cluster_pool(text).map(Target::Pool).map_err(|why| {
+        Some((_, name)) => parse_object_name(name).map(ReleaseTarget::Customization),
+        None => parse_cluster_pool(text).map(ReleaseTarget::Pool).map_err(|why| {
             why.replace(
                 "write NAME or clusterpool/NAME",
                 "write NAME, clusterpool/NAME or cdc/NAME",
@@ -226,8 +226,8 @@ impl Report for PoolRelease {
 
 /// The warnings about checks that failed and about clusters that still run, one sentence each.
 fn warnings(release: &Release) -> Vec<String> {
-    let left = |InUse { customization, by }: &InUse| by.left(customization);
-    let left = release.still_used.iter().map(left);
+    let still_used = |InUse { customization, by }: &InUse| by.still_used_warning(customization);
+    let still_used = release.still_used.iter().map(still_used);
     let unread = release.clusters_unread.as_ref();
     let unread = unread.filter(|_| !release.customizations.is_empty()).map(|why| {
         let question = format!(
@@ -236,21 +236,21 @@ fn warnings(release: &Release) -> Vec<String> {
         );
         not_checked(&question, why)
     });
-    left.chain(unread).collect()
+    still_used.chain(unread).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Target, parse_target};
+    use super::{ReleaseTarget, parse_target};
     #[test]
-    fn a_pool_or_a_customization() {
+    fn releases_a_pool_or_a_customization() {
         for (text, expected) in [
-            ("hosts", Ok(Target::Pool("hosts".to_owned()))),
-            ("clusterpool/hosts", Ok(Target::Pool("hosts".to_owned()))),
-            ("cdc/a", Ok(Target::Customization("a".to_owned()))),
+            ("hosts", Ok(ReleaseTarget::Pool("hosts".to_owned()))),
+            ("clusterpool/hosts", Ok(ReleaseTarget::Pool("hosts".to_owned()))),
+            ("cdc/a", Ok(ReleaseTarget::Customization("a".to_owned()))),
             (
                 "ClusterDeploymentCustomizations.hive.openshift.io/a",
-                Ok(Target::Customization("a".to_owned())),
+                Ok(ReleaseTarget::Customization("a".to_owned())),
             ),
             (
                 "pod/a",

@@ -7,12 +7,12 @@ use std::{collections::BTreeSet, time::Duration};
 use clap::Args;
 use jiff::SignedDuration;
 use kcp_pool::{
-    lease::rule::GRACE,
+    lease::rule::DEFAULT_GRACE,
     repair::{
         RepairRequest, namespaces,
-        options::Options,
+        options::RepairOptions,
         repair,
-        report::{Failure, Found, RepairReport},
+        report::{FindingResult, NamespaceFailure, RepairReport},
     },
     store::Store,
 };
@@ -84,7 +84,7 @@ pub struct RepairArguments {
 
 impl RepairArguments {
     pub(crate) fn grace(&self) -> SignedDuration {
-        self.grace.map_or(GRACE, |grace| {
+        self.grace.map_or(DEFAULT_GRACE, |grace| {
             SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX)
         })
     }
@@ -123,7 +123,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         None => None,
     };
     let request = RepairRequest {
-        options: Options {
+        options: RepairOptions {
             pool: arguments.pool.as_deref(),
             grace: arguments.grace(),
             forced: &arguments.force,
@@ -143,7 +143,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
                 report.clusters_unread = left.clusters_unread;
             }
             Err(error) if report.found.is_empty() && !arguments.all_namespaces => return Err(error.into()),
-            Err(error) => report.failures.push(Failure {
+            Err(error) => report.failures.push(NamespaceFailure {
                 namespace: store.namespace().to_owned(),
                 error,
             }),
@@ -156,7 +156,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
 
 /// The command's verdict, which is positive if no problem remains.
 fn verdict(report: &RepairReport) -> Verdict {
-    let verdict = |found: &Found| match found {
+    let verdict = |found: &FindingResult| match found {
         found if found.error().is_some() => Verdict::Undecided,
         found if found.is_repaired() => Verdict::Met,
         _ => Verdict::Negative,
@@ -181,7 +181,7 @@ fn show_errors(report: &RepairReport, terminal: &Terminal) {
             terminal.note(&format!("blocked: {}: {why}", found.finding.subject.short_name()));
         }
     }
-    for Failure { namespace, error } in &report.failures {
+    for NamespaceFailure { namespace, error } in &report.failures {
         let hint = error.hint();
         let error = anyhow::anyhow!("could not finish the repair of namespace {namespace}: {error}");
         terminal.error(&error, hint.as_deref());
@@ -203,7 +203,7 @@ mod tests {
     use jiff::SignedDuration;
     use kcp_pool::testing::reports::reports;
 
-    use super::{GRACE, InstallConfigSource, RepairArguments, verdict};
+    use super::{DEFAULT_GRACE, InstallConfigSource, RepairArguments, verdict};
     use crate::{arguments::format_duration, verdict::Verdict};
 
     fn parse(words: &str) -> Result<RepairArguments, clap::Error> {
@@ -219,16 +219,16 @@ mod tests {
             .get_arguments()
             .find(|argument| argument.get_id() == "grace");
         let help = grace.unwrap().get_help().unwrap().to_string();
-        let default = format_duration(GRACE.try_into().unwrap());
+        let default = format_duration(DEFAULT_GRACE.try_into().unwrap());
         assert!(help.ends_with(&format!(" [default: {default}]")), "{help}");
     }
 
     #[test]
-    fn what_is_freed_by_name_is_named() {
+    fn force_requires_names() {
         let arguments = parse("clusterpool/p --yes --force cdc/a --force b").unwrap();
         assert_eq!(arguments.pool.as_deref(), Some("p"));
         assert_eq!(arguments.force, ["a", "b"]);
-        assert_eq!(arguments.grace(), GRACE);
+        assert_eq!(arguments.grace(), DEFAULT_GRACE);
         let recreating = parse("p --recreate --install-config secret/a").unwrap();
         assert!(recreating.recreate);
         assert_eq!(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_report_comes_to() {
+    fn the_verdict_of_each_report() {
         for (name, report) in reports() {
             let expected = match name {
                 "nothing" => Verdict::Met,

@@ -112,7 +112,7 @@ struct PoolStatusReport<'p> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Document {
+enum PoolStatusDocument {
     One(Box<PoolStatus>),
     List(PoolStatusList),
 }
@@ -150,8 +150,8 @@ impl Report for PoolStatusReport<'_> {
 
     fn document(&self) -> impl Serialize {
         match self.only() {
-            Some(only) => Document::One(Box::new(PoolStatus::new(only))),
-            None => Document::List(PoolStatusList::new(self.pools)),
+            Some(only) => PoolStatusDocument::One(Box::new(PoolStatus::new(only))),
+            None => PoolStatusDocument::List(PoolStatusList::new(self.pools)),
         }
     }
 
@@ -228,14 +228,14 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
             lines.push(format!("{what}: {} -> {}", text(before), text(after)));
         }
     };
-    for (what, before, after) in pairs(&old.entries, &new.entries, |entry| entry.name.clone()) {
+    for (what, before, after) in pair_by_key(&old.entries, &new.entries, |entry| entry.name.clone()) {
         report(
             format!("entry {what}"),
             before.map(describe_entry),
             after.map(describe_entry),
         );
     }
-    for (what, before, after) in pairs(&old.clusters, &new.clusters, |cluster| cluster.name.clone()) {
+    for (what, before, after) in pair_by_key(&old.clusters, &new.clusters, |cluster| cluster.name.clone()) {
         let state = |cluster: &ClusterUse| {
             let stale = if cluster.stale.is_some() { ", stale" } else { "" };
             format!("{}{stale}", cluster.state.as_str())
@@ -265,7 +265,7 @@ fn describe_entry(entry: &EntryUse) -> String {
 
 /// Pairs the elements of the old and the new list that have the same key, in the order of `new`, followed by the elements
 /// that only the old list has.
-fn pairs<'p, T, K: PartialEq + Display>(
+fn pair_by_key<'p, T, K: PartialEq + Display>(
     old: &'p [T],
     new: &'p [T],
     key: fn(&T) -> K,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_a_negative_verdict() {
+    fn a_problem_makes_the_verdict_negative() {
         let verdicts: Vec<_> = states().iter().map(|(_, state)| verdict(state).code()).collect();
         assert_eq!(verdicts, [1, 1, 0, 0]);
     }

@@ -10,7 +10,7 @@ use kcp_pool::{
     objects::Holder,
     release::{
         self,
-        decision::{ReleaseRequest, Target},
+        decision::{ReleaseRequest, ReleaseTarget},
     },
     store::Store,
     testing::objects::pool_object,
@@ -118,7 +118,7 @@ fn a_lease_says_that_clusters_could_not_be_listed() {
 }
 
 #[test]
-fn a_lease_goes_by_the_clusters_there_are() {
+fn a_lease_depends_on_the_listed_clusters() {
     let none = (200, json!({"items": []}));
     let not_served = (404, Value::String("404 page not found".to_owned()));
     for deployments in [none, not_served] {
@@ -143,7 +143,7 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
             deployments,
         );
         let store = Store::new(&connection, "kubectl-kcp");
-        let target = Target::Pool("p".to_owned());
+        let target = ReleaseTarget::Pool("p".to_owned());
         let request = ReleaseRequest {
             target: &target,
             cluster_deployment: "us",
@@ -158,7 +158,7 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
 }
 
 #[test]
-fn what_a_cluster_is_made_with_is_not_given_back() {
+fn a_customization_that_a_cluster_uses_is_not_released() {
     let finalizers = json!(["hive.openshift.io/deprovision"]);
     let deleted = "2026-11-21T05:00:00Z";
     let alive = json!({"name": "us", "namespace": "n", "finalizers": finalizers});
@@ -176,7 +176,7 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
             deprovisioning,
             "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
              wait until the ClusterDeployment is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
-            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once the ClusterDeployment no longer exists",
+            "ClusterDeployment us in namespace n, which is being deleted, still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
         (
             json!({"name": "them", "namespace": "t"}),
@@ -187,7 +187,7 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
             ours,
             "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; when the \
              finalizers are removed, release the customization again",
-            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease once the ClusterDeployment no longer exists",
+            "ClusterDeployment us in namespace n, which is being deleted, still uses a, which others can lease once the ClusterDeployment no longer exists",
         ),
     ] {
         let kept = release(&made_with_a(&metadata));
@@ -201,7 +201,7 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
 }
 
 #[test]
-fn what_no_cluster_needs_is_given_back() {
+fn a_customization_that_no_cluster_uses_is_released() {
     let over = json!({
         "name": "us", "namespace": "us", "finalizers": ["kubectl-kcp.dev/pool-lease"],
         "deletionTimestamp": "2026-11-21T05:00:00Z",
@@ -221,7 +221,7 @@ fn what_no_cluster_needs_is_given_back() {
 
 /// An account that may not list clusters freed an entry in use, and leased it again.
 #[test]
-fn what_a_cluster_may_use_is_released_by_force_alone() {
+fn only_force_releases_a_customization_that_a_cluster_may_use() {
     let refused = release(&forbidden());
     assert_eq!(
         (&refused["customizations"], &refused["reason"]),
@@ -244,7 +244,7 @@ fn what_a_cluster_may_use_is_released_by_force_alone() {
 }
 
 #[test]
-fn a_file_or_a_secret() {
+fn an_install_config_comes_from_a_file_or_a_secret() {
     for (text, expected) in [
         ("secret/a", InstallConfigSource::Secret("a".to_owned())),
         ("a.yaml", InstallConfigSource::File("a.yaml".into())),
@@ -256,7 +256,7 @@ fn a_file_or_a_secret() {
 }
 
 #[test]
-fn a_limit_may_be_left_out() {
+fn the_limit_of_a_wait_is_optional() {
     assert_eq!(parse_wait(""), Ok(WaitLimit::Unlimited));
     assert_eq!(parse_wait("2m"), Ok(WaitLimit::AtMost(Duration::from_secs(120))));
     assert!(parse_wait("long").is_err());

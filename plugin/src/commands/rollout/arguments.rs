@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::{
     arguments::parse_control_plane,
     change::arguments::{ReviewArguments, WriteArguments},
+    commands::etcd::snapshot_first::SnapshotFirstArguments,
     output::OutputArguments,
 };
 use kcp_control_plane::{duration::parse_duration, verbs::rollout::start::StartTime};
@@ -40,6 +41,7 @@ pub enum RolloutCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp rollout start edge
+  kubectl kcp rollout start edge --snapshot edge.db
   kubectl kcp rollout start edge --in 8h")]
 pub struct StartArguments {
     /// Control plane whose Machines to replace, as NAME or kcp/NAME
@@ -58,6 +60,9 @@ pub struct StartArguments {
     /// quorum
     #[arg(long)]
     pub force: bool,
+
+    #[command(flatten)]
+    pub snapshot: SnapshotFirstArguments,
 
     #[command(flatten)]
     pub write: WriteArguments,
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_is_to_start() {
+    fn parses_when_a_rollout_starts() {
         let at = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
         for (words, expected) in [
             ("edge", StartTime::Now),

@@ -50,7 +50,7 @@ use crate::{
     session::Session,
     terminal::table::Layout,
     verdict::Verdict,
-    wait::{EndingKind, Shown, poll_until},
+    wait::{Shown, WaitEndingKind, poll_until},
 };
 
 /// The time limit of each read for `rollout history`.
@@ -83,16 +83,38 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         start: arguments.start(),
         force: arguments.force,
     };
-    let (write, review) = (&arguments.write, &arguments.review);
-    let start = change(
-        &verb,
-        ReadScope::All,
-        write,
-        review,
-        session,
-        |snapshot, version, context| Ok(start::decide(snapshot, options, version, context)?),
-    );
-    start.await
+    let configuration = arguments.review.read()?;
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let terminal = &session.terminal;
+    let engine = Engine {
+        reader: &reader,
+        terminal,
+        arguments: &arguments.write,
+        configuration: configuration.as_ref(),
+    };
+    let decide = |snapshot: &ChangeSnapshot, context: ReviewContext<'_>| {
+        let decision = start::decide(snapshot, options, &reader.control_planes.api_version, context)?;
+        if matches!(decision, Decision::Write(_)) {
+            arguments
+                .snapshot
+                .warn(snapshot.control_plane(), context.now, terminal);
+        }
+        anyhow::Ok(decision)
+    };
+    if arguments.snapshot.is_set() {
+        let snapshot = Box::pin(engine.read(&arguments.name, ReadScope::All)).await?;
+        let view = snapshot.view();
+        // A rollout that is refused needs no snapshot. The change below reports the refusal.
+        if let Decision::Write(_) = decide(&snapshot, engine.context(&view))? {
+            let saved = arguments
+                .snapshot
+                .save(snapshot.control_plane(), &reader, terminal);
+            Box::pin(saved).await?;
+        }
+    }
+    let changed = engine.change_control_plane(&verb, ReadScope::All, decide);
+    engine.report(&verb, &Box::pin(changed).await?).await
 }
 
 async fn cancel_rollout(arguments: &CancelArguments, session: &Session) -> anyhow::Result<Verdict> {
@@ -193,7 +215,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let condition = WaitCondition::RolledOut;
     let ending = poll_until(&reader, name, &condition, limit, None, shown, &session.terminal).await?;
     let now = connection.now();
-    if output.is_text() && ending.kind != EndingKind::Met {
+    if output.is_text() && ending.kind != WaitEndingKind::Met {
         let text = ending.text(&condition, now);
         session.terminal.print(&text).context("cannot write to stdout")?;
         return Ok(ending.verdict());

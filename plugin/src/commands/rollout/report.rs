@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     verdict::Verdict,
-    wait::{Ending, EndingKind},
+    wait::{WaitEnding, WaitEndingKind},
 };
 use kcp_control_plane::{
     snapshot::Snapshot,
@@ -48,23 +48,23 @@ impl RolloutReport {
     pub fn from_poll(snapshot: Snapshot, now: Timestamp) -> Self {
         let progress = WaitCondition::RolledOut.progress(&snapshot, None, now);
         let kind = match progress {
-            WaitProgress::Met => Some(EndingKind::Met),
-            WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
+            WaitProgress::Met => Some(WaitEndingKind::Met),
+            WaitProgress::Impossible(why) => Some(WaitEndingKind::Impossible(why)),
             WaitProgress::WaitingFor(_) => {
                 let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, now);
-                (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
+                (!stuck.is_empty()).then_some(WaitEndingKind::Stuck(stuck))
             }
         };
         Self::new(snapshot, kind, now)
     }
 
     /// Creates a report from the last poll of a wait for the rollout.
-    pub fn from_ending(Ending { snapshot, kind }: Ending, now: Timestamp) -> Self {
+    pub fn from_ending(WaitEnding { snapshot, kind }: WaitEnding, now: Timestamp) -> Self {
         Self::new(snapshot, Some(kind), now)
     }
 
     /// Creates a report. `kind` says how the wait ended; `None` if it has not ended.
-    fn new(snapshot: Snapshot, kind: Option<EndingKind>, now: Timestamp) -> Self {
+    fn new(snapshot: Snapshot, kind: Option<WaitEndingKind>, now: Timestamp) -> Self {
         let waiting_for = match WaitCondition::RolledOut.progress(&snapshot, None, now) {
             WaitProgress::WaitingFor(what) => what,
             WaitProgress::Met | WaitProgress::Impossible(_) => Vec::new(),
@@ -72,10 +72,10 @@ impl RolloutReport {
         let says = wait::reported_reasons(&snapshot.control_plane);
         let (progress, obstacles, remarks) = match kind {
             None => (RolloutProgress::InProgress, Vec::new(), says),
-            Some(EndingKind::Met) => (RolloutProgress::Complete, Vec::new(), Vec::new()),
-            Some(EndingKind::Impossible(why)) => (RolloutProgress::Stopped, Vec::new(), vec![why]),
-            Some(EndingKind::Stuck(obstacles)) => (RolloutProgress::Stuck, obstacles, says),
-            Some(EndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),
+            Some(WaitEndingKind::Met) => (RolloutProgress::Complete, Vec::new(), Vec::new()),
+            Some(WaitEndingKind::Impossible(why)) => (RolloutProgress::Stopped, Vec::new(), vec![why]),
+            Some(WaitEndingKind::Stuck(obstacles)) => (RolloutProgress::Stuck, obstacles, says),
+            Some(WaitEndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),
         };
         Self {
             planned: snapshot
@@ -114,7 +114,7 @@ mod tests {
     };
     use crate::{
         verdict::Verdict,
-        wait::{Ending, EndingKind},
+        wait::{WaitEnding, WaitEndingKind},
     };
     use kcp_control_plane::{
         snapshot::Snapshot,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_look_comes_to() {
+    fn the_progress_of_each_poll() {
         type Case = (&'static str, fn(&mut Snapshot), RolloutProgress);
         let cases: &[Case] = &[
             ("as_asked", |_| {}, Complete),
@@ -179,16 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ending_comes_to() {
+    fn the_progress_at_the_end_of_a_wait() {
         for (kind, progress) in [
-            (EndingKind::Met, Complete),
-            (EndingKind::Impossible("paused".to_owned()), Stopped),
-            (EndingKind::Stuck(Vec::new()), Stuck),
-            (EndingKind::TimedOut(Duration::from_secs(1)), TimedOut),
+            (WaitEndingKind::Met, Complete),
+            (WaitEndingKind::Impossible("paused".to_owned()), Stopped),
+            (WaitEndingKind::Stuck(Vec::new()), Stuck),
+            (WaitEndingKind::TimedOut(Duration::from_secs(1)), TimedOut),
         ] {
             let mut snapshot = healthy(3);
             snapshot.control_plane.status.up_to_date_replicas = 1;
-            let report = RolloutReport::from_ending(Ending { snapshot, kind }, now());
+            let report = RolloutReport::from_ending(WaitEnding { snapshot, kind }, now());
             assert_eq!(report.progress, progress);
             assert_eq!(report.waiting_for, ["Machines up to date: 1 of 3"]);
         }

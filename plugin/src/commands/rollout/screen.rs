@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_what_blocks_it() {
+    fn shows_what_blocks_the_rollout() {
         let mut snapshot = healthy(3);
         snapshot.control_plane.status.up_to_date_replicas = 2;
         for machine in &mut snapshot.machines {

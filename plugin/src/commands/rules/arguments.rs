@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::output::{Formats, OutputArguments};
+use crate::output::{OutputArguments, OutputFormats};
 
 /// List the admission rules, or explain one.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-#[command(mut_arg("output", |output| output.value_parser(Formats::RULES)))]
+#[command(mut_arg("output", |output| output.value_parser(OutputFormats::RULES)))]
 pub struct RulesArguments {
     /// A subcommand, instead of listing rules
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub struct RulesArguments {
 pub enum RulesCommand {
     /// Explain a rule: why it exists, what it accepts and rejects, and how to configure or override it
     Explain(ExplainArguments),
-    /// Export the rules as objects that an API server enforces without the webhook
+    /// Export the rules as `ValidatingAdmissionPolicies`, which the API server enforces without the webhook
     Export(ExportArguments),
 }
 
@@ -48,7 +48,7 @@ pub struct ExplainArguments {
 
 /// Arguments of `rules export`.
 #[derive(Debug, Args)]
-#[command(after_help = EXPORT)]
+#[command(after_help = EXPORT_HELP)]
 pub struct ExportArguments {
     /// The export format
     #[arg(long, value_name = "FORMAT", value_enum)]
@@ -59,7 +59,7 @@ pub struct ExportArguments {
     pub configuration: Option<PathBuf>,
 }
 
-const EXPORT: &str = "\
+const EXPORT_HELP: &str = "\
 Examples:
   kubectl kcp rules export --format vap
 

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The maximum length of an example, in characters. Some test cases are 256 KiB long.
-const LONGEST_EXAMPLE: usize = 400;
+const MAX_EXAMPLE_BYTES: usize = 400;
 
 pub(super) enum Explanations {
     One(Explanation),
@@ -347,7 +347,7 @@ fn example_text(case: &Case) -> String {
 fn short(patch: &str) -> String {
     let one_line: String = patch.lines().map(str::trim).collect();
     let mut characters = one_line.chars();
-    let example_text: String = characters.by_ref().take(LONGEST_EXAMPLE).collect();
+    let example_text: String = characters.by_ref().take(MAX_EXAMPLE_BYTES).collect();
     if characters.next().is_some() {
         example_text + "…"
     } else {
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn every_document_is_as_its_schema_says() {
+    fn every_document_matches_its_schema() {
         let list = Explanations::All(rules().map(Explanation::new).collect());
         for explanation in list.each() {
             schema::conforms(&explanation.document());

@@ -38,7 +38,7 @@ mod tests {
 
     /// A policy and its binding, and what stands before all of them.
     #[test]
-    fn the_first_lines_and_the_policy_of_scales() {
+    fn lists_omitted_rules_and_exports_the_policy_of_scales() {
         let text = admission_policies(&Configuration::default()).unwrap();
         let mut documents = text.split("---\n");
         let head = documents.next().unwrap_or_default();
@@ -50,7 +50,7 @@ mod tests {
 
     /// Quoting and folding lose nothing of an expression.
     #[test]
-    fn what_is_printed_reads_back_as_it_was() {
+    fn exported_policies_parse_unchanged() {
         let configuration = Configuration::default();
         let text = admission_policies(&configuration).unwrap();
         let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();

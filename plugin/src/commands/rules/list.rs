@@ -146,7 +146,7 @@ mod tests {
     };
 
     #[test]
-    fn the_document_is_as_its_schema_says() {
+    fn the_document_matches_its_schema() {
         schema::conforms(&RuleList::new());
         assert_every_format(&Rules);
         schema::checked_in::<RuleList>("admissionrulelist.json");

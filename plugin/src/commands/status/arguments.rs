@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_contradicts_itself() {
+    fn rejects_arguments_that_contradict_each_other() {
         for words in [
             "edge -A",
             "edge --deep",

@@ -20,14 +20,14 @@ use kcp_control_plane::{
 };
 
 /// The maximum number of control planes that are read at the same time. Each may need a dozen connections.
-const MAX_CONCURRENT: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 
 /// The maximum number of control planes in a namespace for which etcd is queried without `--deep`.
 const MAX_CONTROL_PLANES_QUERIED: usize = 32;
 
 /// What to read for each control plane of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Depth {
+enum ReadDepth {
     /// Read only the conditions in the management cluster.
     Conditions,
     /// Also read the workload cluster and etcd, unless the user may not read the Secrets for them.
@@ -36,7 +36,7 @@ enum Depth {
     AllSources,
 }
 
-impl Depth {
+impl ReadDepth {
     fn new(arguments: &StatusArguments, control_planes: usize) -> Self {
         if arguments.deep {
             Self::AllSources
@@ -82,12 +82,12 @@ pub(super) async fn poll(
     if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
         reads::namespace_exists(connection, namespace, limit).await?;
     }
-    let observed = match Depth::new(arguments, listed.len()) {
-        Depth::Conditions => listed.into_iter().map(by_conditions).collect(),
+    let observed = match ReadDepth::new(arguments, listed.len()) {
+        ReadDepth::Conditions => listed.into_iter().map(by_conditions).collect(),
         depth => {
             read_concurrently(terminal, &listed, async |listed| {
                 let observed = read_all_sources(&reader, listed, excluded, arguments.timeout).await;
-                if depth == Depth::PermittedSources && may_not_read_secrets(&observed) {
+                if depth == ReadDepth::PermittedSources && may_not_read_secrets(&observed) {
                     by_conditions(listed.clone())
                 } else {
                     observed
@@ -167,7 +167,7 @@ async fn read_concurrently<C, T>(
         .iter()
         .enumerate()
         .map(|(index, control_plane)| async move { (index, one(control_plane).await) });
-    let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT);
+    let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
     let mut read = Vec::with_capacity(total);
     while let Some(outcome) = reads.next().await {
         read.push(outcome);
@@ -231,7 +231,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::{
-        Depth, Inspected, MAX_CONCURRENT, MAX_CONTROL_PLANES_QUERIED, Subject, poll, poll_rows,
+        Inspected, MAX_CONCURRENT_READS, MAX_CONTROL_PLANES_QUERIED, ReadDepth, Subject, poll, poll_rows,
         read_concurrently,
     };
     use crate::{
@@ -320,15 +320,19 @@ mod tests {
             arguments
         };
         for (arguments, control_planes, depth) in [
-            (arguments(), MAX_CONTROL_PLANES_QUERIED, Depth::PermittedSources),
-            (arguments(), MAX_CONTROL_PLANES_QUERIED + 1, Depth::Conditions),
-            (with(|a| a.all_namespaces = true), 1, Depth::Conditions),
-            (with(|a| a.no_etcd = true), 1, Depth::Conditions),
-            (with(|a| a.no_workload = true), 1, Depth::Conditions),
+            (
+                arguments(),
+                MAX_CONTROL_PLANES_QUERIED,
+                ReadDepth::PermittedSources,
+            ),
+            (arguments(), MAX_CONTROL_PLANES_QUERIED + 1, ReadDepth::Conditions),
+            (with(|a| a.all_namespaces = true), 1, ReadDepth::Conditions),
+            (with(|a| a.no_etcd = true), 1, ReadDepth::Conditions),
+            (with(|a| a.no_workload = true), 1, ReadDepth::Conditions),
             (
                 with(|a| a.deep = true),
                 MAX_CONTROL_PLANES_QUERIED + 1,
-                Depth::AllSources,
+                ReadDepth::AllSources,
             ),
             (
                 with(|a| {
@@ -336,15 +340,15 @@ mod tests {
                     a.deep = true;
                 }),
                 1,
-                Depth::AllSources,
+                ReadDepth::AllSources,
             ),
         ] {
-            assert_eq!(Depth::new(&arguments, control_planes), depth, "{arguments:?}");
+            assert_eq!(ReadDepth::new(&arguments, control_planes), depth, "{arguments:?}");
         }
     }
 
     #[test]
-    fn who_may_not_read_secrets_gets_a_verdict_by_conditions() {
+    fn without_access_to_secrets_the_verdict_follows_from_conditions() {
         let connection = || {
             Connection::canned(|_, path| match path {
                 "/apis" => (200, groups()),
@@ -375,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_cannot_be_decoded_makes_only_its_control_plane_unknown_and_is_named() {
+    fn an_undecodable_object_is_named_and_makes_only_its_control_plane_unknown() {
         let control_plane = |namespace: &str, name: &str| {
             json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
                 "metadata": {"name": name, "namespace": namespace, "labels": {"cluster.x-k8s.io/cluster-name": name}},
@@ -406,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn each_control_plane_of_a_list_has_its_own_time_and_its_own_failure() {
+    fn each_control_plane_of_a_list_has_its_own_timeout_and_failure() {
         let inspected = polled(connection, &arguments());
         let unread: Vec<_> = inspected
             .iter()
@@ -422,10 +426,10 @@ mod tests {
     }
 
     #[test]
-    fn some_at_a_time_and_in_order() {
+    fn reads_several_at_a_time_and_keeps_the_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let (under_way, most) = (Cell::new(0), Cell::new(0));
-        let numbers: Vec<usize> = (0..3 * MAX_CONCURRENT).collect();
+        let numbers: Vec<usize> = (0..3 * MAX_CONCURRENT_READS).collect();
         let read = runtime.expect("a runtime").block_on(read_concurrently(
             &Terminal::new(ColorWhen::Never),
             &numbers,
@@ -442,6 +446,6 @@ mod tests {
         ));
         let expected: Vec<usize> = numbers.iter().map(|number| number * 2).collect();
         assert_eq!(read, expected);
-        assert_eq!(most.get(), MAX_CONCURRENT);
+        assert_eq!(most.get(), MAX_CONCURRENT_READS);
     }
 }

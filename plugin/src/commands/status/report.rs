@@ -69,7 +69,7 @@ pub struct StatusReport<'s> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Document {
+enum StatusDocument {
     One(Box<ControlPlaneStatus>),
     List(ControlPlaneStatusList),
 }
@@ -82,9 +82,11 @@ impl Report for StatusReport<'_> {
     fn document(&self) -> impl Serialize {
         match self.subject {
             Subject::One(one) => {
-                Document::One(Box::new(ControlPlaneStatus::new(&one.observed, &one.inspection)))
+                StatusDocument::One(Box::new(ControlPlaneStatus::new(&one.observed, &one.inspection)))
             }
-            Subject::Several { .. } => Document::List(ControlPlaneStatusList::new(self.subject.pairs())),
+            Subject::Several { .. } => {
+                StatusDocument::List(ControlPlaneStatusList::new(self.subject.pairs()))
+            }
         }
     }
 
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_is_its_own() {
+    fn the_output_of_each_format() {
         for (format, of_one, of_several) in [
             (
                 OutputFormat::Table,

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_names_its_control_plane_where_there_are_several() {
+    fn each_line_names_its_control_plane_if_there_are_several() {
         let mut other = inspected(healthy());
         other.observed.control_plane.metadata.name = Some("other".to_owned());
         let before = several(vec![inspected(healthy()), other]);
@@ -101,12 +101,12 @@ mod tests {
         let lines = lines(Some(&before), &after);
         assert_eq!(
             lines.first().map(String::as_str),
-            Some("Healthy -> Degraded: 3 problems")
+            Some("Healthy -> Degraded: 2 problems")
         );
     }
 
     #[test]
-    fn a_finding_that_gets_worse_is_told_again() {
+    fn a_finding_that_gets_worse_is_printed_again() {
         let before = inspected(member_dead());
         let mut after = before.clone();
         let findings = after
@@ -117,12 +117,15 @@ mod tests {
         let finding = findings.last().expect("a finding");
         finding.outcome = CheckOutcome::Warn;
         let (objects, message) = (finding.objects.join(", "), finding.message.clone());
-        let told = lines(
+        let printed = lines(
             Some(&Subject::One(Box::new(before))),
             &Subject::One(Box::new(after)),
         );
         let line = format!("warn: {objects}: {message} (");
-        assert!(matches!(&told[..], [only] if only.starts_with(&line)), "{told:?}");
+        assert!(
+            matches!(&printed[..], [only] if only.starts_with(&line)),
+            "{printed:?}"
+        );
     }
 
     #[test]

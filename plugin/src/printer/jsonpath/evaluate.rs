@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::{Operator, Part, Path, Step};
+use super::{Comparison, Path, PathStep, TemplatePart};
 
 /// The reason why a template does not match a document.
 type Mismatch = String;
@@ -13,26 +13,29 @@ type Mismatch = String;
 ///
 /// # Errors
 /// An index is out of bounds, or a value has the wrong type.
-pub(super) fn find<'v>(parts: &'v [Part], document: &'v Value) -> Result<Vec<Vec<&'v Value>>, Mismatch> {
+pub(super) fn find<'v>(
+    parts: &'v [TemplatePart],
+    document: &'v Value,
+) -> Result<Vec<Vec<&'v Value>>, Mismatch> {
     let mut found = Vec::new();
     collect(parts, document, &mut found)?;
     Ok(found)
 }
 
 fn collect<'v>(
-    parts: &'v [Part],
+    parts: &'v [TemplatePart],
     current: &'v Value,
     found: &mut Vec<Vec<&'v Value>>,
 ) -> Result<(), Mismatch> {
     for part in parts {
         match part {
-            Part::Path(path) => found.push(walk(path, vec![current])?),
-            Part::Range {
+            TemplatePart::Path(path) => found.push(follow_path(path, vec![current])?),
+            TemplatePart::Range {
                 over,
                 body,
                 is_closed,
             } => {
-                for element in walk(over, vec![current])? {
+                for element in follow_path(over, vec![current])? {
                     collect(body, element, found)?;
                 }
                 if !is_closed {
@@ -44,29 +47,31 @@ fn collect<'v>(
     Ok(())
 }
 
-fn walk<'v>(path: &'v Path, from: Vec<&'v Value>) -> Result<Vec<&'v Value>, Mismatch> {
+fn follow_path<'v>(path: &'v Path, from: Vec<&'v Value>) -> Result<Vec<&'v Value>, Mismatch> {
     let mut values = from;
     for step in path {
-        values = advance(step, &values)?;
+        values = take_step(step, &values)?;
     }
     Ok(values)
 }
 
-fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, Mismatch> {
+fn take_step<'v>(step: &'v PathStep, values: &[&'v Value]) -> Result<Vec<&'v Value>, Mismatch> {
     let mut found = Vec::new();
     match step {
         // A string replaces all values that were selected so far; a number replaces each of them.
-        Step::Literal(literal @ Value::String(_)) => found.push(literal),
-        Step::Literal(literal) => found.resize(values.len(), literal),
-        Step::Field(name) => found.extend(values.iter().filter_map(|value| value.get(name))),
-        Step::Wildcard => found.extend(values.iter().flat_map(|value| children(value))),
-        Step::Descend => values.iter().for_each(|value| descend(value, &mut found)),
-        Step::Union(paths) => {
+        PathStep::Literal(literal @ Value::String(_)) => found.push(literal),
+        PathStep::Literal(literal) => found.resize(values.len(), literal),
+        PathStep::Field(name) => found.extend(values.iter().filter_map(|value| value.get(name))),
+        PathStep::Wildcard => found.extend(values.iter().flat_map(|value| children(value))),
+        PathStep::Descend => values
+            .iter()
+            .for_each(|value| collect_descendants(value, &mut found)),
+        PathStep::Union(paths) => {
             for path in paths {
-                found.extend(walk(path, values.to_vec())?);
+                found.extend(follow_path(path, values.to_vec())?);
             }
         }
-        Step::Index(index) => {
+        PathStep::Index(index) => {
             for array in arrays(values)? {
                 let from_start = from_start(*index, array);
                 let element = usize::try_from(from_start)
@@ -75,7 +80,7 @@ fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, M
                 found.push(element.ok_or_else(|| out_of_bounds(from_start, array))?);
             }
         }
-        Step::Slice { start, end, step } => {
+        PathStep::Slice { start, end, step } => {
             for array in arrays(values)? {
                 match slice(array, *start, *end)? {
                     // Like kubectl, stop at an empty array, and ignore later arrays.
@@ -84,21 +89,21 @@ fn advance<'v>(step: &'v Step, values: &[&'v Value]) -> Result<Vec<&'v Value>, M
                 }
             }
         }
-        Step::Exists(path) => {
+        PathStep::Exists(path) => {
             for element in elements(values)? {
-                if walk(path, vec![element]).is_ok_and(|values| !values.is_empty()) {
+                if follow_path(path, vec![element]).is_ok_and(|values| !values.is_empty()) {
                     found.push(element);
                 }
             }
         }
-        Step::Compare {
+        PathStep::Compare {
             left,
             operator,
             right,
         } => {
             for element in elements(values)? {
-                let left = single(&walk(left, vec![element])?)?;
-                let right = single(&walk(right, vec![element])?)?;
+                let left = single(&follow_path(left, vec![element])?)?;
+                let right = single(&follow_path(right, vec![element])?)?;
                 if let (Some(left), Some(right)) = (left, right)
                     && operator.holds(left, right)?
                 {
@@ -119,13 +124,13 @@ fn children(value: &Value) -> Vec<&Value> {
 }
 
 /// Collects a value and all values in it, except scalars and empty values, which have no fields to select.
-fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
+fn collect_descendants<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     let children = children(value);
     if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
         found.push(value);
     }
     for child in children {
-        descend(child, found);
+        collect_descendants(child, found);
     }
 }
 
@@ -211,7 +216,7 @@ fn single<'v>(values: &[&'v Value]) -> Result<Option<&'v Value>, Mismatch> {
     }
 }
 
-impl Operator {
+impl Comparison {
     fn holds(self, left: &Value, right: &Value) -> Result<bool, Mismatch> {
         let is_equality = matches!(self, Self::Equal | Self::NotEqual);
         let ordering = match (left, right) {

@@ -18,7 +18,7 @@ use super::value;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     source: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 /// A template that does not match the document, and why.
@@ -30,23 +30,23 @@ pub struct TemplateError {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum TemplatePart {
     /// Text outside braces, or a path in braces.
     Path(Path),
     /// `{range PATH}…{end}`
     Range {
         over: Path,
-        body: Vec<Part>,
+        body: Vec<TemplatePart>,
         /// Whether the template contains `{end}`. Without it, kubectl runs the rest of the template for each element, and
         /// then once more.
         is_closed: bool,
     },
 }
 
-type Path = Vec<Step>;
+type Path = Vec<PathStep>;
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum PathStep {
     /// `.name`, `['name']`
     Field(String),
     /// `.*`
@@ -68,14 +68,14 @@ enum Step {
     /// `[?(@.a=="b")]`
     Compare {
         left: Path,
-        operator: Operator,
+        operator: Comparison,
         right: Path,
     },
     Literal(Value),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+enum Comparison {
     Less,
     LessOrEqual,
     Equal,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_of_kubectl() {
+    fn matches_the_output_of_kubectl() {
         let answers: Answers =
             serde_json::from_str(include_str!("../kubectl_answers/jsonpath.json")).unwrap();
         for Answer { format, outcome } in answers.answers {

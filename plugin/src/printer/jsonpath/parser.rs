@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Operator, Part, Path, Step};
+use super::{Comparison, Path, PathStep, TemplatePart};
 
 /// Parses a whole jsonpath template.
 ///
 /// # Errors
 /// kubectl's error message.
-pub(super) fn parse(source: &str) -> Result<Vec<Part>, String> {
+pub(super) fn parse(source: &str) -> Result<Vec<TemplatePart>, String> {
     let (parts, is_ended) = Parser { rest: source }.parts()?;
     if is_ended {
         return Err("not in range, nothing to end".to_owned());
@@ -21,7 +21,7 @@ struct Parser<'t> {
 }
 
 /// Parses a path without braces, such as the left side of a comparison.
-fn fragment(text: &str) -> Result<Path, String> {
+fn path_without_braces(text: &str) -> Result<Path, String> {
     Parser { rest: text }.path(false)
 }
 
@@ -37,7 +37,7 @@ impl<'t> Parser<'t> {
         next
     }
 
-    fn eat(&mut self, prefix: &str) -> bool {
+    fn skip_prefix(&mut self, prefix: &str) -> bool {
         let rest = self.rest.strip_prefix(prefix);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
@@ -52,14 +52,14 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses the parts of a template up to `{end}`. Also returns whether `{end}` was found.
-    fn parts(&mut self) -> Result<(Vec<Part>, bool), String> {
+    fn parts(&mut self) -> Result<(Vec<TemplatePart>, bool), String> {
         let mut parts = Vec::new();
         while !self.rest.is_empty() {
             let text = self.take(self.rest.find('{'));
             if !text.is_empty() {
-                parts.push(Part::Path(vec![Step::Literal(text.into())]));
+                parts.push(TemplatePart::Path(vec![PathStep::Literal(text.into())]));
             }
-            if !self.eat("{") {
+            if !self.skip_prefix("{") {
                 break;
             }
             let action = self.rest.trim_start_matches(' ');
@@ -72,13 +72,13 @@ impl<'t> Parser<'t> {
                 Some("end") => return Ok((parts, true)),
                 Some("range") => {
                     let (body, is_closed) = self.parts()?;
-                    Part::Range {
+                    TemplatePart::Range {
                         over: path,
                         body,
                         is_closed,
                     }
                 }
-                _ => Part::Path(path),
+                _ => TemplatePart::Path(path),
             });
         }
         Ok((parts, false))
@@ -88,16 +88,16 @@ impl<'t> Parser<'t> {
     fn path(&mut self, is_braced: bool) -> Result<Path, String> {
         let mut path = Vec::new();
         loop {
-            if self.eat("}") || (self.rest.is_empty() && !is_braced) {
+            if self.skip_prefix("}") || (self.rest.is_empty() && !is_braced) {
                 return Ok(path);
             }
-            if self.eat("[?(") {
+            if self.skip_prefix("[?(") {
                 path.push(self.filter()?);
-            } else if self.eat("..") {
-                if path.last() == Some(&Step::Descend) {
+            } else if self.skip_prefix("..") {
+                if path.last() == Some(&PathStep::Descend) {
                     return Err("invalid multiple recursive descent".to_owned());
                 }
-                path.push(Step::Descend);
+                path.push(PathStep::Descend);
                 if self.peek().is_some_and(is_alphanumeric) {
                     path.push(self.field());
                 }
@@ -108,8 +108,8 @@ impl<'t> Parser<'t> {
                 path.push(self.number()?);
             } else if self.peek().is_some_and(is_alphanumeric) {
                 path.push(match self.take(self.rest.find(is_terminator)) {
-                    "true" => Step::Literal(true.into()),
-                    "false" => Step::Literal(false.into()),
+                    "true" => PathStep::Literal(true.into()),
+                    "false" => PathStep::Literal(false.into()),
                     word => return Err(format!("unrecognized identifier {word}")),
                 });
             } else {
@@ -126,7 +126,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn field(&mut self) -> Step {
+    fn field(&mut self) -> PathStep {
         let mut is_escaped = false;
         let end = self.rest.find(|c| {
             let is_end = !is_escaped && is_terminator(c);
@@ -134,23 +134,23 @@ impl<'t> Parser<'t> {
             is_end
         });
         match self.take(end) {
-            "*" => Step::Wildcard,
-            name => Step::Field(name.replace('\\', "")),
+            "*" => PathStep::Wildcard,
+            name => PathStep::Field(name.replace('\\', "")),
         }
     }
 
-    fn number(&mut self) -> Result<Step, String> {
+    fn number(&mut self) -> Result<PathStep, String> {
         let sign = usize::from(self.rest.starts_with(['+', '-']));
         let mut characters = self.rest.char_indices().skip(sign);
         let end = characters.find(|(_, c)| *c != '.' && !c.is_numeric());
         let text = self.take(end.map(|(at, _)| at));
         let integer = text.parse::<i64>().ok().map(Value::from);
         let number = integer.or_else(|| text.parse::<f64>().ok().map(Value::from));
-        let literal = number.map(Step::Literal);
+        let literal = number.map(PathStep::Literal);
         literal.ok_or_else(|| format!("cannot parse number {text}"))
     }
 
-    fn quoted(&mut self, quote: char) -> Result<Step, String> {
+    fn quoted(&mut self, quote: char) -> Result<PathStep, String> {
         let mut before = quote;
         let end = self.rest.find(|c| {
             let is_end = c == '\n' || (c == quote && before != '\\');
@@ -161,7 +161,7 @@ impl<'t> Parser<'t> {
         if self.next() != Some(quote) {
             return Err("unterminated quoted string".to_owned());
         }
-        let unquoted = unquote(text, quote).map(|text| Step::Literal(text.into()));
+        let unquoted = unquote(text, quote).map(|text| PathStep::Literal(text.into()));
         unquoted.ok_or_else(|| format!("unquote string {quote}{text}{quote} error invalid syntax"))
     }
 
@@ -173,18 +173,20 @@ impl<'t> Parser<'t> {
         }
         if text.contains(',') {
             let parts = text.split(',').map(|part| part.trim_matches(' '));
-            let union: Result<_, _> = parts.map(|part| fragment(&format!("[{part}]"))).collect();
-            return Ok(vec![Step::Union(union?)]);
+            let union: Result<_, _> = parts
+                .map(|part| path_without_braces(&format!("[{part}]")))
+                .collect();
+            return Ok(vec![PathStep::Union(union?)]);
         }
         let quoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
         match quoted.filter(|name| !name.contains('\'')) {
             // Like kubectl, parse the name as if a dot preceded it: `['a.b']` is two fields.
-            Some(name) => fragment(&format!(".{name}")),
+            Some(name) => path_without_braces(&format!(".{name}")),
             None => Ok(vec![index_or_slice(text)?]),
         }
     }
 
-    fn filter(&mut self) -> Result<Step, String> {
+    fn filter(&mut self) -> Result<PathStep, String> {
         let text = self.take(Some(closing_parenthesis(self.rest)?));
         self.next();
         if self.next() != Some(']') {
@@ -193,22 +195,22 @@ impl<'t> Parser<'t> {
         let is_operator = |c: char| matches!(c, '!' | '<' | '>' | '=');
         let compared = text.find(is_operator).and_then(|at| text.split_at_checked(at));
         let Some((left, right)) = compared.filter(|(left, right)| !left.is_empty() && right.len() > 1) else {
-            return fragment(text).map(Step::Exists);
+            return path_without_braces(text).map(PathStep::Exists);
         };
         // Like kubectl, require a right side of the comparison, even if it looks like an operator.
         let end = right.find(|c| !is_operator(c)).unwrap_or(right.len() - 1);
         let (operator, right) = right.split_at_checked(end).unwrap_or_default();
-        let (left, right) = (fragment(left)?, fragment(right)?);
+        let (left, right) = (path_without_braces(left)?, path_without_braces(right)?);
         let operator = match operator {
-            "<" => Operator::Less,
-            "<=" => Operator::LessOrEqual,
-            "==" => Operator::Equal,
-            "!=" => Operator::NotEqual,
-            ">=" => Operator::GreaterOrEqual,
-            ">" => Operator::Greater,
+            "<" => Comparison::Less,
+            "<=" => Comparison::LessOrEqual,
+            "==" => Comparison::Equal,
+            "!=" => Comparison::NotEqual,
+            ">=" => Comparison::GreaterOrEqual,
+            ">" => Comparison::Greater,
             other => return Err(format!("unrecognized filter operator {other}")),
         };
-        Ok(Step::Compare {
+        Ok(PathStep::Compare {
             left,
             operator,
             right,
@@ -237,7 +239,7 @@ fn closing_parenthesis(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "unterminated filter".to_owned())
 }
 
-fn index_or_slice(text: &str) -> Result<Step, String> {
+fn index_or_slice(text: &str) -> Result<PathStep, String> {
     let text = if text == "*" { ":" } else { text };
     let invalid = || format!("invalid array index {text}");
     let numbers = text.split(':').map(|number| {
@@ -250,13 +252,13 @@ fn index_or_slice(text: &str) -> Result<Step, String> {
     });
     let numbers: Vec<_> = numbers.collect::<Result<_, _>>()?;
     match *numbers.as_slice() {
-        [index] => Ok(Step::Index(index.unwrap_or(0))),
-        [start, end] => Ok(Step::Slice {
+        [index] => Ok(PathStep::Index(index.unwrap_or(0))),
+        [start, end] => Ok(PathStep::Slice {
             start,
             end,
             step: None,
         }),
-        [start, end, step] => Ok(Step::Slice { start, end, step }),
+        [start, end, step] => Ok(PathStep::Slice { start, end, step }),
         _ => Err(invalid()),
     }
 }

@@ -98,8 +98,10 @@ struct SettingsDocument<'s> {
 struct LeaseDocument<'s> {
     name: &'s str,
     namespace: &'s str,
-    /// Whether this is the migration lock, rather than the main lock of a component.
+    /// Whether this is a migration lock, rather than the main lock of a component.
     migration_lock: bool,
+    /// Whether an earlier migration left the Lease behind: no controller manager uses it, and no process renews it.
+    left_over: bool,
     /// One of: unread, absent, free, held, expired.
     state: &'static str,
     /// Why the Lease could not be read.
@@ -231,7 +233,8 @@ impl<'s> LeaseDocument<'s> {
         Self {
             name: &lock.lock.name,
             namespace: &lock.lock.namespace,
-            migration_lock: lock.role == LockRole::Migration,
+            migration_lock: !matches!(lock.role, LockRole::Main(_)),
+            left_over: status.observed.left_over().contains(&lock),
             state,
             reason,
             holder: lock.holder(),

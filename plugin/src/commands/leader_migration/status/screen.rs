@@ -217,7 +217,16 @@ fn fixes(status: &Status, layout: Layout) -> String {
         .as_ref()
         .err()
         .and_then(|failure| failure.hint.clone());
-    let fixes: BTreeSet<String> = status.decisions.iter().filter_map(fix).chain(hint).collect();
+    let left_over = status.observed.left_over().into_iter().map(|lock| {
+        format!(
+            "{}: no controller manager uses it; delete it with: kubectl kcp leader-migration finish {} -n {}",
+            lease(&lock.lock),
+            status.name,
+            status.namespace
+        )
+    });
+    let fixes = status.decisions.iter().filter_map(fix).chain(hint);
+    let fixes: BTreeSet<String> = fixes.chain(left_over).collect();
     fixes
         .into_iter()
         .fold(String::new(), |text, fix| text + &layout.paragraph(&fix))

@@ -81,7 +81,7 @@ fn migrated(renewed: i64, started: &[&str]) -> Status {
         let (holder, writer, seconds) = match role {
             LockRole::Main(Kube) => ("edge-x7k2p_11", "kube-controller-manager", 1),
             LockRole::Main(Cloud) => ("edge-x7k2p_22", "cloud-controller-manager", 2),
-            LockRole::Migration => ("edge-x7k2p_22", "cloud-controller-manager", renewed),
+            LockRole::Migration | LockRole::Unused => ("edge-x7k2p_22", "cloud-controller-manager", renewed),
         };
         let lease = ObservedLease {
             holder: Some(holder.to_owned()),
@@ -90,6 +90,7 @@ fn migrated(renewed: i64, started: &[&str]) -> Status {
             acquired: "2026-11-22T11:00:00Z".parse().ok(),
             renewed: now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
             duration: Some(Duration::from_secs(15)),
+            ..ObservedLease::default()
         };
         ObservedLock {
             role,
@@ -109,6 +110,21 @@ fn protected() -> Status {
     migrated(2, &["node-ipam-controller"])
 }
 
+/// After `finish`, the migration Lease is left.
+fn finished() -> Status {
+    let mut observed = migrated(3600, &["node-ipam-controller"]).observed;
+    if let Some(lock) = observed.locks.last_mut() {
+        lock.role = LockRole::Unused;
+    }
+    if let Ok(managers) = &mut observed.managers
+        && let Some(cloud) = managers.last_mut()
+    {
+        let flags = "--allocate-node-cidrs --controllers=nodeipam";
+        *cloud = manager(Cloud, flags, &["node-ipam-controller"], SettingsSource::Pod);
+    }
+    Status::new("default", "edge", observed)
+}
+
 fn unread() -> Status {
     let failure = Failure {
         object: "Secret/edge-kubeconfig".to_owned(),
@@ -124,7 +140,7 @@ fn unread() -> Status {
     Status::new("default", "edge", observed)
 }
 
-fn statuses() -> [(&'static str, Status, Outcome); 4] {
+fn statuses() -> [(&'static str, Status, Outcome); 5] {
     [
         ("protected", protected(), Outcome::Met),
         ("orphaned", migrated(2, &[]), Outcome::Negative),
@@ -133,6 +149,7 @@ fn statuses() -> [(&'static str, Status, Outcome); 4] {
             migrated(60, &["node-ipam-controller"]),
             Outcome::Negative,
         ),
+        ("finished", finished(), Outcome::Met),
         ("unread", unread(), Outcome::Undecided),
     ]
 }

@@ -133,7 +133,7 @@ fn a_remediation_whose_period_has_not_passed() {
 }
 
 #[test]
-fn a_rollout_that_is_blocked() {
+fn a_blocked_rollout() {
     insta::assert_snapshot!(plain(&screen(&blocked())));
 }
 
@@ -143,7 +143,7 @@ fn a_control_plane_without_quorum() {
 }
 
 #[test]
-fn one_to_three() {
+fn a_scale_from_one_to_three() {
     let mut observed = observed();
     observed.machines.truncate(1);
     observed.control_plane.spec.replicas = Some(1);
@@ -172,7 +172,7 @@ fn a_change_in_place() {
 
 /// An etcd elsewhere, no failure domains, and all that there is to know.
 #[test]
-fn everything_there_is_to_know() {
+fn a_plan_with_every_remark() {
     let mut observed = observed();
     observed.etcd_members = EtcdMembers::External;
     observed.set_failure_domains("");

@@ -6,25 +6,25 @@ use jiff::Timestamp;
 use kcp_client::Error;
 use kcp_pool::{
     acquire::{
-        answer::{LeaseAnswer, LeaseOutcome},
+        answer::{LeaseOutcome, LeaseResult},
         claim::{ClaimRequest, claim, kubeconfig, wait_until_lost},
         wait::{Timeout, WaitLimit},
     },
     lease::generated_name,
     objects::Holder,
     release::{
-        decision::{ReleaseRequest, Target},
+        decision::{ReleaseRequest, ReleaseTarget},
         release,
     },
     store::Store,
 };
 
 use super::{
-    ExecArguments, NO_LEASE, NOTHING_FREE, Run, interrupted, private_file,
+    CommandRun, EXIT_NOTHING_FREE, EXIT_OWN_FAILURE, ExecArguments, interrupted, private_file,
     process::{Signals, exit_code},
 };
 use crate::{
-    commands::pool::{Waiting, claim_failed, lease::document::PoolLease},
+    commands::pool::{WaitProgress, claim_failed, lease::document::PoolLease},
     session::Session,
     terminal::Terminal,
 };
@@ -37,7 +37,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let terminal = &session.terminal;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
-    let name = arguments.lessee.name();
+    let name = arguments.holder.name();
     let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
     let mut signals = Signals::listen(std::io::IsTerminal::is_terminal(&std::io::stdin()))?;
     let holder = Holder {
@@ -58,12 +58,12 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
         subjects: &arguments.claim.subject,
         hive: arguments.hive.into(),
     };
-    let progress = Waiting(terminal);
+    let progress = WaitProgress(terminal);
     let claimed = tokio::select! {
         claimed = claim(&store, &request, &progress) => claimed,
         signal = signals.end() => {
             // Another process may have created a claim with this name, unless the name was generated.
-            if arguments.lessee.cluster_deployment.is_none() {
+            if arguments.holder.cluster_deployment.is_none() {
                 delete_or_warn(&store, holder, arguments, terminal).await;
             } else {
                 terminal.warning(&format!("ClusterClaim {name} may exist; delete it if no other process uses it"));
@@ -77,9 +77,9 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     if !matches!(answer.outcome, LeaseOutcome::Claimed { .. }) {
         terminal.note(&lease.refusal().unwrap_or_default());
         return Ok(if answer.waited.is_some() {
-            NOTHING_FREE
+            EXIT_NOTHING_FREE
         } else {
-            NO_LEASE
+            EXIT_OWN_FAILURE
         });
     }
     let code = match signals.ended() {
@@ -94,7 +94,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
 async fn run(
     store: &Store<'_>,
     holder: Holder<'_>,
-    answer: &LeaseAnswer,
+    answer: &LeaseResult,
     lease: &PoolLease,
     arguments: &ExecArguments,
     signals: &mut Signals,
@@ -102,7 +102,7 @@ async fn run(
 ) -> anyhow::Result<u8> {
     let cluster = answer.cluster_deployment.as_str();
     let file = private_file("kubeconfig", &kubeconfig(store, cluster).await?)?;
-    let run = Run {
+    let run = CommandRun {
         command: &arguments.command,
         lease,
         files: [("KCP_KUBECONFIG", Some(&file)), ("KCP_INSTALL_CONFIG", None)],
@@ -127,7 +127,7 @@ async fn delete_or_warn(
     terminal: &Terminal,
 ) {
     let request = ReleaseRequest {
-        target: &Target::Pool(arguments.pool.clone()),
+        target: &ReleaseTarget::Pool(arguments.pool.clone()),
         cluster_deployment: holder.cluster_deployment,
         id: None,
         force: false,

@@ -15,9 +15,9 @@ use tokio::{
 };
 
 /// The exit code if the command exists but cannot be run, the same as in shells.
-const CANNOT_RUN: u8 = 126;
+const EXIT_CANNOT_RUN: u8 = 126;
 /// The exit code if the command does not exist, the same as in shells.
-const NOT_FOUND: u8 = 127;
+const EXIT_NOT_FOUND: u8 = 127;
 /// If a signal ended the command, the exit code is this number plus the signal's, the same as in shells.
 const SIGNAL_EXIT_CODE_BASE: i32 = 128;
 
@@ -125,9 +125,9 @@ impl CannotRun {
     /// The exit code for a command that cannot be run, the same as in shells.
     pub(crate) fn code(&self) -> u8 {
         if self.error.kind() == io::ErrorKind::NotFound {
-            NOT_FOUND
+            EXIT_NOT_FOUND
         } else {
-            CANNOT_RUN
+            EXIT_CANNOT_RUN
         }
     }
 }
@@ -146,7 +146,7 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-const FORWARDED: [Signal; 7] = [
+const FORWARDED_SIGNALS: [Signal; 7] = [
     Signal::INT,
     Signal::TERM,
     Signal::HUP,
@@ -158,7 +158,7 @@ const FORWARDED: [Signal; 7] = [
 
 /// The signals that stop a process until it is continued. They are forwarded to the command, but this process does not
 /// stop, because it must renew the lease.
-const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];
+const JOB_CONTROL_SIGNALS: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
 /// The signals to this process while a command runs.
 pub(crate) struct Signals(Vec<(Signal, SignalStream)>);
@@ -169,8 +169,8 @@ impl Signals {
     pub(crate) fn listen(has_terminal: bool) -> io::Result<Self> {
         let ignored = ignored_signals();
         let listen = |which: Signal| Ok((which, signal(SignalKind::from_raw(which.as_raw()))?));
-        let job_control = JOB_CONTROL.into_iter().filter(|_| !has_terminal);
-        FORWARDED
+        let job_control = JOB_CONTROL_SIGNALS.into_iter().filter(|_| !has_terminal);
+        FORWARDED_SIGNALS
             .into_iter()
             .chain(job_control)
             .filter(|signal| !is_in(ignored, *signal))
@@ -195,7 +195,7 @@ impl Signals {
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if !JOB_CONTROL.contains(&signal) {
+            if !JOB_CONTROL_SIGNALS.contains(&signal) {
                 return signal;
             }
         }
@@ -234,7 +234,7 @@ mod tests {
 
     /// In the format of `waitpid`: the code in the second byte, a signal in the first.
     #[test]
-    fn codes_are_those_of_a_shell() {
+    fn exit_codes_are_those_of_a_shell() {
         for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
             assert_eq!(code(ExitStatus::from_raw(raw)), expected, "{raw}");
         }
@@ -242,7 +242,7 @@ mod tests {
 
     /// The pipe ends when no process has it open.
     #[tokio::test]
-    async fn what_a_command_has_started_ends_with_it() {
+    async fn the_process_group_ends_with_the_command() {
         let mut command = Command::new("sh");
         let script = "(trap '' TERM; echo up; while :; do sleep 0.1; done) & wait";
         command.args(["-c", script]).stdout(std::process::Stdio::piped());
@@ -257,7 +257,7 @@ mod tests {
 
     /// The mask's format is that of `proc_pid_status(5)`; Rust ignores SIGPIPE at start.
     #[test]
-    fn what_is_ignored() {
+    fn finds_ignored_signals() {
         assert!(is_in(0b1, Signal::HUP));
         assert!(!is_in(0b1, Signal::INT));
         assert!(is_in(0x1000, Signal::PIPE));

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_pool::{
-    acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
+    acquire::answer::{LeaseOutcome, LeaseRefusal, LeaseResult},
     install_config::{InstallConfig, patches::PatchProblem},
     lease::choice::{Availability, UnusableReason},
     objects::record::LeaseRecord,
@@ -89,7 +89,7 @@ struct EntryDocument {
 }
 
 impl PoolLease {
-    pub(crate) fn new(answer: &LeaseAnswer) -> Self {
+    pub(crate) fn new(answer: &LeaseResult) -> Self {
         let none = Self {
             api_version: API_VERSION,
             kind: "PoolLease",
@@ -118,7 +118,7 @@ impl PoolLease {
                     lease_id: Some(leased.record.id.clone()),
                     ends: leased.record.deadline.map(whole_second),
                     broken: leased
-                        .unfit
+                        .patch_problems
                         .iter()
                         .map(|(name, why)| EntryDocument::broken(name, why))
                         .collect(),
@@ -136,7 +136,7 @@ impl PoolLease {
                     (LeaseRefusal::Exhausted { .. }, None) => Reason::Exhausted,
                     (LeaseRefusal::NoInventory { .. }, None) => Reason::NoSuchEntry,
                     (
-                        LeaseRefusal::HeldBefore { .. }
+                        LeaseRefusal::AlreadyHeld { .. }
                         | LeaseRefusal::HeldInstead { .. }
                         | LeaseRefusal::ClaimExists { .. },
                         None,
@@ -257,7 +257,7 @@ impl EntryDocument {
                 Availability::Unusable(UnusableReason::Patches(_)) => "broken",
                 Availability::Unusable(UnusableReason::Cordoned(_)) => "cordoned",
                 Availability::Unusable(UnusableReason::Deleting) => "deleting",
-                Availability::Unusable(UnusableReason::Unnamed) => "unnamed",
+                Availability::Unusable(UnusableReason::NotInInventory) => "unnamed",
                 Availability::Unusable(UnusableReason::Missing) => "missing",
                 Availability::Unusable(UnusableReason::Unreadable(_)) => "unreadable",
             },
@@ -287,13 +287,13 @@ fn whole_second(time: Timestamp) -> Timestamp {
 }
 
 /// The warnings about the lease, one sentence each.
-fn warnings(answer: &LeaseAnswer) -> Vec<String> {
+fn warnings(answer: &LeaseResult) -> Vec<String> {
     let LeaseOutcome::Leased(lease) = &answer.outcome else {
         return Vec::new();
     };
     let leased = &lease.leased;
     let passed_over = leased
-        .unfit
+        .patch_problems
         .iter()
         .map(|(name, why)| format!("skipped {name}: {why}"));
     let of_patches = leased.patched.iter().flat_map(|patched| patched.warnings.clone());
@@ -313,7 +313,7 @@ fn warnings(answer: &LeaseAnswer) -> Vec<String> {
 }
 
 /// The patched install-config. It contains secrets, so it is printed only on request, and never in a JSON document.
-pub(crate) fn install_config(answer: &LeaseAnswer) -> Option<&InstallConfig> {
+pub(crate) fn install_config(answer: &LeaseResult) -> Option<&InstallConfig> {
     match &answer.outcome {
         LeaseOutcome::Leased(lease) => lease
             .leased
@@ -330,14 +330,14 @@ mod tests {
 
     use kcp_client::Error;
     use kcp_pool::{
-        acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        acquire::answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
         install_config::{
             InstallConfig,
             patches::{PatchProblem, patched as with_patches},
         },
         lease::{
             attempt::{Leased, PatchProblems},
-            choice::{Availability, Until, UnusableReason},
+            choice::{Availability, HeldUntil, UnusableReason},
         },
         objects::{ClusterName, Holder, PoolName},
         release::{Release, decision::ReleaseRefusal},
@@ -359,12 +359,12 @@ mod tests {
         PoolName::new("prod", "vsphere")
     }
 
-    fn answer(outcome: LeaseOutcome) -> LeaseAnswer {
+    fn answer(outcome: LeaseOutcome) -> LeaseResult {
         let holder = Holder {
             pool: "vsphere",
             cluster_deployment: "us",
         };
-        LeaseAnswer::new("prod", holder, outcome)
+        LeaseResult::new("prod", holder, outcome)
     }
 
     fn document(outcome: LeaseOutcome) -> PoolLease {
@@ -394,7 +394,7 @@ mod tests {
             name: "us".to_owned(),
             customization: customization.map(str::to_owned),
         };
-        PoolLease::new(&LeaseAnswer {
+        PoolLease::new(&LeaseResult {
             cluster_deployment: "vsphere-x".to_owned(),
             ..answer(outcome)
         })
@@ -428,7 +428,7 @@ mod tests {
         Availability::Held {
             cluster_deployment: holder.map(str::to_owned),
             pool: pool.map(str::to_owned),
-            until: holder.map(|_| Until::Time("2026-11-22T05:00:00Z".parse().unwrap())),
+            until: holder.map(|_| HeldUntil::Time("2026-11-22T05:00:00Z".parse().unwrap())),
         }
     }
 
@@ -438,7 +438,7 @@ mod tests {
             record: lease("us", Some("2026-11-22T05:00:00Z")),
             already,
             patched: None,
-            unfit: PatchProblems::new(),
+            patch_problems: PatchProblems::new(),
         }
     }
 
@@ -453,7 +453,7 @@ mod tests {
         });
         let leased = Leased {
             patched: Some(with_patches(&config, &spec).unwrap()),
-            unfit: [("bar".to_owned(), broken())].into(),
+            patch_problems: [("bar".to_owned(), broken())].into(),
             ..leased(false)
         };
         document(LeaseOutcome::Leased(Lease {
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn every_document_is_as_its_schema_says() {
+    fn every_document_matches_its_schema() {
         let leases = [
             patched(),
             refused(exhausted()),

@@ -1,6 +1,6 @@
 //! Prints the result of `pool repair` as a JSON document (schema: `plugin/schema/poolrepair.json`) or as a table.
 
-use kcp_pool::repair::report::{Count, Failure, Found, RepairRefusal, RepairReport};
+use kcp_pool::repair::report::{FindingCounts, FindingResult, NamespaceFailure, RepairRefusal, RepairReport};
 use owo_colors::Style;
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ struct PoolRepair {
     pool: Option<String>,
     /// Whether `--yes` is set, so that problems are repaired.
     applied: bool,
-    findings: Vec<FindingDocument>,
+    findings: Vec<LeaseProblemDocument>,
     /// The namespaces that were not repaired completely; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<NamespaceError>,
@@ -55,7 +55,7 @@ struct NamespaceError {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct FindingDocument {
+struct LeaseProblemDocument {
     /// The pool's namespace.
     namespace: String,
     object: ObjectName,
@@ -98,7 +98,7 @@ impl PoolRepair {
             namespace: report.namespace.clone(),
             pool: report.pool.clone(),
             applied: report.is_applied,
-            findings: report.found.iter().map(FindingDocument::new).collect(),
+            findings: report.found.iter().map(LeaseProblemDocument::new).collect(),
             errors: report.failures.iter().map(NamespaceError::new).collect(),
             reason: report.refusal.as_ref().map(RepairRefusal::reason),
             message: report.refusal.as_ref().map(ToString::to_string),
@@ -107,7 +107,7 @@ impl PoolRepair {
 }
 
 impl NamespaceError {
-    fn new(failure: &Failure) -> Self {
+    fn new(failure: &NamespaceFailure) -> Self {
         Self {
             namespace: failure.namespace.clone(),
             message: failure.error.to_string(),
@@ -115,9 +115,9 @@ impl NamespaceError {
     }
 }
 
-impl FindingDocument {
-    fn new(found: &Found) -> Self {
-        let Found {
+impl LeaseProblemDocument {
+    fn new(found: &FindingResult) -> Self {
+        let FindingResult {
             namespace, finding, ..
         } = found;
         let subject = &finding.subject;
@@ -190,7 +190,7 @@ fn place(report: &RepairReport) -> String {
     }
 }
 
-fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
+fn row(found: &FindingResult, is_of_all: bool) -> Vec<Cell> {
     let finding = &found.finding;
     let result = found.result().unwrap_or_default();
     let style = if found.is_repaired() { GOOD } else { BAD };
@@ -209,7 +209,7 @@ fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
 }
 
 /// How many problems have which result, one line each.
-fn summary(count: Count, is_applied: bool) -> String {
+fn summary(count: FindingCounts, is_applied: bool) -> String {
     let open = if is_applied {
         "not repaired: run the same command again"
     } else {

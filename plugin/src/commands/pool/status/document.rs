@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_pool::{
     inventory::staleness::Stale,
-    status::{ClusterUse, EntryUse, PoolState, Problem, Waiting},
+    status::{ClusterUse, EntryUse, PoolState, Problem, WaitingClaim},
 };
 use serde::Serialize;
 
@@ -263,7 +263,7 @@ impl ClusterDocument {
 }
 
 impl WaitingDocument {
-    fn new(claim: &Waiting) -> Self {
+    fn new(claim: &WaitingClaim) -> Self {
         Self {
             claim: claim.name.clone(),
             since: claim.since,

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-const ENTRIES: &[Column] = &[
+const ENTRY_COLUMNS: &[Column] = &[
     Column::new("ENTRY"),
     Column::new("STATE"),
     Column::new("HOLDER"),
@@ -26,7 +26,7 @@ const ENTRIES: &[Column] = &[
     Column::new("LAST RESULT"),
 ];
 
-const CLUSTERS: &[Column] = &[
+const CLUSTER_COLUMNS: &[Column] = &[
     Column::new("CLUSTER"),
     Column::new("ENTRY"),
     Column::new("CLAIM"),
@@ -36,7 +36,7 @@ const CLUSTERS: &[Column] = &[
     Column::new("STALE"),
 ];
 
-const POOLS: &[Column] = &[
+const POOL_COLUMNS: &[Column] = &[
     Column::new("NAMESPACE"),
     Column::new("NAME"),
     Column::new("SIZE"),
@@ -49,7 +49,7 @@ const POOLS: &[Column] = &[
     Column::new("PROBLEMS"),
 ];
 
-const PROBLEMS: &[Column] = &[
+const PROBLEM_COLUMNS: &[Column] = &[
     Column::new("OBJECT"),
     Column::new("PROBLEM"),
     Column::new("DETAILS"),
@@ -59,14 +59,14 @@ const PROBLEMS: &[Column] = &[
 pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
     if !pool.entries.is_empty() {
-        let mut table = Table::with_columns(ENTRIES.iter().copied());
+        let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
         for entry in &pool.entries {
             table.row(entry_row(entry, &pool.name, now));
         }
         parts.push(table.render(layout));
     }
     if !pool.clusters.is_empty() {
-        let mut table = Table::with_columns(CLUSTERS.iter().copied());
+        let mut table = Table::with_columns(CLUSTER_COLUMNS.iter().copied());
         for cluster in &pool.clusters {
             table.row(cluster_row(cluster, now));
         }
@@ -74,7 +74,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     }
     let problems = pool.problems();
     if !problems.is_empty() {
-        let mut table = Table::with_columns(PROBLEMS.iter().copied());
+        let mut table = Table::with_columns(PROBLEM_COLUMNS.iter().copied());
         for problem in &problems {
             table.row([
                 Cell::from(&problem.object),
@@ -104,7 +104,7 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
             None => "No cluster pools found.\n".to_owned(),
         };
     }
-    let mut table = Table::with_columns(POOLS.iter().copied());
+    let mut table = Table::with_columns(POOL_COLUMNS.iter().copied());
     for pool in pools {
         let problems = pool.problems();
         let mut kinds: Vec<&str> = problems.iter().map(|problem| problem.kind).collect();

@@ -124,7 +124,7 @@ impl<'h> MachineDocument<'h> {
 mod tests {
     use super::RolloutHistory;
     use crate::{
-        commands::rollout::history::{generation::tests::in_the_middle, history},
+        commands::rollout::history::{generation::tests::snapshot_during_rollout, history},
         printer::json,
         testing::{assert_every_format, schema},
     };
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_rollout_in_the_middle() {
-        let history = history(&in_the_middle(), now());
+        let history = history(&snapshot_during_rollout(), now());
         schema::conforms(&RolloutHistory::new(&history));
         assert_every_format(&history);
         insta::assert_snapshot!(json(&RolloutHistory::new(&history)).expect("serializes"));

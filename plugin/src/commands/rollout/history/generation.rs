@@ -129,7 +129,7 @@ pub(super) mod tests {
     use crate::commands::rollout::history::{History, history};
 
     /// Two Machines of an older version, one of which is being deleted, and two Machines of the desired version.
-    pub(crate) fn in_the_middle() -> Snapshot {
+    pub(crate) fn snapshot_during_rollout() -> Snapshot {
         let older = |name: &str, hours| {
             let mut machine = machine(name, "a", hours);
             machine.spec.version = Some("v1.33.4".to_owned());
@@ -157,7 +157,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn machines_that_belong_together() {
+    fn groups_machines_into_generations() {
         type Case = (
             &'static str,
             fn(&mut Machine),
@@ -201,7 +201,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_restart_parts_the_machines_before_it_from_those_after() {
+    fn a_restart_separates_older_machines_from_newer() {
         let mut observed = observed();
         let after = minutes_ago(4 * 60 + 30);
         observed.control_plane.spec.rollout_after = Some(after);
@@ -212,8 +212,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_generation_begins_with_its_oldest() {
-        let history = history(&in_the_middle(), now());
+    fn the_age_of_a_generation_is_that_of_its_machines() {
+        let history = history(&snapshot_during_rollout(), now());
         assert_eq!(
             members(&history),
             [(vec!["m1", "m2"], false), (vec!["m3", "m4"], true)]

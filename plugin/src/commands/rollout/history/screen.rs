@@ -114,13 +114,13 @@ mod tests {
 
     use super::{Layout, screen};
     use crate::{
-        commands::rollout::history::{generation::tests::in_the_middle, history},
+        commands::rollout::history::{generation::tests::snapshot_during_rollout, history},
         terminal::plain,
     };
 
     #[test]
     fn a_rollout_in_the_middle() {
-        let history = history(&in_the_middle(), now());
+        let history = history(&snapshot_during_rollout(), now());
         insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
         let narrow = Layout {
             width: Some(80),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_and_what_is_unseen() {
+    fn a_requested_rollout_and_missing_facts() {
         let mut observed = observed();
         observed.machines[0].infrastructure = Infrastructure::Missing;
         observed.control_plane.spec.rollout_after = Some(minutes_ago(60 * 24));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_a_rollout_to_come() {
+    fn no_machines_and_a_planned_rollout() {
         let mut observed = observed();
         observed.machines.clear();
         observed.control_plane.spec.rollout_after = Some(minutes_ago(-60));

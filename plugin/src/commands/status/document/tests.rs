@@ -17,7 +17,7 @@ fn documents() {
 }
 
 #[test]
-fn every_document_is_as_its_schema_says() {
+fn every_document_matches_its_schema() {
     let schema = serde_json::to_value(schema::of::<ControlPlaneStatus>()).expect("serializes");
     for (name, example) in example::all() {
         assert_eq!(
@@ -36,7 +36,7 @@ fn every_document_is_as_its_schema_says() {
 }
 
 #[test]
-fn scripts_find_what_they_found_before() {
+fn fields_that_scripts_read_stay_the_same() {
     let example = example::member_dead();
     let list = ControlPlaneStatusList::new([(&example.observed, &example.inspection)]);
     let list = serde_json::to_value(list).expect("serializes");

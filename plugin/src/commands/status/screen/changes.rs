@@ -166,7 +166,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
         ];
         let remediation = preflight.remediation.iter();
         all.extend(remediation.map(|one| (format!("remediation of {}", one.machine), &one.permission)));
-        let told = all.into_iter().map(|(what, permission)| {
+        let described = all.into_iter().map(|(what, permission)| {
             let mut checks: Vec<&'static str> = permission
                 .blocked_by
                 .iter()
@@ -175,7 +175,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
             checks.dedup();
             (what, permission.allowed, checks)
         });
-        told.collect()
+        described.collect()
     };
     let old = named(before);
     let changed = named(after).into_iter().filter(|(what, allowed, _)| {

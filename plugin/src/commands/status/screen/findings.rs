@@ -23,10 +23,10 @@ use kcp_control_plane::{
 };
 
 /// The number of terminal cells before the text of a finding: two spaces, the outcome, a space.
-const INDENT: usize = 10;
+const TEXT_INDENT: usize = 10;
 
 /// The maximum number of checks without a result that are named, unless the output is wide. The others are only counted.
-const NAMED_LIMIT: usize = 3;
+const MAX_NAMED_CHECKS: usize = 3;
 
 const HINT: &str = "hint:";
 
@@ -54,13 +54,13 @@ impl ReportedFinding<'_> {
 }
 
 /// Machines or other objects that have the same findings.
-struct Group<'i> {
+struct FindingGroup<'i> {
     subjects: Vec<&'i str>,
     findings: Vec<ReportedFinding<'i>>,
 }
 
-fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
-    let mut by_subject: Vec<Group<'i>> = Vec::new();
+fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<FindingGroup<'i>> {
+    let mut by_subject: Vec<FindingGroup<'i>> = Vec::new();
     for (checked, finding) in findings {
         let subjects = subjects(&finding.objects);
         let id = checked.id;
@@ -70,7 +70,7 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
                 finding,
                 ids: vec![id],
             }];
-            by_subject.push(Group { subjects, findings });
+            by_subject.push(FindingGroup { subjects, findings });
             continue;
         };
         match group
@@ -86,9 +86,9 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
             }),
         }
     }
-    let mut groups: Vec<Group<'i>> = Vec::new();
+    let mut groups: Vec<FindingGroup<'i>> = Vec::new();
     for group in by_subject {
-        let is_same = |other: &&mut Group<'i>| {
+        let is_same = |other: &&mut FindingGroup<'i>| {
             other.findings.len() == group.findings.len()
                 && other
                     .findings
@@ -105,9 +105,21 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
     groups
 }
 
+/// The number of entries with each outcome in the list of findings that is not wide.
+pub(super) fn entries(inspection: &Inspection, outcome: CheckOutcome) -> usize {
+    let groups = groups(inspection.findings());
+    let firsts = groups.iter().filter_map(|group| group.findings.first());
+    let without_result = checks_without_result(inspection, false);
+    firsts.filter(|first| first.finding.outcome == outcome).count()
+        + without_result
+            .iter()
+            .filter(|(_, other, _)| *other == outcome)
+            .count()
+}
+
 pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
     let mut text = String::new();
-    for Group { subjects, findings } in groups(inspection.findings()) {
+    for FindingGroup { subjects, findings } in groups(inspection.findings()) {
         let Some((first, others)) = findings.split_first() else {
             continue;
         };
@@ -127,9 +139,9 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
             }
         }
     }
-    for (reason, outcome, ids) in checks_without_result(inspection, layout) {
+    for (reason, outcome, ids) in checks_without_result(inspection, layout.is_wide) {
         title(&mut text, outcome);
-        let which = if ids.len() > NAMED_LIMIT && !layout.is_wide {
+        let which = if ids.len() > MAX_NAMED_CHECKS && !layout.is_wide {
             format!("{} checks", ids.len())
         } else {
             ids.join(", ")
@@ -142,13 +154,13 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
 /// The checks without a result, grouped by reason. Wide output includes checks that were skipped.
 fn checks_without_result(
     inspection: &Inspection,
-    layout: Layout,
+    is_wide: bool,
 ) -> Vec<(&str, CheckOutcome, Vec<&'static str>)> {
     let mut groups: Vec<(&str, CheckOutcome, Vec<&'static str>)> = Vec::new();
     for checked in &inspection.checks {
         let is_wanted = match checked.outcome {
             CheckOutcome::Unknown => checked.findings.is_empty(),
-            CheckOutcome::Skipped => layout.is_wide,
+            CheckOutcome::Skipped => is_wide,
             CheckOutcome::Pass | CheckOutcome::Info | CheckOutcome::Warn | CheckOutcome::Fail => false,
         };
         let Some(reason) = checked.reason.as_deref().filter(|_| is_wanted) else {
@@ -182,7 +194,7 @@ fn entry(text: &mut String, outcome: CheckOutcome, line: &str, layout: Layout) {
     let mut mark = format!("{:<7}", outcome.as_str())
         .style(outcome_style(outcome))
         .to_string();
-    for line in layout.lines(line, INDENT) {
+    for line in layout.lines(line, TEXT_INDENT) {
         let _ = writeln!(text, "  {mark} {line}");
         mark = " ".repeat(7);
     }
@@ -195,7 +207,7 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
     let hint = escape(hint);
     let room = layout
         .limit()
-        .map(|limit| limit.saturating_sub(INDENT + HINT.len() + 1));
+        .map(|limit| limit.saturating_sub(TEXT_INDENT + HINT.len() + 1));
     let lines = match room {
         Some(room) => wrap_hint(&hint, room),
         None => vec![hint.into_owned()],
@@ -221,7 +233,7 @@ fn push_other_finding(
     push_labelled(
         text,
         label,
-        layout.lines(&line, INDENT + OTHER_FINDINGS.len() + 1),
+        layout.lines(&line, TEXT_INDENT + OTHER_FINDINGS.len() + 1),
     );
     if layout.is_wide {
         hint(text, findings.finding, layout);
@@ -237,7 +249,7 @@ fn push_labelled(text: &mut String, label: &str, lines: Vec<String>) {
         label.style(FAINT).to_string()
     };
     for line in lines {
-        let _ = writeln!(text, "{}{label} {line}", " ".repeat(INDENT));
+        let _ = writeln!(text, "{}{label} {line}", " ".repeat(TEXT_INDENT));
         label.clone_from(&blank);
     }
 }

@@ -8,6 +8,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use crate::commands::status::screen::Layout;
 use crate::terminal::{
+    size::size_text,
     style::{BAD, FAINT, GOOD, WARN},
     table::{Cell, Column, Table},
 };
@@ -95,9 +96,9 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     };
     vec![
         name,
-        Cell::from(size(status.db_size)),
-        Cell::from(share(status.db_size_in_use, status.db_size)),
-        Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), size)),
+        Cell::from(size_text(status.db_size)),
+        Cell::from(percentage(status.db_size_in_use, status.db_size)),
+        Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), size_text)),
         leader(survey, status),
         Cell::from(status.raft_index.to_string()),
         Cell::from(status.raft_term.to_string()),
@@ -217,20 +218,7 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
     notes
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn size(bytes: u64) -> String {
-    let mut size = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if size < 1000.0 {
-            let digits = usize::from(size < 10.0 && unit != "B");
-            return format!("{size:.digits$} {unit}");
-        }
-        size /= 1024.0;
-    }
-    format!("{size:.1} TiB")
-}
-
-fn share(part: u64, whole: u64) -> String {
+fn percentage(part: u64, whole: u64) -> String {
     let percent = u128::from(part) * 100;
     percent
         .checked_div(u128::from(whole))
@@ -239,27 +227,12 @@ fn share(part: u64, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{share, size};
+    use super::percentage;
 
     #[test]
-    fn sizes_have_three_digits() {
-        for (bytes, shown) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 KiB"),
-            (20_480, "20 KiB"),
-            (5_500_000, "5.2 MiB"),
-            (2_147_483_648, "2.0 GiB"),
-            (u64::MAX, "16777216.0 TiB"),
-        ] {
-            assert_eq!(size(bytes), shown);
-        }
-    }
-
-    #[test]
-    fn a_share_of_nothing_is_not_known() {
-        assert_eq!(share(1, 0), "-");
-        assert_eq!(share(3, 4), "75%");
-        assert_eq!(share(u64::MAX, u64::MAX), "100%");
+    fn a_percentage_of_zero_is_unknown() {
+        assert_eq!(percentage(1, 0), "-");
+        assert_eq!(percentage(3, 4), "75%");
+        assert_eq!(percentage(u64::MAX, u64::MAX), "100%");
     }
 }

@@ -65,11 +65,12 @@ impl Part {
 }
 
 /// The parts of a screen that are left out on a low terminal, in this order.
-const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
+const OMITTED_ON_LOW_TERMINALS: &[Part] =
+    &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
 pub fn one(observed: &Snapshot, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
     let parts = [
-        (Part::Summary, summary::summary(observed, inspection, layout)),
+        (Part::Summary, summary::summary(observed, inspection, now, layout)),
         (Part::Findings, findings::findings(inspection, layout)),
         (Part::Preflight, preflight::preflight(inspection, layout)),
         (Part::Members, members::members(observed, layout)),
@@ -97,7 +98,7 @@ impl Screen {
     pub fn fit(&self, lines: usize) -> String {
         let mut screen = self.clone();
         let mut left_out = Vec::new();
-        for part in EXPENDABLE {
+        for part in OMITTED_ON_LOW_TERMINALS {
             // Reserve a blank line, and the line that names the parts that are left out.
             let room = if left_out.is_empty() {
                 lines

@@ -18,13 +18,13 @@ const COLUMNS: &[Column] = &[
 
 /// A row of the table: one change, or several changes with the same blockers.
 #[derive(Clone, Debug)]
-struct Row {
+struct PreflightRow {
     what: String,
     allowed: Option<bool>,
     blocked_by: Vec<String>,
 }
 
-impl Row {
+impl PreflightRow {
     fn new(what: &str, permission: &Permission, inspection: &Inspection) -> Self {
         Self {
             what: what.to_owned(),
@@ -48,7 +48,7 @@ impl Row {
 
 pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
     let mut table = Table::with_columns(COLUMNS.iter().copied());
-    for Row {
+    for PreflightRow {
         what,
         allowed,
         blocked_by,
@@ -75,16 +75,16 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
 }
 
 /// Merges neighbouring rows that have the same result.
-fn rows(inspection: &Inspection) -> Vec<Row> {
+fn rows(inspection: &Inspection) -> Vec<PreflightRow> {
     let preflight = &inspection.preflight;
     let changes = [
         ("scale up", &preflight.scale_up),
         ("scale down", &preflight.scale_down),
         ("rollout", &preflight.rollout),
     ];
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<PreflightRow> = Vec::new();
     for (what, permission) in changes {
-        let row = Row::new(what, permission, inspection);
+        let row = PreflightRow::new(what, permission, inspection);
         match rows.last_mut() {
             Some(before) if before.is_like(&row) => {
                 before.what.push_str(", ");
@@ -104,13 +104,13 @@ fn rows(inspection: &Inspection) -> Vec<Row> {
 }
 
 /// Merges the rows of Machines that have the same result. The most frequent result comes last.
-fn remediations(inspection: &Inspection) -> Vec<Row> {
+fn remediations(inspection: &Inspection) -> Vec<PreflightRow> {
     let of_machine = |one: &Remediation| {
         let what = format!("remediation of {}", one.machine);
-        Row::new(&what, &one.permission, inspection)
+        PreflightRow::new(&what, &one.permission, inspection)
     };
-    let all: Vec<Row> = inspection.preflight.remediation.iter().map(of_machine).collect();
-    let alike = |row: &Row| all.iter().filter(|other| other.is_like(row)).count();
+    let all: Vec<PreflightRow> = inspection.preflight.remediation.iter().map(of_machine).collect();
+    let alike = |row: &PreflightRow| all.iter().filter(|other| other.is_like(row)).count();
     let Some(usual) = all.iter().max_by_key(|row| alike(row)).cloned() else {
         return Vec::new();
     };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_done_and_what_keeps_it() {
+    fn lists_allowed_changes_and_their_blockers() {
         let cases: &[Case] = &[
             ("all_is_allowed", healthy, "scaling, rollout, remediation   yes"),
             (

@@ -36,7 +36,7 @@ mod tests {
     use super::{subject, subjects};
 
     #[test]
-    fn what_objects_are_about() {
+    fn finds_the_subject_of_a_finding() {
         for (objects, about, shown) in [
             ("EtcdMember/n1 Machine/m1", Some("Machine/m1"), "Machine/m1"),
             ("Machine/m1 Node/n1", Some("Machine/m1"), "Machine/m1"),

@@ -2,22 +2,29 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlane, Object as _};
 use owo_colors::{OwoColorize as _, Style};
 
-use crate::commands::status::screen::Layout;
+use crate::commands::status::screen::{Layout, age, findings::entries};
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
     snapshot::{Reading, Snapshot, Workload, workload::Addon},
+    verbs::etcd::snapshot::SnapshotRecord,
 };
 
 /// The width of a label in the summary, with its colon and spaces, in terminal cells.
-const LABEL: usize = 15;
+const LABEL_WIDTH: usize = 15;
 
-pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layout) -> String {
+pub(super) fn summary(
+    observed: &Snapshot,
+    inspection: &Inspection,
+    now: Timestamp,
+    layout: Layout,
+) -> String {
     let control_plane = &observed.control_plane;
     let plain = Style::new();
     let verdict = verdict(observed, inspection);
@@ -28,7 +35,7 @@ pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layo
     } else {
         plain
     };
-    let lines = [
+    let mut lines = vec![
         ("Control plane", name, HEADING),
         ("Verdict", verdict, health_style(inspection.health)),
         ("Cluster", cluster(observed), plain),
@@ -37,12 +44,20 @@ pub(super) fn summary(observed: &Snapshot, inspection: &Inspection, layout: Layo
         ("Workload", workload(&observed.workload), workload_style),
         ("etcd", votes, votes_style),
     ];
+    if let Some(record) = SnapshotRecord::of(control_plane) {
+        let age = age(Some(record.completed), now);
+        lines.push((
+            "Snapshot",
+            format!("{age} ago, of etcd member {}", record.member),
+            plain,
+        ));
+    }
     let mut text = String::new();
     for (label, value, style) in lines {
         let mut label = format!("{label}:");
-        for line in layout.lines(&value, LABEL) {
+        for line in layout.lines(&value, LABEL_WIDTH) {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{label:<LABEL$}{}", line.style(style));
+            let _ = writeln!(text, "{label:<LABEL_WIDTH$}{}", line.style(style));
             label.clear();
         }
     }
@@ -57,19 +72,16 @@ pub(super) const fn health_style(health: Health) -> Style {
     }
 }
 
-/// The verdict, such as `Blocked: 3 problems (etcd unreachable; based on conditions)`.
+/// The verdict, such as `Blocked: 3 problems (etcd unreachable; based on conditions)`. It counts the entries that the list
+/// of findings shows.
 pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
-    let count = |outcome: CheckOutcome| {
-        let findings = inspection.checks.iter().flat_map(|checked| &checked.findings);
-        findings.filter(|finding| finding.outcome == outcome).count()
-    };
     let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let counts = [
         (CheckOutcome::Fail, "problem"),
         (CheckOutcome::Unknown, "unknown"),
         (CheckOutcome::Warn, "warning"),
     ]
-    .map(|(outcome, what)| (count(outcome), what));
+    .map(|(outcome, what)| (entries(inspection, outcome), what));
     let counts: Vec<String> = counts
         .into_iter()
         .filter(|(count, _)| *count > 0)

@@ -55,7 +55,7 @@ fn wide_screens() {
 }
 
 #[test]
-fn the_cause_is_told_first_and_nothing_twice() {
+fn the_cause_comes_first_and_nothing_is_repeated() {
     for (example, first) in [
         (
             example::node_dead(),
@@ -78,15 +78,15 @@ fn the_cause_is_told_first_and_nothing_twice() {
         ),
     ] {
         let text = plain(&screen(&example, None, false).text());
-        let told: Vec<&str> = text
+        let sentences: Vec<&str> = text
             .lines()
             .skip_while(|line| *line != "Problems:" && *line != "In progress:")
             .skip(1)
             .take_while(|line| !line.is_empty())
             .collect();
-        assert_eq!(told.first(), Some(&first));
-        let unique: BTreeSet<&&str> = told.iter().collect();
-        assert_eq!(unique.len(), told.len(), "{text}");
+        assert_eq!(sentences.first(), Some(&first));
+        let unique: BTreeSet<&&str> = sentences.iter().collect();
+        assert_eq!(unique.len(), sentences.len(), "{text}");
     }
 }
 
@@ -128,7 +128,7 @@ fn no_control_character_gets_through() {
 }
 
 #[test]
-fn a_low_terminal_does_without_parts() {
+fn a_low_terminal_leaves_out_parts() {
     let screen = screen(&example::member_dead(), Some(80), false);
     let all = screen.text();
     let height = all.lines().count();
@@ -206,12 +206,12 @@ fn changed(before: &Example, after: &Example) -> Vec<String> {
 }
 
 #[test]
-fn the_first_look_tells_where_things_stand() {
+fn the_first_poll_shows_the_current_state() {
     let dead = example::member_dead();
     assert_eq!(
         changes(None, (&dead.observed, &dead.inspection)),
         [
-            "Degraded: 3 problems",
+            "Degraded: 2 problems",
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not respond: cannot connect: connection refused \
              (etcd-members-unresponsive)",
             "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-not-ready)",
@@ -222,14 +222,14 @@ fn the_first_look_tells_where_things_stand() {
 }
 
 #[test]
-fn what_changes_when_a_member_dies_and_comes_back() {
+fn prints_a_member_that_fails_and_recovers() {
     let (healthy, dead) = (example::healthy(), example::member_dead());
     assert_eq!(changed(&healthy, &healthy), Vec::<String>::new());
     let blocked = "is blocked by etcd-voters-unhealthy, etcd-members-unresponsive, etcd-pods-not-ready";
     assert_eq!(
         changed(&healthy, &dead),
         [
-            "Healthy -> Degraded: 3 problems",
+            "Healthy -> Degraded: 2 problems",
             "3/3 Machines, 2 ready, 3 up to date",
             "Machine m2 is no longer ready",
             "etcd member node-m2 does not respond",
@@ -265,7 +265,7 @@ fn what_changes_when_a_member_dies_and_comes_back() {
 }
 
 #[test]
-fn what_changes_in_a_rollout() {
+fn prints_the_changes_of_a_rollout() {
     let (healthy, rollout) = (example::healthy(), example::mid_rollout());
     let lines = changed(&healthy, &rollout);
     for expected in [
@@ -293,7 +293,7 @@ fn what_changes_in_a_rollout() {
 }
 
 #[test]
-fn a_finding_is_the_same_whatever_time_it_tells() {
+fn a_finding_with_another_time_is_the_same() {
     let after = |minutes| {
         example::healthy().after(|observed| {
             let machine = observed.machine(3);
@@ -307,7 +307,7 @@ fn a_finding_is_the_same_whatever_time_it_tells() {
 }
 
 #[test]
-fn a_change_of_leader_or_alarm_is_told() {
+fn prints_changes_of_the_leader_and_of_alarms() {
     let before = example::external_etcd();
     let after = before.after(|observed| {
         observed.survey().alarms = Alarms::Listed(Vec::new());
@@ -333,4 +333,19 @@ fn a_change_of_leader_or_alarm_is_told() {
             "etcd alarm NOSPACE of 10.0.1.3:2379 raised"
         ]
     );
+}
+
+#[test]
+fn the_summary_shows_the_age_of_the_last_etcd_snapshot() {
+    let with_record = example::healthy().after(|observed| {
+        let record = format!(
+            r#"{{"completed":"{}","member":"node-m2","bytes":20512}}"#,
+            minutes_ago(12)
+        );
+        let annotation = ("kubectl-kcp.dev/etcd-snapshot".to_owned(), record);
+        observed.control_plane().metadata.annotations = Some([annotation].into());
+    });
+    let text = plain(&screen(&with_record, Some(80), false).text());
+    let line = text.lines().find(|line| line.starts_with("Snapshot:"));
+    assert_eq!(line, Some("Snapshot:      12m ago, of etcd member node-m2"));
 }

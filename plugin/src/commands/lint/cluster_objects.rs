@@ -10,7 +10,7 @@ use kcp_api::{
 use kcp_rules::view::object::MachineObject;
 use serde_json::value::RawValue;
 
-use crate::commands::lint::{input::Input, report::Place, subject::Subject};
+use crate::commands::lint::{input::Input, report::ObjectSource, subject::Subject};
 use crate::session::Session;
 use kcp_client::{Connection, Error, ServedVersions};
 
@@ -37,7 +37,7 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
 /// An object of a served kind cannot be read. The other kinds would not be enough, because the missing objects may have
 /// problems.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
-    let mut input = Input::new(&connection.namespace, Place::Cluster);
+    let mut input = Input::new(&connection.namespace, ObjectSource::Cluster);
     let served = ServedVersions::discover(connection).await?;
     for (subject, kind) in SUBJECTS {
         let objects: Option<Vec<Box<RawValue>>> = list(connection, &served, &kind, namespace).await?;

@@ -1,0 +1,120 @@
+//! `kubectl kcp etcd compact`: deletes the old revisions of all keys.
+
+use std::time::Duration;
+
+use clap::Args;
+use kcp_client::reader::Reader;
+use kcp_control_plane::{
+    change::decision::ChangeEvent,
+    verbs::etcd::compact::{KeptHistory, ROUND_KEY, decide, select_member},
+};
+
+use crate::{
+    commands::etcd::{
+        maintenance::{Maintenance, MaintenanceArguments},
+        report::MaintenanceResult,
+    },
+    session::Session,
+    verdict::Verdict,
+};
+
+/// The time limit of the compaction. A member responds when its database is compacted, which takes minutes after millions
+/// of writes.
+const LIMIT: Duration = Duration::from_secs(600);
+
+const NOT_DONE: &str = "not compacted";
+
+/// Delete the old revisions of all keys.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without a flag, etcd keeps what the next compaction of kube-apiserver would keep: the history since \
+    its last round, which it begins every five minutes (--etcd-compaction-interval) and records in the key \
+    compact_rev_key. If the database is full, kube-apiserver cannot begin a round and no longer compacts. Clients that watch \
+    from a deleted revision list again. The space becomes free for new data; etcd defrag returns it to the file system.
+
+Examples:
+  kubectl kcp etcd compact edge
+  kubectl kcp etcd compact edge --keep-revisions 1000"
+)]
+pub struct CompactArguments {
+    #[command(flatten)]
+    pub maintenance: MaintenanceArguments,
+
+    /// Keep this number of revisions besides the newest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub keep_revisions: Option<i64>,
+
+    /// Keep this revision and all newer ones
+    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..),
+          conflicts_with = "keep_revisions")]
+    pub revision: Option<i64>,
+}
+
+impl CompactArguments {
+    fn kept(&self) -> KeptHistory {
+        match (self.revision, self.keep_revisions) {
+            (Some(revision), _) => KeptHistory::From(revision),
+            (None, Some(count)) => KeptHistory::Revisions(count),
+            (None, None) => KeptHistory::SinceLastRound,
+        }
+    }
+}
+
+/// Runs `etcd compact`.
+///
+/// # Errors
+/// The control plane cannot be read, or the member fails.
+pub async fn run(arguments: &CompactArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect_within(arguments.maintenance.timeout).await?;
+    let reader = Reader::discover(&connection).await?;
+    let maintenance = Maintenance {
+        arguments: &arguments.maintenance,
+        terminal: &session.terminal,
+        reader: &reader,
+    };
+    let observed = maintenance.observe().await?;
+    let member = match select_member(&observed) {
+        Ok(member) => member,
+        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+    };
+    let opened = maintenance.open(&observed, &member, LIMIT).await?;
+    let kept = arguments.kept();
+    let round = match kept {
+        KeptHistory::SinceLastRound => opened.key_revision(ROUND_KEY).await?,
+        KeptHistory::Revisions(_) | KeptHistory::From(_) => None,
+    };
+    let compaction = match decide(&observed, kept, round) {
+        Ok(compaction) => compaction,
+        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+    };
+    let goal = format!(
+        "delete the revisions of etcd before {} of control plane {}, and keep {} besides the newest,",
+        compaction.revision,
+        arguments.maintenance.name,
+        compaction.kept()
+    );
+    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+        return Ok(verdict);
+    }
+    let mut was_compact = false;
+    if !maintenance.is_dry_run() {
+        session.terminal.spin("compacting etcd");
+        was_compact = !opened.compact(compaction.revision).await?;
+    }
+    if !maintenance.is_dry_run() && !was_compact {
+        let event = ChangeEvent {
+            reason: "EtcdCompacted",
+            action: "EtcdCompact",
+            done: "etcd compacted",
+            detail: format!("to revision {} of {}", compaction.revision, compaction.current),
+        };
+        maintenance.record(&observed, event).await;
+    }
+    let result = MaintenanceResult::Compact {
+        revision: compaction.revision,
+        current_revision: compaction.current,
+        was_compact,
+    };
+    maintenance.report(&observed, &result)?;
+    Ok(Verdict::Met)
+}

@@ -1,0 +1,191 @@
+//! `kubectl kcp etcd defrag`: rewrites the database of each member, one after the other.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use kcp_client::reader::Reader;
+use kcp_control_plane::{
+    change::decision::{ChangeEvent, Refusal},
+    duration::format_duration,
+    snapshot::{Snapshot, etcd::QueriedMember},
+    verbs::etcd::defrag::{DefragStep, Defragmentation, DefragmentedMember},
+};
+use tokio::time::sleep;
+
+use crate::{
+    arguments::parse_timeout,
+    commands::etcd::{
+        maintenance::{Maintenance, MaintenanceArguments},
+        report::MaintenanceResult,
+    },
+    session::Session,
+    verdict::Verdict,
+};
+
+/// The time between two queries of a member that must be in step again.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+const NOT_DONE: &str = "not defragmented";
+
+/// Return the unused space of each member's database to the file system.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A member serves no requests while it rewrites its database: a few seconds for each GiB. The command \
+    defragments the leader last, and each other member only after the one before is healthy and has applied the latest \
+    writes. It stops if etcd would have no quorum without the next member, and while a Machine comes or goes.
+
+Examples:
+  kubectl kcp etcd defrag edge
+  kubectl kcp etcd defrag edge --dry-run"
+)]
+pub struct DefragArguments {
+    #[command(flatten)]
+    pub maintenance: MaintenanceArguments,
+
+    /// Defragment although etcd has only one or two members: the API server pauses until the member has finished
+    #[arg(long)]
+    pub allow_pause: bool,
+
+    /// Time limit for each member, until it is in step again
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10m")]
+    pub member_timeout: Duration,
+}
+
+/// Runs `etcd defrag`.
+///
+/// # Errors
+/// The control plane cannot be read, or a member fails. The error says which members are complete.
+pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect_within(arguments.maintenance.timeout).await?;
+    let reader = Reader::discover(&connection).await?;
+    let maintenance = Maintenance {
+        arguments: &arguments.maintenance,
+        terminal: &session.terminal,
+        reader: &reader,
+    };
+    let mut work = Defragmentation::new(arguments.allow_pause);
+    let observed = maintenance.observe().await?;
+    let planned = match work.plan(&observed, connection.now()) {
+        Ok(planned) => planned,
+        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+    };
+    if maintenance.is_dry_run() {
+        maintenance.report(&observed, &MaintenanceResult::Defrag { members: planned })?;
+        return Ok(Verdict::Met);
+    }
+    let goal = format!(
+        "defragment etcd members {} of control plane {}",
+        names(&planned),
+        arguments.maintenance.name
+    );
+    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+        return Ok(verdict);
+    }
+    let ended = Box::pin(defragment(arguments, &maintenance, &mut work)).await;
+    session.terminal.stop_spinning();
+    if !work.complete.is_empty() {
+        let event = ChangeEvent {
+            reason: "EtcdDefragmented",
+            action: "EtcdDefrag",
+            done: "etcd defragmented",
+            detail: format!("on members {}", names(&work.complete)),
+        };
+        maintenance.record(&observed, event).await;
+    }
+    let members = work.complete;
+    match ended {
+        Ok(None) => {
+            maintenance.report(&observed, &MaintenanceResult::Defrag { members })?;
+            Ok(Verdict::Met)
+        }
+        Ok(Some((observed, refusal))) => {
+            note(&maintenance, &members);
+            maintenance.refuse(&observed, &not_all(&members), &refusal)
+        }
+        Err(error) => {
+            note(&maintenance, &members);
+            Err(error)
+        }
+    }
+}
+
+/// Defragments member after member. Returns the refusal of the next member if a change stops the work.
+async fn defragment(
+    arguments: &DefragArguments,
+    maintenance: &Maintenance<'_>,
+    work: &mut Defragmentation,
+) -> anyhow::Result<Option<(Snapshot, Refusal)>> {
+    let mut end = Instant::now() + arguments.member_timeout;
+    loop {
+        let observed = maintenance.observe().await?;
+        let now = maintenance.reader.connection.now();
+        match work.next(&observed, now) {
+            Ok(DefragStep::Complete) => return Ok(None),
+            Ok(DefragStep::Defragment(member)) => {
+                end = Instant::now() + arguments.member_timeout;
+                rewrite(arguments, maintenance, &observed, &member).await?;
+            }
+            Ok(DefragStep::Wait(why)) => {
+                if Instant::now() >= end {
+                    return Err(anyhow!(
+                        "{why}; it is not in step {} after its defragmentation began, so no other member is defragmented",
+                        format_duration(arguments.member_timeout)
+                    ));
+                }
+                maintenance.terminal.spin(&why);
+                sleep(INTERVAL).await;
+            }
+            Err(refusal) => return Ok(Some((observed, refusal))),
+        }
+    }
+}
+
+async fn rewrite(
+    arguments: &DefragArguments,
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+    member: &QueriedMember,
+) -> anyhow::Result<()> {
+    let name = &member.name;
+    let opened = maintenance
+        .open(observed, member, arguments.member_timeout)
+        .await?;
+    maintenance
+        .terminal
+        .spin(&format!("defragmenting etcd member {name}"));
+    maintenance.terminal.on_interrupt(format!(
+        "etcd member {name} completes its defragmentation; check it with: kubectl kcp status {} -n {}",
+        arguments.maintenance.name, maintenance.reader.connection.namespace
+    ));
+    // etcd keeps the old database until the new one is complete, so a member that fails loses nothing.
+    opened.defragment().await.with_context(|| {
+        format!(
+            "etcd member {name} failed during its defragmentation, which loses no data; no other member is defragmented. \
+             When the member is healthy again, run the command again"
+        )
+    })
+}
+
+/// Says which members are complete although the command failed.
+fn note(maintenance: &Maintenance<'_>, members: &[DefragmentedMember]) {
+    if !members.is_empty() {
+        maintenance.terminal.note(&format!(
+            "these etcd members are defragmented: {}",
+            names(members)
+        ));
+    }
+}
+
+fn not_all(members: &[DefragmentedMember]) -> String {
+    if members.is_empty() {
+        NOT_DONE.to_owned()
+    } else {
+        format!("defragmented only on {}", names(members))
+    }
+}
+
+fn names(members: &[DefragmentedMember]) -> String {
+    let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+    names.join(", ")
+}

@@ -1,0 +1,113 @@
+//! `kubectl kcp etcd move-leader`: moves the leadership to another member.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use clap::Args;
+use kcp_client::reader::Reader;
+use kcp_control_plane::{
+    change::decision::ChangeEvent,
+    verbs::etcd::{
+        members::EtcdCluster,
+        move_leader::{decide, is_moved},
+    },
+};
+use tokio::time::sleep;
+
+use crate::{
+    commands::etcd::{
+        maintenance::{Maintenance, MaintenanceArguments},
+        report::MaintenanceResult,
+    },
+    session::Session,
+    verdict::Verdict,
+};
+
+/// The time limit of the call, which is Cluster API's for etcd. A move takes less than an election.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// The time between two queries until the members agree on the new leader.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+const NOT_DONE: &str = "leadership not moved";
+
+/// Move the leadership to another member.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The new leader must be a healthy voting member that has applied the latest writes, on a Machine \
+    that is not being deleted. Without --to, it is the member on the newest Machine, as Cluster API selects it.
+
+Examples:
+  kubectl kcp etcd move-leader edge
+  kubectl kcp etcd move-leader edge --to edge-9hng4"
+)]
+pub struct MoveLeaderArguments {
+    #[command(flatten)]
+    pub maintenance: MaintenanceArguments,
+
+    /// New leader, by the name of its node or Machine [default: the member on the newest Machine]
+    #[arg(long, value_name = "MACHINE")]
+    pub to: Option<String>,
+}
+
+/// Runs `etcd move-leader`.
+///
+/// # Errors
+/// The control plane cannot be read, or the leader fails.
+pub async fn run(arguments: &MoveLeaderArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect_within(arguments.maintenance.timeout).await?;
+    let reader = Reader::discover(&connection).await?;
+    let maintenance = Maintenance {
+        arguments: &arguments.maintenance,
+        terminal: &session.terminal,
+        reader: &reader,
+    };
+    let observed = maintenance.observe().await?;
+    let moved = match decide(&observed, arguments.to.as_deref()) {
+        Ok(Some(moved)) => moved,
+        Ok(None) => {
+            let leader = EtcdCluster::new(&observed)
+                .ok()
+                .and_then(|cluster| Some(cluster.leader()?.name.clone()));
+            let to = leader.unwrap_or_default();
+            maintenance.report(&observed, &MaintenanceResult::MoveLeader { from: None, to })?;
+            return Ok(Verdict::Met);
+        }
+        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+    };
+    let goal = format!(
+        "move the leadership of etcd from {} to {} in control plane {}",
+        moved.from.name, moved.to, arguments.maintenance.name
+    );
+    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+        return Ok(verdict);
+    }
+    if !maintenance.is_dry_run() {
+        let opened = maintenance.open(&observed, &moved.from, LIMIT).await?;
+        opened.move_leader(moved.to_id).await?;
+        let end = Instant::now() + LIMIT;
+        while !is_moved(&maintenance.observe().await?, moved.to_id) {
+            if Instant::now() >= end {
+                return Err(anyhow!(
+                    "etcd member {} was told to lead, but the members follow another leader; check with: kubectl kcp status {}",
+                    moved.to,
+                    arguments.maintenance.name
+                ));
+            }
+            sleep(INTERVAL).await;
+        }
+        let event = ChangeEvent {
+            reason: "EtcdLeaderMoved",
+            action: "EtcdMoveLeader",
+            done: "etcd leadership moved",
+            detail: format!("from {} to {}", moved.from.name, moved.to),
+        };
+        maintenance.record(&observed, event).await;
+    }
+    let result = MaintenanceResult::MoveLeader {
+        from: Some(moved.from.name),
+        to: moved.to,
+    };
+    maintenance.report(&observed, &result)?;
+    Ok(Verdict::Met)
+}

@@ -1,0 +1,269 @@
+//! The results of the commands that maintain etcd members: text, and `kubectl-kcp.dev/v1alpha1`.
+
+use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
+use kcp_control_plane::{
+    change::decision::Refusal, snapshot::Snapshot, verbs::etcd::defrag::DefragmentedMember,
+};
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use crate::{
+    change::report::ChangeRefused,
+    document::{API_VERSION, ObjectName, resource_name},
+    output::Report,
+    terminal::{escape, size::size_text, style::BAD, table::Layout},
+};
+
+/// What a command has done to etcd members, or would do.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(super) enum MaintenanceResult {
+    Defrag {
+        /// The members whose databases were rewritten, in this order.
+        members: Vec<DefragmentedMember>,
+    },
+    Compact {
+        /// The oldest revision that stays.
+        revision: i64,
+        /// The newest revision when the command began.
+        current_revision: i64,
+        /// Whether etcd had deleted the older revisions before.
+        was_compact: bool,
+    },
+    Disarm {
+        /// The members whose alarm NOSPACE was disarmed.
+        members: Vec<String>,
+    },
+    MoveLeader {
+        /// The leader before. Absent if the member led already.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        to: String,
+    },
+}
+
+impl MaintenanceResult {
+    /// One line for each part of the result.
+    fn lines(&self, is_dry_run: bool) -> Vec<String> {
+        match self {
+            Self::Defrag { members } => members
+                .iter()
+                .map(|member| defragmented(member, is_dry_run))
+                .collect(),
+            Self::Compact {
+                revision,
+                was_compact: true,
+                ..
+            } => vec![format!(
+                "etcd unchanged: the revisions before {revision} are deleted already"
+            )],
+            Self::Compact {
+                revision,
+                current_revision,
+                ..
+            } => {
+                let verb = if is_dry_run { "would be" } else { "are" };
+                vec![format!(
+                    "the revisions of etcd before {revision} {verb} deleted, the last {} stay",
+                    current_revision - revision + 1
+                )]
+            }
+            Self::Disarm { members } if members.is_empty() => {
+                vec!["etcd unchanged: no alarm is raised".to_owned()]
+            }
+            Self::Disarm { members } => {
+                let verb = if is_dry_run { "would be" } else { "is" };
+                members
+                    .iter()
+                    .map(|member| format!("alarm NOSPACE of etcd member {member} {verb} disarmed"))
+                    .collect()
+            }
+            Self::MoveLeader { from: None, to } => {
+                vec![format!("etcd unchanged: member {to} leads already")]
+            }
+            Self::MoveLeader { from: Some(from), to } => {
+                let verb = if is_dry_run { "would move" } else { "has moved" };
+                vec![format!("the leadership of etcd {verb} from {from} to {to}")]
+            }
+        }
+    }
+}
+
+/// What was won by the defragmentation of a member.
+fn defragmented(member: &DefragmentedMember, is_dry_run: bool) -> String {
+    let verb = if is_dry_run {
+        "would be defragmented"
+    } else {
+        "is defragmented"
+    };
+    format!(
+        "etcd member {} {verb}: {} -> {}, {} won",
+        member.name,
+        size_text(member.db_size_before),
+        size_text(member.db_size_after),
+        size_text(member.won())
+    )
+}
+
+pub(super) struct MaintenanceReport<'r> {
+    pub(super) observed: &'r Snapshot,
+    pub(super) is_dry_run: bool,
+    pub(super) result: &'r MaintenanceResult,
+}
+
+/// What a command has done to the etcd members of a control plane.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdMaintenance"))]
+#[serde(rename_all = "camelCase")]
+struct MaintenanceDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "EtcdMaintenance")))]
+    kind: &'static str,
+    /// The control plane.
+    metadata: ObjectName,
+    /// Whether nothing was done, and the document says what would be done.
+    dry_run: bool,
+    #[serde(flatten)]
+    result: &'r MaintenanceResult,
+}
+
+impl<'r> MaintenanceReport<'r> {
+    fn as_document(&self) -> MaintenanceDocument<'r> {
+        MaintenanceDocument {
+            api_version: API_VERSION,
+            kind: "EtcdMaintenance",
+            metadata: ObjectName::from(&self.observed.control_plane),
+            dry_run: self.is_dry_run,
+            result: self.result,
+        }
+    }
+}
+
+impl Report for MaintenanceReport<'_> {
+    fn table(&self, _: Layout) -> String {
+        let name = self.observed.control_plane.name();
+        let lines = self.result.lines(self.is_dry_run);
+        lines.iter().fold(String::new(), |text, line| {
+            text + &escape(&format!("kubeadmcontrolplane/{name}: {line}")) + "\n"
+        })
+    }
+
+    fn document(&self) -> impl Serialize {
+        self.as_document()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = self.observed.control_plane.name();
+        vec![resource_name(&KUBEADM_CONTROL_PLANE, name)]
+    }
+}
+
+/// Why a command did nothing.
+pub(super) struct RefusalReport<'r> {
+    pub(super) observed: &'r Snapshot,
+    /// The text after the control plane's name, such as `not compacted`.
+    pub(super) not_done: &'r str,
+    pub(super) refusal: &'r Refusal,
+}
+
+impl Report for RefusalReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        let heading = format!(
+            "kubeadmcontrolplane/{} {}: refused by {}\n",
+            escape(self.observed.control_plane.name()),
+            self.not_done.style(BAD),
+            self.refusal.by(false)
+        );
+        layout.append_paragraphs(heading, &self.refusal.why)
+    }
+
+    fn document(&self) -> impl Serialize {
+        let name = ObjectName::from(&self.observed.control_plane);
+        ChangeRefused::by_command(name, self.refusal)
+    }
+
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_control_plane::{
+        change::decision::Refusal, testing::snapshot::observed, verbs::etcd::defrag::DefragmentedMember,
+    };
+
+    use super::{MaintenanceDocument, MaintenanceReport, MaintenanceResult, RefusalReport};
+    use crate::{
+        output::Report as _,
+        terminal::{plain, table::Layout},
+        testing::{assert_every_format, schema},
+    };
+
+    #[test]
+    fn each_result_has_lines_and_a_document() {
+        use MaintenanceResult::{Compact, Defrag, Disarm, MoveLeader};
+        let member = |name: &str| DefragmentedMember {
+            name: name.to_owned(),
+            db_size_before: 60 << 20,
+            db_size_after: 20 << 20,
+        };
+        let compact = |was_compact| Compact {
+            revision: 98_001,
+            current_revision: 100_000,
+            was_compact,
+        };
+        let moved = |from: Option<&str>| MoveLeader {
+            from: from.map(str::to_owned),
+            to: "node-m2".to_owned(),
+        };
+        let disarmed = |members: &[&str]| Disarm {
+            members: members.iter().map(ToString::to_string).collect(),
+        };
+        let all = [
+            Defrag {
+                members: vec![member("node-m2"), member("node-m1")],
+            },
+            compact(false),
+            compact(true),
+            disarmed(&["node-m3"]),
+            disarmed(&[]),
+            moved(Some("node-m1")),
+            moved(None),
+        ];
+        let observed = observed();
+        let mut text = String::new();
+        for is_dry_run in [false, true] {
+            for result in &all {
+                let report = MaintenanceReport {
+                    observed: &observed,
+                    is_dry_run,
+                    result,
+                };
+                schema::conforms(&report.as_document());
+                assert_every_format(&report);
+                text += &report.table(Layout::default());
+            }
+        }
+        insta::assert_snapshot!(text);
+        schema::checked_in::<MaintenanceDocument<'_>>("etcdmaintenance.json");
+    }
+
+    #[test]
+    fn a_refusal_is_a_document() {
+        let observed = observed();
+        let refusal = Refusal::unconfirmed();
+        let report = RefusalReport {
+            observed: &observed,
+            not_done: "not compacted",
+            refusal: &refusal,
+        };
+        assert_eq!(
+            plain(&report.table(Layout::default())),
+            "kubeadmcontrolplane/c1-cp not compacted: refused by kubectl kcp\n  the change was not confirmed\n"
+        );
+        assert_every_format(&report);
+    }
+}

@@ -1,4 +1,5 @@
-//! A client that writes to a workload cluster's etcd continuously and records which writes etcd acknowledged.
+//! A client that writes to a workload cluster's etcd continuously and records which writes etcd acknowledged, and the
+//! longest time without an acknowledged write.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use kcp_tests::etcd::EtcdClient;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::wait;
 use tokio::task::JoinHandle;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// The interval between two writes.
+/// The interval between two writes, unless a test sets another.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// A write that has no answer after this time is sent to another member. An election takes a second.
@@ -34,13 +35,33 @@ struct Written {
     acknowledged: BTreeSet<String>,
     /// Writes without an answer. etcd may have stored them.
     open: usize,
+    /// The longest time between two acknowledged writes.
+    longest_pause: Duration,
+}
+
+/// What the client has seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub(crate) acknowledged: usize,
+    /// The longest time between two acknowledged writes.
+    pub(crate) longest_pause: Duration,
 }
 
 impl AcknowledgedWrites {
     pub(crate) fn begin(workload: Arc<WorkloadCluster>) -> Self {
+        Self::begin_every(PERIOD, workload)
+    }
+
+    /// Writes once in each `period`, unless etcd takes longer.
+    pub(crate) fn begin_every(period: Duration, workload: Arc<WorkloadCluster>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let acknowledged = Arc::new(AtomicUsize::new(0));
-        let writer = tokio::spawn(write(workload.clone(), is_over.clone(), acknowledged.clone()));
+        let writer = tokio::spawn(write(
+            period,
+            workload.clone(),
+            is_over.clone(),
+            acknowledged.clone(),
+        ));
         Self {
             workload,
             is_over,
@@ -55,9 +76,13 @@ impl AcknowledgedWrites {
     }
 
     /// Stops writing, and succeeds if etcd still has every acknowledged write.
-    pub(crate) async fn end(self) -> Result<()> {
+    pub(crate) async fn end(self) -> Result<Summary> {
         self.is_over.store(true, Relaxed);
-        let Written { acknowledged, open } = self.writer.await?;
+        let Written {
+            acknowledged,
+            open,
+            longest_pause,
+        } = self.writer.await?;
         let keys = wait::until("etcd lists the keys", || async {
             let keys = self.workload.etcd().await?.keys(PREFIX).await?;
             Ok(BTreeSet::from_iter(keys))
@@ -74,18 +99,24 @@ impl AcknowledgedWrites {
             beside <= open,
             "{beside} keys are neither acknowledged nor open, of {open} open ones"
         );
-        Ok(())
+        Ok(Summary {
+            acknowledged: acknowledged.len(),
+            longest_pause,
+        })
     }
 }
 
 async fn write(
+    period: Duration,
     workload: Arc<WorkloadCluster>,
     is_over: Arc<AtomicBool>,
     acknowledged: Arc<AtomicUsize>,
 ) -> Written {
     let mut written = Written::default();
     let mut client = None;
-    let mut clock = interval(PERIOD);
+    let mut clock = interval(period);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = None;
     for number in 0_u64.. {
         clock.tick().await;
         if is_over.load(Relaxed) {
@@ -94,6 +125,10 @@ async fn write(
         let key = format!("{PREFIX}{number:08}");
         if let Ok(Ok(())) = timeout(ANSWER, put(&workload, &mut client, &key)).await {
             written.acknowledged.insert(key);
+            let now = Instant::now();
+            let pause = last.map_or(Duration::ZERO, |last| now - last);
+            written.longest_pause = written.longest_pause.max(pause);
+            last = Some(now);
             acknowledged.fetch_add(1, Relaxed);
         } else {
             written.open += 1;

@@ -146,7 +146,8 @@ async fn dead_machine_is_replaced(
     annotate(management, dead, HOLD, Some("")).await?;
     let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
-        "machine/{dead} deleted; the control plane creates a replacement\n  etcd tolerates no member failure until the replacement has joined\n"
+        "warning: the deletion waits until another program removes its hook from the Machine: annotation {HOLD}\n\
+         machine/{dead} deleted; the control plane creates a replacement\n  etcd tolerates no member failure until the replacement has joined\n"
     );
     let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(

@@ -14,6 +14,8 @@ mod customization_holder;
 mod deletion;
 mod documents;
 mod etcd;
+mod etcd_maintenance;
+mod etcd_snapshot;
 mod faults;
 mod fleet;
 mod flows;

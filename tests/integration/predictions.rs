@@ -14,7 +14,7 @@ use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -27,6 +27,15 @@ const NAME: &str = "edge";
 
 const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
+
+/// The conditions of a Machine for which the controller waits before it deletes another one.
+const COMPONENTS: [&str; 5] = [
+    "EtcdMemberHealthy",
+    "EtcdPodHealthy",
+    "APIServerPodHealthy",
+    "ControllerManagerPodHealthy",
+    "SchedulerPodHealthy",
+];
 
 /// The minimum of acknowledged writes during a change. On an idle machine there are ten times as many.
 const LEAST_WRITES: usize = 10;
@@ -105,11 +114,17 @@ async fn as_planned(
         let status = ["kcp", "status", NAME, "-n", NAMESPACE];
         let ended = management.kubectl().run(&status).await?;
         ensure!(ended.code == 0, "{ended}");
+        all_components_are_healthy(management).await?;
         let (ended, document) = plan(management, arguments).await?;
+        all_components_are_healthy(management).await?;
         ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
         ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");
         let planned = planned(&document)?;
         ensure!(planned.len() == steps, "{} steps: {document:#}", planned.len());
+        ensure!(
+            planned.iter().all(|step| step.purpose != "remediate"),
+            "{document:#}"
+        );
         Ok(planned)
     })
     .await?;
@@ -119,6 +134,30 @@ async fn as_planned(
     ensure!(ended.code == 0, "{command:?}: {ended}");
     cluster.settled(replicas).await?;
     seen.is(&planned).await
+}
+
+/// Succeeds if the controller reports every component of every Machine as healthy. `status` does not require it of a
+/// Machine that has just joined, but the controller deletes no other Machine until then.
+async fn all_components_are_healthy(management: &ManagementCluster) -> Result<()> {
+    let machines = resources::machines(management.client(), NAMESPACE);
+    for machine in machines.list(&ListParams::default()).await? {
+        let conditions = machine
+            .data
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
+        for component in COMPONENTS {
+            let is_healthy = |condition: &Value| {
+                condition.get("type") == Some(&json!(component))
+                    && condition.get("status") == Some(&json!("True"))
+            };
+            ensure!(
+                conditions.is_some_and(|conditions| conditions.iter().any(is_healthy)),
+                "{component} of {} is not True",
+                machine.name_any()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Makes the controller replace a Machine without a member, and compares the result with the plan. The control plane is
@@ -170,7 +209,13 @@ async fn remediated_as_planned(
     })
     .await?;
     cluster.settled(3).await?;
-    seen.is(&planned).await
+    seen.is(&planned).await?;
+    // On a busy machine a Node is not ready for longer than the health check tolerates. The controller would replace its
+    // Machine after a later plan.
+    resources::machine_health_checks(management.client(), NAMESPACE)
+        .delete(NAME, &DeleteParams::default())
+        .await?;
+    Ok(())
 }
 
 /// The plan, and its document.
@@ -195,6 +240,7 @@ fn step_name<'n>(name: &'n str, made: &[&'n str]) -> Result<&'n str> {
 #[derive(Debug)]
 struct Planned {
     is_creation: bool,
+    purpose: String,
     names: Vec<String>,
     failure_domains: BTreeSet<Option<String>>,
 }
@@ -212,6 +258,11 @@ fn planned(document: &Value) -> Result<Vec<Planned>> {
             let domains = list(step, "failureDomains").context("no failure domains")?;
             Ok(Planned {
                 is_creation: step.get("action") == Some(&json!("create")),
+                purpose: step
+                    .get("purpose")
+                    .cloned()
+                    .and_then(text)
+                    .context("no purpose")?,
                 names: names.into_iter().filter_map(text).collect(),
                 failure_domains: domains.into_iter().map(text).collect(),
             })

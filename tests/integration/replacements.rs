@@ -93,6 +93,22 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
     )
     .await?;
     ensure!(scaled.code == 0, "{scaled}");
+    a_finished_replacement_blocks_nothing(management, cluster).await
+}
+
+/// While Machines are missing for another reason, the annotation of a finished replacement is still there.
+async fn a_finished_replacement_blocks_nothing(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
+    for (replicas, number) in [("5", 5), ("3", 3)] {
+        let scaled = kcp(management, &["scale", NAME, "--replicas", replicas]).await?;
+        ensure!(scaled.code == 0, "{scaled}");
+        let back = ["scale", NAME, "--replicas", "1", "--dry-run=server"];
+        let answer = kcp(management, &back).await?;
+        ensure!(!answer.stdout.contains("is being replaced"), "{answer}");
+        cluster.settled(number).await?;
+    }
     Ok(())
 }
 

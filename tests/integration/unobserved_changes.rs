@@ -22,9 +22,8 @@ fn a_scale_waits_until_the_controller_has_observed_the_last_change() {
     });
 }
 
-/// `status` names the controller that does not process a change, and how to look at it; its preflight is unknown.
-async fn stopped_controller_is_named(management: &ManagementCluster, namespace: &str) -> Result<()> {
-    // The controller reported conditions before it stopped.
+/// The controller reports a condition, before it stops.
+async fn available(management: &ManagementCluster, namespace: &str) -> Result<()> {
     let available = json!({"type": "Available", "status": "True", "reason": "Available", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let status = json!({"conditions": [available]});
@@ -34,7 +33,12 @@ async fn stopped_controller_is_named(management: &ManagementCluster, namespace: 
         ["kubeadmcontrolplane", "edge"],
         &status,
     )
-    .await?;
+    .await
+    .map(drop)
+}
+
+/// `status` names the controller that does not process a change, and how to look at it; its preflight is unknown.
+async fn stopped_controller_is_named(management: &ManagementCluster, namespace: &str) -> Result<()> {
     let status = ["kcp", "status", "edge", "-n", namespace];
     let screen = management.kubectl().run(status).await?;
     let text = screen.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -109,6 +113,9 @@ async fn unobserved(management: &ManagementCluster) -> Result<()> {
 
         // A scale right after a change, with nothing in between.
         observed(management, namespace).await?;
+        if time == 0 {
+            available(management, namespace).await?;
+        }
         patched(&planes, &configuration(&format!("third-{time}"))).await?;
         let denied = refusal(scale(&planes, 5).await)?;
         ensure!(

@@ -1,5 +1,5 @@
 //! `kubectl kcp leader-migration start`: the real `KubeadmControlPlane` controller rolls out what it writes, and it does not
-//! pass before the controller managers report leader migration.
+//! pass before the controller managers report leader migration. `rollback` removes it again.
 
 use anyhow::{Result, ensure};
 use kcp_tests::cluster::Cluster;
@@ -40,13 +40,15 @@ async fn started(management: &ManagementCluster) -> Result<()> {
     );
     ensure!(cluster.machines().await? == old, "a dry run replaced a Machine");
 
-    let written = start(management, &["--node-ipam"]).await?;
+    // The rollout takes longer than a second.
+    let late = start(management, &["--node-ipam", "--wait=1s"]).await?;
     ensure!(
-        written.code == 0
-            && written
+        late.code == 1
+            && late
                 .stdout
-                .contains("leader migration enabled with Lease migration"),
-        "{written}"
+                .contains("leader migration enabled with Lease migration")
+            && late.stdout.contains("timed out after 1s, still waiting for:\n"),
+        "{late}"
     );
     wait::until("the rollout replaces the Machine", || async {
         let now = cluster.machines().await?;
@@ -61,6 +63,26 @@ async fn started(management: &ManagementCluster) -> Result<()> {
     ensure!(
         unproven.code == 1 && unproven.stdout.contains("does not report what it runs"),
         "{unproven}"
+    );
+
+    let enabled = cluster.machines().await?;
+    let arguments = ["rollback", NAME, "-n", NAMESPACE, "--wait=9m"];
+    let leader_migration = ["kcp", "leader-migration"].into_iter();
+    let back = management
+        .kubectl()
+        .run(leader_migration.chain(arguments))
+        .await?;
+    ensure!(
+        back.code == 0
+            && back.stdout.contains("rolled back to before its start")
+            && back.stdout.ends_with("kubeadmcontrolplane/edge is rolled out\n"),
+        "{back}"
+    );
+    // The wait ends after the rollout.
+    cluster.is_settled(1).await?;
+    ensure!(
+        cluster.machines().await? != enabled,
+        "the rollout replaced no Machine"
     );
     cluster.delete().await
 }

@@ -31,6 +31,12 @@ const KUBE_SYSTEM: &str = "kube-system";
 
 const CLOUD_POD: &str = "cloud-controller-manager-edge";
 
+/// `--wait`, with a limit below that of a command in these tests.
+const WAIT: &str = "--wait=9m";
+
+/// Why `--wait` ends without success while nothing is rolled out.
+const PAUSED: &str = "the control plane is paused; the change continues when you resume the control plane\n";
+
 /// Where `start` installs the configuration.
 const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
 
@@ -256,13 +262,10 @@ impl<'m> Scene<'m> {
         ensure!(self.spec().await? == enabled, "a dry run wrote");
 
         let generation = self.generation().await?;
-        self.runs(
-            "upgrade",
-            &upgrade,
-            0,
-            "with the handover to cloud-controller-manager",
-        )
-        .await?;
+        let waiting = [&upgrade[..], &[WAIT]].concat();
+        let handover = "with the handover to cloud-controller-manager";
+        let written = self.runs("upgrade", &waiting, 1, handover).await?;
+        ensure!(written.stdout.ends_with(PAUSED), "{written}");
         ensure!(self.generation().await? == generation + 1, "more than one write");
         let flags = self.extra_args().await?;
         ensure!(
@@ -271,8 +274,9 @@ impl<'m> Scene<'m> {
             "{flags}"
         );
         self.runs("upgrade", &upgrade, 1, "and not yet v1.36.3").await?;
-        self.runs("rollback", &[], 0, "rolled back to v1.35.4 with leader migration")
-            .await?;
+        let back = "rolled back to v1.35.4 with leader migration";
+        let written = self.runs("rollback", &[WAIT], 1, back).await?;
+        ensure!(written.stdout.ends_with(PAUSED), "{written}");
         let restored = self.spec().await?;
         ensure!(restored == enabled, "{restored} instead of {enabled}");
         Ok(())
@@ -293,15 +297,21 @@ impl<'m> Scene<'m> {
     async fn upgrade(&self) -> Result<()> {
         let old = self.cluster.machines().await?;
         let upgrade = ["--to", NEW, "--ccm-manifest", &self.manifest];
-        self.runs(
-            "upgrade",
-            &upgrade,
-            0,
-            "with the handover to cloud-controller-manager",
-        )
-        .await?;
+        let waiting = [&upgrade[..], &[WAIT]].concat();
         self.cluster.pause(false).await?;
-        self.replaced(&old).await?;
+        let handover = "with the handover to cloud-controller-manager";
+        let upgraded = self.runs("upgrade", &waiting, 0, handover).await?;
+        let confirmed = "kubeadmcontrolplane/edge is rolled out\n";
+        ensure!(
+            upgraded.stdout.contains(confirmed) && upgraded.stdout.contains("every Machine has v1.36.3"),
+            "{upgraded}"
+        );
+        // The wait ends after the rollout.
+        self.cluster.is_settled(1).await?;
+        ensure!(
+            self.cluster.machines().await? != old,
+            "the rollout replaced no Machine"
+        );
         self.runs("rollback", &[], 1, "Kubernetes does not support a downgrade")
             .await?;
         self.runs("upgrade", &upgrade, 0, "every Machine has v1.36.3")
@@ -360,9 +370,12 @@ impl<'m> Scene<'m> {
             "the static Pod of cloud-controller-manager enables leader migration",
         )
         .await?;
+        self.cluster.pause(true).await?;
+        let waiting = [&finish[..], &[WAIT]].concat();
         wait::until("cloud-controller-manager runs Node IPAM", || async {
-            self.runs("finish", &finish, 0, "leader migration finished at v1.36.3")
-                .await?;
+            let finished = "leader migration finished at v1.36.3";
+            let written = self.runs("finish", &waiting, 1, finished).await?;
+            ensure!(written.stdout.ends_with(PAUSED), "{written}");
             Ok(())
         })
         .await?;
@@ -380,6 +393,6 @@ impl<'m> Scene<'m> {
         .await?;
         kube.kill().await?;
         cloud.kill().await?;
-        Ok(())
+        self.cluster.pause(false).await
     }
 }

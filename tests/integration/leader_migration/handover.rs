@@ -10,15 +10,8 @@ use kcp_rules::leader_migration::handover::{Timing, gap};
 use kcp_tests::controller_manager::{ControllerManager, ControllerManagers, Identity, Locks, Program};
 use kcp_tests::management_cluster::ManagementCluster;
 
-use super::{CANONICAL, MIGRATION, configuration};
+use super::{CANONICAL, ELECTION, MIGRATION, configuration};
 use crate::shared::with_management_cluster;
-
-/// Short leases: nothing depends on their length except the duration of this test.
-const ELECTION: [&str; 3] = [
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=1s",
-];
 
 #[test]
 fn a_killed_holder_is_replaced_after_the_time_that_the_model_says() {

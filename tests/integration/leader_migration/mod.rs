@@ -4,6 +4,7 @@
 //! both. Their main locks have different names, as those of a kube-controller-manager and a cloud-controller-manager.
 
 mod api_server_restart;
+mod cloud_loops;
 mod guided_start;
 mod guided_upgrade;
 mod handover;
@@ -12,6 +13,7 @@ mod machines;
 mod names;
 mod node_ipam;
 mod other_versions;
+mod paused;
 mod permissions;
 mod source_rows;
 mod start;
@@ -24,12 +26,29 @@ use std::collections::BTreeSet;
 
 use kcp_rules::leader_migration::{Assignment, CONTROLLERS, Component, Flags, Manager};
 use kcp_tests::controller_manager::Program;
+use serde_json::{Value, json};
 
 /// The minor version of the programs.
 const MINOR: u64 = 36;
 
 /// The migration lock of these tests.
 const MIGRATION: &str = "migration";
+
+/// Short leases: nothing depends on their length except the duration of a test.
+const ELECTION: [&str; 3] = [
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=1s",
+];
+
+/// [`ELECTION`] as `extraArgs` of a `KubeadmControlPlane`.
+fn election() -> Vec<Value> {
+    let flags = ELECTION.iter().filter_map(|flag| {
+        let (name, value) = flag.strip_prefix("--")?.split_once('=')?;
+        Some(json!({"name": name, "value": value}))
+    });
+    flags.collect()
+}
 
 /// The names of the controllers that can migrate, from 1.28 on.
 const CANONICAL: [&str; 4] = [

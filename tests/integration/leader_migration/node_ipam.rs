@@ -1,5 +1,6 @@
 //! Node IPAM moves from kube-controller-manager 1.35 to cloud-controller-manager while kube-controller-manager 1.36 replaces
-//! 1.35, and back again, as often as `MIGRATION_ROUNDS` says.
+//! 1.35, and back again, as often as `MIGRATION_ROUNDS` says. `leader-migration start`, `upgrade` and `rollback` write the
+//! control plane, and the kube-controller-managers run with the flags and files of the control plane.
 //!
 //! The proof is the audit log of the API server, and what each program lists at `/healthz`. `status` is compared with it.
 
@@ -19,22 +20,13 @@ use kcp_tests::machines::PodCidrWrite;
 use kcp_tests::management_cluster::ManagementCluster;
 
 use self::scene::{Manager, NEW, OLD, Scene};
-use super::MIGRATION;
+use super::paused::{ControlPlane, NAME};
+use super::{ELECTION, MIGRATION};
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "migration-node-ipam";
 
-/// The name of the cluster.
-const NAME: &str = "edge";
-
 const ROUNDS: &str = "MIGRATION_ROUNDS";
-
-/// Short leases: nothing depends on their length except the duration of this test.
-const ELECTION: [&str; 3] = [
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=1s",
-];
 
 /// A handover of Node IPAM, which ends with a new runner.
 struct Handover {
@@ -59,12 +51,24 @@ fn node_ipam_moves_to_cloud_controller_manager_and_back_without_two_owners() {
 
 async fn moved(management: &ManagementCluster) -> Result<()> {
     let rounds: u32 = env::var(ROUNDS).map_or(Ok(1), |rounds| rounds.parse())?;
-    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 1, "v1.36.3").await?;
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 1, OLD.version).await?;
     cluster.settled(1).await?;
-    let mut scene = Scene::set(management, &cluster).await?;
+    let control_plane = ControlPlane {
+        management,
+        cluster: &cluster,
+        namespace: NAMESPACE,
+        old: OLD.version,
+        new: NEW.version,
+        node_ipam: true,
+    };
+    control_plane.pause(&[]).await?;
+    let mut scene = Scene::set(control_plane).await?;
     let first = scene.program(&OLD)?;
+    scene.control_plane.start().await?;
     let mut old = scene.start(&OLD).await?;
     scene.becomes_owner(&mut old).await?;
+    scene.control_plane.is_started().await?;
+    scene.permit().await?;
     let mut handovers = Vec::new();
     for round in 1..=rounds {
         handovers.push(
@@ -80,6 +84,7 @@ async fn moved(management: &ManagementCluster) -> Result<()> {
     }
     report(&handovers, &scene)?;
     each_node_has_one_writer(&first, &handovers, &scene.pod_cidr_writes()?)?;
+    cluster.pause(false).await?;
     cluster.delete().await
 }
 
@@ -87,6 +92,7 @@ async fn moved(management: &ManagementCluster) -> Result<()> {
 /// the main lock, and then the old one ends.
 async fn forward(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
     scene.start_cloud().await?;
+    scene.control_plane.upgrade().await?;
     let mut new = scene.start(&NEW).await?;
     scene.waits_for_main_lock(&mut new).await?;
     scene.replace_new(new);
@@ -103,6 +109,7 @@ async fn forward(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
 /// The rollback: the old version starts again and waits for the migration lock, and then the cloud-controller-manager ends.
 async fn back(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
     scene.end_new().await?;
+    scene.control_plane.roll_back().await?;
     *old = scene.start(&OLD).await?;
     scene.waits_for_migration_lock(old).await?;
     let (killed, acquired) = scene.hand_over_from_cloud(old).await?;

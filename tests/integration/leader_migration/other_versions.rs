@@ -60,6 +60,7 @@ const DIFFERENT: &[Different] = &[
     },
     different(&[30], &["an in-tree cloud"], exits("unknown cloud provider")),
     different(&[30, 35], &["a name that no Lease can have"], KUBE_ORPHANS),
+    different(&[30], &["the feature gate of in-tree clouds"], KUBE_RUNS),
     different(
         &[30],
         &["no key for tokens"],

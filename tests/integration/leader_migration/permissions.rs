@@ -3,8 +3,9 @@
 use anyhow::Result;
 use kcp_rules::leader_migration::Assignment::{Migrated, NonMigrated};
 use kcp_tests::controller_manager::{Identity, Locks, Program};
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{CANONICAL, MIGRATION, configuration, model, predicted};
 use crate::objects::written;
@@ -101,5 +102,40 @@ async fn permit(
         &["-n", NAMESPACE],
     )
     .await?;
+    Ok(())
+}
+
+/// Lets cloud-controller-manager hold its main lock in kube-system and write Nodes, with the permissions of its own user.
+pub(super) async fn permit_main_lock(kubectl: &Kubectl) -> Result<()> {
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let user = json!({"apiGroup": group, "kind": "User", "name": Program::Cloud.user()});
+    let name = Program::Cloud.name();
+    let objects = [
+        (
+            "ClusterRole",
+            json!([{"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["get", "list", "watch", "patch",
+                "update"]}]),
+        ),
+        (
+            "Role",
+            json!([
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name],
+                    "verbs": ["get", "update"]},
+            ]),
+        ),
+    ]
+    .into_iter()
+    .flat_map(|(kind, rules)| {
+        let role = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "rules": rules});
+        let binding = json!({
+            "apiVersion": version, "kind": format!("{kind}Binding"), "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": name}, "subjects": [user],
+        });
+        [role, binding]
+    });
+    let objects: Vec<Value> = objects.collect();
+    written(kubectl, "create", &objects, &["-n", "kube-system"]).await?;
     Ok(())
 }

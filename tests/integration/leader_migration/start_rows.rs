@@ -214,6 +214,12 @@ pub(super) const ROWS: &[Row] = &[
         exits("unrecognized feature gate: ControllerManagerLeaderMigration"),
     ),
     row(
+        "the feature gate of in-tree clouds",
+        Kube,
+        "--feature-gates=DisableCloudProviders=false",
+        exits("unrecognized feature gate: DisableCloudProviders"),
+    ),
+    row(
         "endpoints as main lock",
         Kube,
         LOCK,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context as _, Result};
 
@@ -131,6 +132,7 @@ impl WorkloadCluster {
             format!("--peer-cert-file={}", peer.certificate.display()),
             format!("--peer-key-file={}", peer.key.display()),
             "--snapshot-count=10000".to_owned(),
+            format!("--quota-backend-bytes={}", self.etcd_quota.load(Relaxed)),
             "--unsafe-no-fsync=true".to_owned(),
             "--log-level=warn".to_owned(),
         ];
@@ -182,6 +184,16 @@ impl WorkloadCluster {
             remove(&self.folder.join(machine))?;
         }
         Ok(())
+    }
+
+    /// Sets the quota in bytes of the databases of members that start from now on.
+    pub fn set_etcd_quota(&self, bytes: u64) {
+        self.etcd_quota.store(bytes, Relaxed);
+    }
+
+    /// The folder with the database of a machine's member.
+    pub fn database_folder(&self, machine: &str) -> PathBuf {
+        data(&self.folder.join(machine)).join("member/snap")
     }
 
     /// Deletes the data of a member that does not run.

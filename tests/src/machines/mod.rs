@@ -31,6 +31,7 @@ use kube::Client;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
+pub use self::controller_managers::MachineFlags;
 use self::provider::Provider;
 pub use self::workload_cluster::WorkloadCluster;
 use crate::assets::Assets;

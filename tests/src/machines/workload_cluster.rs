@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -35,6 +36,8 @@ pub struct WorkloadCluster {
     pub(super) controller_manager_files: OnceCell<ControllerManagers>,
     pub(super) peer_network: Arc<PeerNetwork>,
     pub(super) etcd_route: EtcdRoute,
+    /// The quota of members that start from now on, in bytes. Zero for etcd's default.
+    pub(super) etcd_quota: AtomicU64,
     /// Whether learners are promoted when they are in sync.
     pub(super) promotes: watch::Sender<bool>,
     /// From the first machine's bootstrap data.
@@ -77,6 +80,7 @@ impl WorkloadCluster {
             controller_manager_files: OnceCell::new(),
             peer_network: Arc::default(),
             etcd_route: EtcdRoute::new()?,
+            etcd_quota: AtomicU64::new(0),
             promotes: watch::Sender::new(true),
             certificates: OnceCell::new(),
             services: OnceCell::new(),
@@ -112,6 +116,20 @@ impl WorkloadCluster {
         let member = self.etcd_route.member();
         self.etcd_at(member.with_context(|| format!("every etcd member of {} has a fault", self.name))?)
             .await
+    }
+
+    /// The flags with which etcdctl reaches a voting member without a fault.
+    pub fn etcdctl_flags(&self) -> Result<Vec<String>> {
+        let member = self.etcd_route.member();
+        let address = member.with_context(|| format!("every etcd member of {} has a fault", self.name))?;
+        let certificates = self.certificates()?;
+        let flag = |name: &str, file: &Path| format!("--{name}={}", file.display());
+        Ok(vec![
+            format!("--endpoints=https://{address}:{CLIENT_PORT}"),
+            flag("cacert", &certificates.etcd_authority_file),
+            flag("cert", &certificates.etcd_client.certificate),
+            flag("key", &certificates.etcd_client.key),
+        ])
     }
 
     pub(super) async fn etcd_at(&self, address: Ipv4Addr) -> Result<EtcdClient> {

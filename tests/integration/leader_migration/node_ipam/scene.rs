@@ -8,21 +8,20 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kcp_rules::leader_migration::generate::{Request, configuration};
 use kcp_tests::addresses::free_port;
 use kcp_tests::assets::Assets;
-use kcp_tests::cluster::Cluster;
 use kcp_tests::controller_manager::{
     CLOUD_POD, CloudPod, ControllerManager, ControllerManagers, Identity, Locks, Program,
 };
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::{PodCidrWrite, WorkloadCluster};
-use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{ELECTION, MIGRATION, NAME, NAMESPACE};
+use super::{ELECTION, MIGRATION, NAMESPACE};
+use crate::leader_migration::paused::{ControlPlane, NAME};
+use crate::leader_migration::permissions::permit_main_lock;
 use crate::objects::written;
 
 pub(super) const NODE_IPAM: &str = "node-ipam-controller";
@@ -37,25 +36,18 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A kube-controller-manager before or after the upgrade.
 pub(super) struct Release {
-    version: &'static str,
+    pub(super) version: &'static str,
     pod: &'static str,
-    /// `--controllers`.
-    controllers: &'static str,
-    migrates: bool,
 }
 
 pub(super) const OLD: Release = Release {
     version: "v1.35.4",
     pod: "kube-controller-manager-old",
-    controllers: "serviceaccount-token-controller,node-ipam-controller",
-    migrates: true,
 };
 
 pub(super) const NEW: Release = Release {
     version: "v1.36.3",
     pod: "kube-controller-manager-new",
-    controllers: "serviceaccount-token-controller",
-    migrates: false,
 };
 
 /// A kube-controller-manager that was started.
@@ -65,14 +57,13 @@ pub(super) struct Manager {
 }
 
 pub(super) struct Scene<'m> {
-    management: &'m ManagementCluster,
+    pub(super) control_plane: ControlPlane<'m>,
     programs: ControllerManagers,
     assets: Assets,
     locks: Locks,
     kubectl: Kubectl,
     workload: Arc<WorkloadCluster>,
     node: String,
-    configuration: String,
     ports: BTreeMap<&'static str, u16>,
     cloud: Option<ControllerManager>,
     new: Option<Manager>,
@@ -82,9 +73,11 @@ pub(super) struct Scene<'m> {
 }
 
 impl<'m> Scene<'m> {
-    pub(super) async fn set(management: &'m ManagementCluster, cluster: &Cluster) -> Result<Self> {
+    pub(super) async fn set(control_plane: ControlPlane<'m>) -> Result<Self> {
+        let management = control_plane.management;
         let workload = management.machines().cluster(NAMESPACE, NAME).await?;
-        let node = cluster.machines().await?.pop().context("there is no Machine")?;
+        let mut machines = control_plane.cluster.machines().await?;
+        let node = machines.pop().context("there is no Machine")?;
         let assets = Assets::locate()?;
         let kubectl = Kubectl::new(management.run(), &assets, workload.kubeconfig())?;
         let mut ports = BTreeMap::new();
@@ -93,21 +86,14 @@ impl<'m> Scene<'m> {
             workload.forward(pod, port, local).await?;
             ports.insert(pod, local);
         }
-        let configuration = configuration(&Request {
-            from: 35,
-            to: 36,
-            node_ipam: true,
-            leader_name: MIGRATION.to_owned(),
-        })?;
         let scene = Self {
-            management,
+            control_plane,
             programs: workload.controller_managers()?,
             assets,
             locks: Locks::in_namespace(workload.client()?, KUBE_SYSTEM),
             kubectl,
             workload,
             node,
-            configuration,
             ports,
             cloud: None,
             new: None,
@@ -139,27 +125,18 @@ impl<'m> Scene<'m> {
             .with_context(|| format!("{pod} has no port"))
     }
 
-    /// Starts a kube-controller-manager and creates its Pod.
+    /// Starts a kube-controller-manager as the control plane asks for, and creates its Pod.
     pub(super) async fn start(&mut self, release: &Release) -> Result<Manager> {
-        let mut flags = self
-            .programs
-            .flags(Program::Kube, Identity::Administrator, &self.locks);
-        flags.retain(|flag| !flag.starts_with("--controllers="));
-        flags.push(format!("--controllers={}", release.controllers));
-        flags.extend(ELECTION.map(str::to_owned));
-        if release.migrates {
-            let file = self.programs.file("generated.yaml", &self.configuration)?;
-            flags.push("--enable-leader-migration=true".to_owned());
-            flags.push(format!("--leader-migration-config={}", file.display()));
-        }
-        self.create_pod(release).await?;
+        let spec = self.control_plane.kubeadm_config_spec(release.version).await?;
+        let flags = self.workload.flags_for(release.pod, &spec).await?;
+        self.create_pod(release, &flags.pod).await?;
         let program = self.path(release)?;
         // A log of its own for each start, because tests wait for lines in it.
         self.samples += 1;
         let name = format!("{}-{}", release.pod, self.samples);
         let process = self
             .programs
-            .start_program_on(self.port(release.pod)?, &program, &name, &flags)
+            .start_program_on(self.port(release.pod)?, &program, &name, &flags.process)
             .await?;
         Ok(Manager {
             process,
@@ -167,9 +144,15 @@ impl<'m> Scene<'m> {
         })
     }
 
+    /// Lets cloud-controller-manager hold both locks, with the permissions of its own user.
+    pub(super) async fn permit(&self) -> Result<()> {
+        permit_main_lock(&self.kubectl).await?;
+        self.control_plane.permit().await
+    }
+
     /// Starts the cloud-controller-manager with the same configuration, and waits until it waits for the migration lock.
     pub(super) async fn start_cloud(&mut self) -> Result<()> {
-        let configuration = self.configuration.clone();
+        let configuration = self.control_plane.configuration().await?;
         let pod = CloudPod {
             controllers: NODE_IPAM,
             configuration: Some(&configuration),
@@ -178,7 +161,7 @@ impl<'m> Scene<'m> {
         self.apply(&[pod.config_map(), pod.pod(&self.node)]).await?;
         self.samples += 1;
         let name = format!("cloud-{}", self.samples);
-        let lock = (Identity::Administrator, &self.locks);
+        let lock = (Identity::Own, &self.locks);
         let mut cloud = self
             .programs
             .start_cloud(self.port(CLOUD_POD)?, &name, &pod, lock, &ELECTION)
@@ -339,7 +322,7 @@ impl<'m> Scene<'m> {
             "-o",
             "json",
         ];
-        let ended = self.management.kubectl().run(arguments).await?;
+        let ended = self.control_plane.management.kubectl().run(arguments).await?;
         let document: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
         let controllers = document.get("controllers").and_then(Value::as_array);
         let mut controllers = controllers.into_iter().flatten();
@@ -362,15 +345,9 @@ impl<'m> Scene<'m> {
         Ok(Api::all(self.workload.client()?.clone()))
     }
 
-    async fn create_pod(&self, release: &Release) -> Result<()> {
-        let mut command = vec![
-            "kube-controller-manager".to_owned(),
-            "--allocate-node-cidrs=true".to_owned(),
-            format!("--controllers={}", release.controllers),
-        ];
-        if release.migrates {
-            command.push("--enable-leader-migration=true".to_owned());
-        }
+    async fn create_pod(&self, release: &Release, flags: &[String]) -> Result<()> {
+        let program = std::iter::once(Program::Kube.name());
+        let command: Vec<&str> = program.chain(flags.iter().map(String::as_str)).collect();
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": release.pod, "labels": {"component": "kube-controller-manager"}},

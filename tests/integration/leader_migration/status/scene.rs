@@ -17,6 +17,7 @@ use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use super::{MIGRATION, NAME, NAMESPACE};
+use crate::leader_migration::permissions::permit_main_lock;
 use crate::objects::written;
 use crate::schema;
 
@@ -242,39 +243,8 @@ impl<'m> Scene<'m> {
         Ok(())
     }
 
-    /// Lets cloud-controller-manager hold its main lock and see Nodes, with the permissions of its own user.
     pub(super) async fn permit_main_lock(&self) -> Result<()> {
-        let group = "rbac.authorization.k8s.io";
-        let version = format!("{group}/v1");
-        let user = json!({"apiGroup": group, "kind": "User", "name": Program::Cloud.user()});
-        let name = "cloud-controller-manager";
-        let objects = [
-            (
-                "ClusterRole",
-                json!([{"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["get", "list", "watch", "patch",
-                    "update"]}]),
-            ),
-            (
-                "Role",
-                json!([
-                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name],
-                        "verbs": ["get", "update"]},
-                ]),
-            ),
-        ]
-        .into_iter()
-        .flat_map(|(kind, rules)| {
-            let role = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "rules": rules});
-            let binding = json!({
-                "apiVersion": version, "kind": format!("{kind}Binding"), "metadata": {"name": name},
-                "roleRef": {"apiGroup": group, "kind": kind, "name": name}, "subjects": [user],
-            });
-            [role, binding]
-        });
-        let objects: Vec<Value> = objects.collect();
-        written(&self.workload_kubectl, "create", &objects, &["-n", KUBE_SYSTEM]).await?;
-        Ok(())
+        permit_main_lock(&self.workload_kubectl).await
     }
 
     pub(super) async fn end(&self, manager: &mut ControllerManager) -> Result<()> {

@@ -1,0 +1,398 @@
+//! `kubectl kcp etcd defrag|compact|disarm|move-leader` on real etcd members, through the real port-forward.
+
+#![expect(
+    clippy::print_stderr,
+    reason = "the test reports the longest pause of a client"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{resources, wait};
+use kube::api::DeleteParams;
+use serde_json::Value;
+
+use crate::acknowledged_writes::AcknowledgedWrites;
+use crate::shared::with_controllers;
+
+const NAME: &str = "edge";
+
+/// The interval between two writes of the client during a defragmentation.
+const PERIOD: Duration = Duration::from_millis(50);
+
+const MEBIBYTE: usize = 1 << 20;
+
+/// The database size at which members raise NOSPACE in the test of that alarm.
+const QUOTA: u64 = 48 << 20;
+
+#[test]
+fn members_are_defragmented_under_writes() {
+    with_controllers("etcd-defrag", defragmented);
+}
+
+#[test]
+fn a_full_etcd_is_brought_back() {
+    with_controllers("etcd-no-space", brought_back);
+}
+
+async fn etcd(
+    management: &ManagementCluster,
+    namespace: &str,
+    verb: &str,
+    more: &[&str],
+) -> Result<CommandOutput> {
+    let fixed = ["kcp", "etcd", verb, NAME, "-n", namespace, "--timeout=60s"];
+    management.kubectl().run(fixed.iter().chain(more)).await
+}
+
+async fn succeed(
+    management: &ManagementCluster,
+    namespace: &str,
+    verb: &str,
+    more: &[&str],
+) -> Result<Value> {
+    let ended = etcd(
+        management,
+        namespace,
+        verb,
+        &[&["--yes", "-o", "json"], more].concat(),
+    )
+    .await?;
+    ensure!(ended.code == 0, "{ended}");
+    Ok(serde_json::from_str(&ended.stdout)?)
+}
+
+/// Runs a command that must be refused, for this reason.
+async fn refused(
+    management: &ManagementCluster,
+    namespace: &str,
+    verb: &str,
+    why: &str,
+) -> Result<CommandOutput> {
+    let ended = etcd(management, namespace, verb, &["--yes"]).await?;
+    ensure!(ended.code == 1 && ended.stdout.contains(why), "{why}: {ended}");
+    Ok(ended)
+}
+
+/// The name of the leader, as the members themselves report it.
+async fn leader(workload: &WorkloadCluster) -> Result<String> {
+    let etcd = workload.etcd().await?;
+    let (status, members) = (etcd.status().await?, etcd.members().await?);
+    let mut members = members.into_iter();
+    let leader = members.find(|member| member.id == status.leader);
+    Ok(leader.context("no leader")?.name)
+}
+
+/// Writes values of one MiB to the same key, so that only the last of them is in use after a compaction.
+async fn write_revisions(workload: &WorkloadCluster, count: usize) -> Result<()> {
+    let (etcd, value) = (workload.etcd().await?, "v".repeat(MEBIBYTE));
+    for _ in 0..count {
+        etcd.put("maintenance/revisions", &value).await?;
+    }
+    Ok(())
+}
+
+async fn defragmented(management: &ManagementCluster) -> Result<()> {
+    const NAMESPACE: &str = "etcd-defrag";
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
+    cluster.settled(3).await?;
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    leadership_moves(management, &workload, NAMESPACE).await?;
+    no_write_is_lost(management, &workload, NAMESPACE).await?;
+    a_killed_member_ends_it(management, &cluster, &workload, NAMESPACE).await?;
+    is_refused_during_changes(management, &cluster, &workload, NAMESPACE).await?;
+    cluster.delete().await
+}
+
+async fn leadership_moves(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    namespace: &str,
+) -> Result<()> {
+    let before = leader(workload).await?;
+    let unconfirmed = etcd(management, namespace, "move-leader", &[]).await?;
+    ensure!(
+        unconfirmed.code == 2 && unconfirmed.stderr.contains("hint: confirm with --yes"),
+        "{unconfirmed}"
+    );
+    let planned = etcd(management, namespace, "move-leader", &["--dry-run"]).await?;
+    ensure!(
+        planned.code == 0 && planned.stdout.contains(&format!("would move from {before} to ")),
+        "{planned}"
+    );
+    ensure!(
+        leader(workload).await? == before,
+        "a dry run has moved the leadership"
+    );
+    let moved = succeed(management, namespace, "move-leader", &[]).await?;
+    let to = moved.get("to").and_then(Value::as_str).context("no leader")?;
+    ensure!(to != before && leader(workload).await? == to, "{moved}");
+    let back = succeed(management, namespace, "move-leader", &["--to", &before]).await?;
+    ensure!(leader(workload).await? == before, "{back}");
+    let again = etcd(management, namespace, "move-leader", &["--yes", "--to", &before]).await?;
+    ensure!(
+        again.code == 0
+            && again.stdout
+                == format!("kubeadmcontrolplane/edge: etcd unchanged: member {before} leads already\n"),
+        "{again}"
+    );
+    let events = management
+        .kubectl()
+        .succeed(["get", "events.events.k8s.io", "-n", namespace, "-o", "json"])
+        .await?;
+    let events: Value = serde_json::from_str(&events.stdout)?;
+    let reasons = events
+        .pointer("/items")
+        .and_then(Value::as_array)
+        .context("no list")?;
+    let recorded = reasons.iter().filter(|event| {
+        event
+            .get("reason")
+            .is_some_and(|reason| reason == "EtcdLeaderMoved")
+    });
+    ensure!(recorded.count() == 2, "each move has an Event: {reasons:?}");
+    Ok(())
+}
+
+async fn no_write_is_lost(
+    management: &ManagementCluster,
+    workload: &Arc<WorkloadCluster>,
+    namespace: &str,
+) -> Result<()> {
+    write_revisions(workload, 64).await?;
+    let future = etcd(
+        management,
+        namespace,
+        "compact",
+        &["--yes", "--revision=999999999"],
+    )
+    .await?;
+    ensure!(
+        future.code == 1 && future.stdout.contains("revision 999999999 is in the future"),
+        "{future}"
+    );
+    // As kube-apiserver does in each round; its first one begins after five minutes.
+    workload.etcd().await?.put("compact_rev_key", "0").await?;
+    let compacted = succeed(management, namespace, "compact", &[]).await?;
+    ensure!(
+        compacted.get("wasCompact") == Some(&Value::Bool(false)),
+        "{compacted}"
+    );
+    let again = succeed(management, namespace, "compact", &[]).await?;
+    ensure!(again.get("wasCompact") == Some(&Value::Bool(true)), "{again}");
+
+    let leader = leader(workload).await?;
+    let writes = AcknowledgedWrites::begin_every(PERIOD, workload.clone());
+    let done = succeed(management, namespace, "defrag", &[]).await?;
+    let summary = writes.end().await?;
+    eprintln!(
+        "defragmentation of three members: {} writes acknowledged, none lost; the longest pause was {:?}",
+        summary.acknowledged, summary.longest_pause
+    );
+    let members = done
+        .get("members")
+        .and_then(Value::as_array)
+        .context("no members")?;
+    let last = members.last().and_then(|member| member.get("name"));
+    ensure!(
+        members.len() == 3 && last.and_then(Value::as_str) == Some(&leader),
+        "the leader {leader} is last: {done}"
+    );
+    for member in members {
+        let size = |field: &str| member.get(field).and_then(Value::as_u64).unwrap_or_default();
+        ensure!(
+            size("dbSizeBefore") > size("dbSizeAfter") + 48 * MEBIBYTE as u64,
+            "{member}"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a member is writing a new database.
+fn is_rewriting(folder: &Path) -> Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // The file is gone if the member has just finished.
+        let is_begun = entry.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        if is_begun && entry.file_name().to_string_lossy().starts_with("db.tmp.") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Freezes the first member that writes a new database, and returns its name.
+async fn frozen_while_rewriting(workload: &WorkloadCluster, machines: &[String]) -> Result<String> {
+    for machine in machines {
+        let folder = workload.database_folder(machine);
+        if !is_rewriting(&folder)? {
+            continue;
+        }
+        workload.inflict(Fault::Freeze, machine).await?;
+        if is_rewriting(&folder)? {
+            return Ok(machine.clone());
+        }
+        workload.inflict(Fault::Thaw, machine).await?;
+    }
+    bail!("no member writes a new database")
+}
+
+async fn a_killed_member_ends_it(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    workload: &Arc<WorkloadCluster>,
+    namespace: &str,
+) -> Result<()> {
+    let machines = cluster.machines().await?;
+    // So much data that a member can be stopped while it copies.
+    let (client, value) = (workload.etcd().await?, "v".repeat(MEBIBYTE));
+    for number in 0..192 {
+        client.put(&format!("maintenance/{number}"), &value).await?;
+    }
+    let writes = AcknowledgedWrites::begin_every(PERIOD, workload.clone());
+    let (killed, ended) = wait::until("a member is killed in the middle", || async {
+        let running = etcd(management, namespace, "defrag", &["--yes"]);
+        let killed = async {
+            let machine =
+                wait::until_within("a member writes a new database", Duration::from_secs(60), || {
+                    frozen_while_rewriting(workload, &machines)
+                });
+            let machine = machine.await?;
+            workload.inflict(Fault::Kill, &machine).await?;
+            anyhow::Ok(machine)
+        };
+        let (ended, killed) = tokio::join!(running, killed);
+        Ok((killed?, ended?))
+    })
+    .await?;
+    ensure!(
+        ended.code == 2
+            && ended.stderr.contains(&format!(
+                "error: etcd member {killed} failed during its defragmentation, which loses no data; no other member is \
+                 defragmented."
+            )),
+        "{ended}"
+    );
+    // The others have quorum.
+    workload.etcd().await?.put("maintenance/after", "").await?;
+    let without = refused(
+        management,
+        namespace,
+        "defrag",
+        "etcd has no quorum without member",
+    )
+    .await?;
+    ensure!(
+        without.stdout.contains(&format!("etcd member {killed}: ")),
+        "{without}"
+    );
+
+    workload.inflict(Fault::Restart, &killed).await?;
+    wait::until("the member is in step again", || async {
+        let done = etcd(management, namespace, "defrag", &["--yes"]).await?;
+        ensure!(done.code == 0 && done.stdout.contains(&killed), "{done}");
+        Ok(())
+    })
+    .await?;
+    writes.end().await?;
+    ensure!(
+        !is_rewriting(&workload.database_folder(&killed))?,
+        "the half database is still there"
+    );
+    Ok(())
+}
+
+async fn is_refused_during_changes(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    workload: &WorkloadCluster,
+    namespace: &str,
+) -> Result<()> {
+    let machines = cluster.machines().await?;
+    let first = machines.first().context("no Machine")?;
+    workload.inflict(Fault::HoldPromotions, first).await?;
+    resources::machines(management.client(), namespace)
+        .delete(first, &DeleteParams::default())
+        .await?;
+    wait::until(
+        "a defragmentation is refused while the Machine goes or another comes",
+        || async {
+            let ended = etcd(management, namespace, "defrag", &["--yes"]).await?;
+            ensure!(ended.code == 1, "{ended}");
+            ensure!(ended.stdout.contains(" is starting"), "{ended}");
+            Ok(())
+        },
+    )
+    .await?;
+    workload.inflict(Fault::Promote, first).await?;
+    cluster.settled(3).await?;
+    wait::until("the members can be defragmented again", || async {
+        let planned = etcd(management, namespace, "defrag", &["--dry-run"]).await?;
+        ensure!(planned.code == 0 && !planned.stdout.contains(first), "{planned}");
+        Ok(())
+    })
+    .await
+}
+
+async fn brought_back(management: &ManagementCluster) -> Result<()> {
+    const NAMESPACE: &str = "etcd-no-space";
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
+    cluster.settled(3).await?;
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    workload.set_etcd_quota(QUOTA);
+    for machine in cluster.machines().await? {
+        workload.inflict(Fault::Kill, &machine).await?;
+        workload.inflict(Fault::Restart, &machine).await?;
+        wait::until("the member follows a leader", || async {
+            workload.etcd_of(&machine).await?.has_leader().await
+        })
+        .await?;
+    }
+    let none = succeed(management, NAMESPACE, "disarm", &[]).await?;
+    ensure!(none.pointer("/members/0").is_none(), "{none}");
+
+    wait::until("a write is rejected", || async {
+        match write_revisions(&workload, 2).await {
+            Err(error) if format!("{error:#}").contains("database space exceeded") => Ok(()),
+            _ => bail!("etcd has space"),
+        }
+    })
+    .await?;
+    let full = refused(management, NAMESPACE, "disarm", ", and its quota is 48 MiB").await?;
+    ensure!(
+        full.stderr
+            .contains("kubectl kcp etcd compact edge -n etcd-no-space"),
+        "{full}"
+    );
+    // kube-apiserver cannot write the key of its next round.
+    let key = workload.etcd().await?.put("compact_rev_key", "0").await;
+    ensure!(key.is_err(), "etcd has space");
+    succeed(management, NAMESPACE, "compact", &["--keep-revisions=0"]).await?;
+    // The other members compact shortly afterwards.
+    wait::until("only a defragmentation is missing", || async {
+        let why = " MiB large, and its quota is 48 MiB";
+        let fragmented = refused(management, NAMESPACE, "disarm", why).await?;
+        let hint =
+            "hint: return the space to the file system: kubectl kcp etcd defrag edge -n etcd-no-space\n";
+        ensure!(fragmented.stderr.contains(hint), "{fragmented}");
+        Ok(())
+    })
+    .await?;
+    succeed(management, NAMESPACE, "defrag", &[]).await?;
+    let disarmed = succeed(management, NAMESPACE, "disarm", &[]).await?;
+    ensure!(disarmed.pointer("/members/0").is_some(), "{disarmed}");
+    ensure!(
+        workload.etcd().await?.alarms().await?.is_empty(),
+        "an alarm is raised"
+    );
+    write_revisions(&workload, 1).await?;
+    cluster.delete().await
+}

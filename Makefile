@@ -56,13 +56,14 @@ unit: ## run the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
 .PHONY: bench
-bench: assets ## measure a review, status -A and pool lease beside a minimal server, kubectl get and naive clients
+bench: assets ## measure a review, status -A, pool lease and etcd snapshot beside other programs; needs 6 GB of disk
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
 	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise \
-		--bin status-all --bin pool-leases
+		--bin status-all --bin pool-leases --bin etcd-snapshot
 	GOGC=100 $(target)/release/status-all
 	$(target)/release/pool-leases
+	$(target)/release/etcd-snapshot
 
 .PHONY: soak
 soak: RUNS ?= 1000

@@ -108,6 +108,15 @@ impl Connection {
         }
     }
 
+    /// The namespace, and the context or the server, as a prompt names them.
+    pub fn place(&self) -> String {
+        let cluster = match &self.context {
+            Some(context) => format!("context {context}"),
+            None => format!("cluster {}", self.server),
+        };
+        format!("in namespace {} of {cluster}", self.namespace)
+    }
+
     /// The API server's time, or this machine's time until the API server has responded.
     pub fn now(&self) -> Timestamp {
         self.clock.now().map_or_else(Timestamp::now, |time| time.earliest)

@@ -263,16 +263,6 @@ impl Engine<'_> {
         self.reader.connection.now()
     }
 
-    /// The namespace and the kubeconfig context of the object, for a confirmation prompt.
-    pub(crate) fn place(&self) -> String {
-        let connection = self.reader.connection;
-        let cluster = match &connection.context {
-            Some(context) => format!("context {context}"),
-            None => format!("cluster {}", connection.server),
-        };
-        format!("in namespace {} of {cluster}", connection.namespace)
-    }
-
     /// Prints those warnings that this command has not printed before.
     pub(crate) fn warn(&self, warnings: &[String]) {
         for warning in warnings {

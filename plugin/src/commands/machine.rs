@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use kcp_api::{Object as _, kind::MACHINE};
 use kcp_client::{reader::Reader, reads::machine::FoundMachine, update::ReadObject as _};
@@ -220,10 +220,9 @@ async fn confirm_replacement(
         "delete Machine {} of control plane {} {}?",
         machine.object.name(),
         machine.context.control_plane().name(),
-        engine.place()
+        engine.reader.connection.place()
     );
-    let answer = engine.terminal.confirm(&question).await;
-    answer.context("cannot read the confirmation")
+    engine.terminal.confirm(&question).await
 }
 
 async fn prefer_deletion(arguments: &PreferDeleteArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {

@@ -2,7 +2,6 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
@@ -31,7 +30,7 @@ use crate::{
     commands::{etcd::snapshot_first::SnapshotFirstArguments, plan::screen},
     session::Session,
     terminal::{
-        Terminal, escape,
+        escape,
         style::{FAINT, HEADING},
         table::Layout,
     },
@@ -157,19 +156,18 @@ async fn upgrade(
         .snapshot
         .warn(control_plane, engine.now(), engine.terminal);
     if asks {
-        if !Terminal::can_prompt() {
-            let error = anyhow!("cannot upgrade {name}: no terminal to ask for confirmation");
-            let hint = "confirm the upgrade shown above with --yes";
-            engine.terminal.error(&error, Some(hint));
-            return Ok(Verdict::Undecided);
-        }
         let question = format!(
             "upgrade control plane {name} {} from {} to {version}?",
-            engine.place(),
+            engine.reader.connection.place(),
             snapshot.observed.control_plane.spec.version()
         );
-        let answer = engine.terminal.confirm(&question).await;
-        if !answer.context("cannot read the confirmation")? {
+        let goal = format!("upgrade {name}");
+        let hint = "confirm the upgrade shown above with --yes";
+        let answer = engine.terminal.confirm_or_hint(&goal, &question, hint);
+        let Some(is_confirmed) = answer.await? else {
+            return Ok(Verdict::Undecided);
+        };
+        if !is_confirmed {
             let changed =
                 Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.object, snapshot.control_plane());
             return engine.report(&verb, &changed).await;

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use anyhow::{Context as _, anyhow};
+
 use crate::terminal::{Terminal, escape};
 
 impl Terminal {
@@ -10,11 +12,35 @@ impl Terminal {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
+    /// Asks the user to confirm a change. Without a terminal, prints that the command cannot reach `goal`, with the hint,
+    /// and returns None.
+    ///
+    /// # Errors
+    /// stdin cannot be read.
+    pub async fn confirm_or_hint(
+        &self,
+        goal: &str,
+        question: &str,
+        hint: &str,
+    ) -> anyhow::Result<Option<bool>> {
+        if Self::can_prompt() {
+            return self.confirm(question).await.map(Some);
+        }
+        let error = anyhow!("cannot {goal}: no terminal to ask for confirmation");
+        self.error(&error, Some(hint));
+        Ok(None)
+    }
+
     /// Asks the user a yes-or-no question. Every answer except yes means no.
     ///
     /// # Errors
     /// stdin cannot be read.
-    pub async fn confirm(&self, question: &str) -> io::Result<bool> {
+    pub async fn confirm(&self, question: &str) -> anyhow::Result<bool> {
+        let answer = self.answer(question).await;
+        Ok(is_yes(&answer.context("cannot read the confirmation")?))
+    }
+
+    async fn answer(&self, question: &str) -> io::Result<String> {
         self.stop_spinning();
         let mut stderr = io::stderr().lock();
         write!(stderr, "{} [y/N] ", escape(question))?;
@@ -25,8 +51,7 @@ impl Terminal {
             let mut answer = String::new();
             io::stdin().lock().read_line(&mut answer).map(|_| answer)
         });
-        let answer = answer.await.map_err(io::Error::other)??;
-        Ok(is_yes(&answer))
+        answer.await.map_err(io::Error::other)?
     }
 }
 

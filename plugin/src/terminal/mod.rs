@@ -13,7 +13,6 @@ use anstream::{AutoStream, ColorChoice};
 mod confirm;
 pub mod escape;
 pub mod frame;
-pub mod size;
 pub mod style;
 pub mod table;
 pub mod width;

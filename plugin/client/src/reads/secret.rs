@@ -66,9 +66,9 @@ impl Secrets<'_> {
     }
 }
 
-/// Whether the failure is that a Secret does not exist.
-pub fn is_absent(failure: &Failure) -> bool {
-    failure.object.starts_with("Secret/") && failure.message.starts_with(ABSENT)
+/// Whether the failure is that the Secret does not exist.
+pub fn is_absent(failure: &Failure, secret: &str) -> bool {
+    failure.object == object(secret) && failure.message.starts_with(ABSENT)
 }
 
 fn object(name: &str) -> String {

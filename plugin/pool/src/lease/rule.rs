@@ -23,7 +23,7 @@ use crate::{
     lease::usage::{Usage, belongs_to_lease},
     objects::{
         ClusterName, Holder,
-        cluster_deployment::{ClusterDeployment, Deletion as _},
+        cluster_deployment::Deletion as _,
         entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
@@ -118,36 +118,36 @@ impl Rule {
     /// What a check does with an entry's lease, and the pool for which the entry is then reserved. `id` generates the id of
     /// the record if the entry has none.
     pub fn check(&self, entry: &Entry, seen: Usage<'_>, id: impl FnOnce() -> String) -> (String, Transition) {
-        let reservation = entry.reservation();
-        let new_holder = match (&reservation, seen) {
-            (Reservation::Leased(record), Usage::Used(cluster))
-                if !belongs_to_lease(cluster, record) && !self.is_contested(record, seen) =>
-            {
-                Some(cluster)
+        let pool_of = |holder: Option<&str>| {
+            let used_by = match seen {
+                Usage::Used(cluster) => cluster.pool(),
+                Usage::Unused | Usage::Unknown => None,
+            };
+            let pool = holder.or(entry.cluster_pool()).or(used_by);
+            pool.unwrap_or_default().to_owned()
+        };
+        let adopt = |pool: String| {
+            let holder = entry.cluster_deployment().filter(|_| !pool.is_empty());
+            let holder = holder.map(|cluster_deployment| Holder {
+                pool: &pool,
+                cluster_deployment,
+            });
+            let record = self.adopted(holder, seen, id());
+            let transition = record.map_or(Transition::Keep, Transition::Write);
+            (pool, transition)
+        };
+        match (entry.reservation(), seen) {
+            (Reservation::Leased(record), Usage::Used(cluster)) if !belongs_to_lease(cluster, &record) => {
+                if self.is_contested(&record, seen) {
+                    (pool_of(None), Transition::Keep)
+                } else {
+                    adopt(pool_of(cluster.pool()))
+                }
             }
-            _ => None,
-        };
-        let used_by = match seen {
-            Usage::Used(cluster) => cluster.pool(),
-            Usage::Unused | Usage::Unknown => None,
-        };
-        let new_pool = new_holder.and_then(ClusterDeployment::pool);
-        let pool = new_pool.or(entry.cluster_pool()).or(used_by);
-        let pool = pool.unwrap_or_default().to_owned();
-        let holder = entry.cluster_deployment().filter(|_| !pool.is_empty());
-        let holder = holder.map(|cluster_deployment| Holder {
-            pool: &pool,
-            cluster_deployment,
-        });
-        let transition = match reservation {
-            Reservation::Leased(record) if self.is_contested(&record, seen) => Transition::Keep,
-            Reservation::Leased(record) if new_holder.is_none() => self.transition(&record, seen),
-            Reservation::Leased(_) | Reservation::Unrecorded => self
-                .adopted(holder, seen, id())
-                .map_or(Transition::Keep, Transition::Write),
-            Reservation::Free | Reservation::Unreadable(_) => Transition::Keep,
-        };
-        (pool, transition)
+            (Reservation::Leased(record), _) => (pool_of(None), self.transition(&record, seen)),
+            (Reservation::Unrecorded, _) => adopt(pool_of(None)),
+            (Reservation::Free | Reservation::Unreadable(_), _) => (pool_of(None), Transition::Keep),
+        }
     }
 
     fn after_grace(&self) -> Timestamp {

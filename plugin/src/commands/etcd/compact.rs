@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use kcp_client::reader::Reader;
 use kcp_control_plane::{
     change::decision::ChangeEvent,
+    snapshot::Snapshot,
     verbs::etcd::compact::{KeptHistory, ROUND_KEY, decide, select_member},
 };
 
 use crate::{
     commands::etcd::{
-        maintenance::{Maintenance, MaintenanceArguments},
+        maintenance::{Maintenance, MaintenanceArguments, maintain},
         report::MaintenanceResult,
     },
     session::Session,
@@ -65,27 +65,30 @@ impl CompactArguments {
 /// # Errors
 /// The control plane cannot be read, or the member fails.
 pub async fn run(arguments: &CompactArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let connection = session.connect_within(arguments.maintenance.timeout).await?;
-    let reader = Reader::discover(&connection).await?;
-    let maintenance = Maintenance {
-        arguments: &arguments.maintenance,
-        terminal: &session.terminal,
-        reader: &reader,
-    };
-    let observed = maintenance.observe().await?;
-    let member = match select_member(&observed) {
+    maintain(&arguments.maintenance, session, async |maintenance, observed| {
+        compact(arguments, maintenance, &observed).await
+    })
+    .await
+}
+
+async fn compact(
+    arguments: &CompactArguments,
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+) -> anyhow::Result<Verdict> {
+    let member = match select_member(observed) {
         Ok(member) => member,
-        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
-    let opened = maintenance.open(&observed, &member, LIMIT).await?;
+    let opened = maintenance.open(observed, &member, LIMIT).await?;
     let kept = arguments.kept();
     let round = match kept {
         KeptHistory::SinceLastRound => opened.key_revision(ROUND_KEY).await?,
         KeptHistory::Revisions(_) | KeptHistory::From(_) => None,
     };
-    let compaction = match decide(&observed, kept, round) {
+    let compaction = match decide(observed, kept, round) {
         Ok(compaction) => compaction,
-        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     let goal = format!(
         "delete the revisions of etcd before {} of control plane {}, and keep {} besides the newest,",
@@ -93,28 +96,25 @@ pub async fn run(arguments: &CompactArguments, session: &Session) -> anyhow::Res
         arguments.maintenance.name,
         compaction.kept()
     );
-    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }
     let mut was_compact = false;
     if !maintenance.is_dry_run() {
-        session.terminal.spin("compacting etcd");
+        maintenance.terminal.spin("compacting etcd");
         was_compact = !opened.compact(compaction.revision).await?;
     }
-    if !maintenance.is_dry_run() && !was_compact {
-        let event = ChangeEvent {
-            reason: "EtcdCompacted",
-            action: "EtcdCompact",
-            done: "etcd compacted",
-            detail: format!("to revision {} of {}", compaction.revision, compaction.current),
-        };
-        maintenance.record(&observed, event).await;
-    }
+    let event = ChangeEvent {
+        reason: "EtcdCompacted",
+        action: "EtcdCompact",
+        done: "etcd compacted",
+        detail: format!("to revision {} of {}", compaction.revision, compaction.current),
+    };
     let result = MaintenanceResult::Compact {
         revision: compaction.revision,
         current_revision: compaction.current,
         was_compact,
     };
-    maintenance.report(&observed, &result)?;
-    Ok(Verdict::Met)
+    let event = (!was_compact).then_some(event);
+    maintenance.finish(observed, event, &result).await
 }

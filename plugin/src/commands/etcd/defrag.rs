@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use kcp_client::reader::Reader;
 use kcp_control_plane::{
     change::decision::{ChangeEvent, Refusal},
     duration::format_duration,
@@ -16,15 +15,12 @@ use tokio::time::sleep;
 use crate::{
     arguments::parse_timeout,
     commands::etcd::{
-        maintenance::{Maintenance, MaintenanceArguments},
+        maintenance::{Maintenance, MaintenanceArguments, POLL_INTERVAL, maintain},
         report::MaintenanceResult,
     },
     session::Session,
     verdict::Verdict,
 };
-
-/// The time between two queries of a member that must be in step again.
-const INTERVAL: Duration = Duration::from_millis(500);
 
 const NOT_DONE: &str = "not defragmented";
 
@@ -57,33 +53,36 @@ pub struct DefragArguments {
 /// # Errors
 /// The control plane cannot be read, or a member fails. The error says which members are complete.
 pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let connection = session.connect_within(arguments.maintenance.timeout).await?;
-    let reader = Reader::discover(&connection).await?;
-    let maintenance = Maintenance {
-        arguments: &arguments.maintenance,
-        terminal: &session.terminal,
-        reader: &reader,
-    };
+    maintain(&arguments.maintenance, session, async |maintenance, observed| {
+        defrag(arguments, maintenance, &observed).await
+    })
+    .await
+}
+
+async fn defrag(
+    arguments: &DefragArguments,
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+) -> anyhow::Result<Verdict> {
     let mut work = Defragmentation::new(arguments.allow_pause);
-    let observed = maintenance.observe().await?;
-    let planned = match work.plan(&observed, connection.now()) {
+    let planned = match work.plan(observed, maintenance.connection().now()) {
         Ok(planned) => planned,
-        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     if maintenance.is_dry_run() {
-        maintenance.report(&observed, &MaintenanceResult::Defrag { members: planned })?;
-        return Ok(Verdict::Met);
+        let result = MaintenanceResult::Defrag { members: planned };
+        return maintenance.finish(observed, None, &result).await;
     }
     let goal = format!(
         "defragment etcd members {} of control plane {}",
         names(&planned),
         arguments.maintenance.name
     );
-    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }
-    let ended = Box::pin(defragment(arguments, &maintenance, &mut work)).await;
-    session.terminal.stop_spinning();
+    let ended = Box::pin(defragment(arguments, maintenance, &mut work)).await;
+    maintenance.terminal.stop_spinning();
     if !work.complete.is_empty() {
         let event = ChangeEvent {
             reason: "EtcdDefragmented",
@@ -91,20 +90,20 @@ pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Resu
             done: "etcd defragmented",
             detail: format!("on members {}", names(&work.complete)),
         };
-        maintenance.record(&observed, event).await;
+        maintenance.record(observed, event).await;
     }
     let members = work.complete;
     match ended {
         Ok(None) => {
-            maintenance.report(&observed, &MaintenanceResult::Defrag { members })?;
-            Ok(Verdict::Met)
+            let result = MaintenanceResult::Defrag { members };
+            maintenance.finish(observed, None, &result).await
         }
         Ok(Some((observed, refusal))) => {
-            note(&maintenance, &members);
+            note(maintenance, &members);
             maintenance.refuse(&observed, &not_all(&members), &refusal)
         }
         Err(error) => {
-            note(&maintenance, &members);
+            note(maintenance, &members);
             Err(error)
         }
     }
@@ -119,7 +118,7 @@ async fn defragment(
     let mut end = Instant::now() + arguments.member_timeout;
     loop {
         let observed = maintenance.observe().await?;
-        let now = maintenance.reader.connection.now();
+        let now = maintenance.connection().now();
         match work.next(&observed, now) {
             Ok(DefragStep::Complete) => return Ok(None),
             Ok(DefragStep::Defragment(member)) => {
@@ -134,7 +133,7 @@ async fn defragment(
                     ));
                 }
                 maintenance.terminal.spin(&why);
-                sleep(INTERVAL).await;
+                sleep(POLL_INTERVAL).await;
             }
             Err(refusal) => return Ok(Some((observed, refusal))),
         }
@@ -156,7 +155,8 @@ async fn rewrite(
         .spin(&format!("defragmenting etcd member {name}"));
     maintenance.terminal.on_interrupt(format!(
         "etcd member {name} completes its defragmentation; check it with: kubectl kcp status {} -n {}",
-        arguments.maintenance.name, maintenance.reader.connection.namespace
+        arguments.maintenance.name,
+        maintenance.connection().namespace
     ));
     // etcd keeps the old database until the new one is complete, so a member that fails loses nothing.
     opened.defragment().await.with_context(|| {

@@ -1,22 +1,16 @@
 //! `kubectl kcp etcd disarm`: disarms the alarm NOSPACE.
 
-use std::time::Duration;
-
 use clap::Args;
-use kcp_client::reader::Reader;
-use kcp_control_plane::{change::decision::ChangeEvent, verbs::etcd::disarm::decide};
+use kcp_control_plane::{change::decision::ChangeEvent, snapshot::Snapshot, verbs::etcd::disarm::decide};
 
 use crate::{
     commands::etcd::{
-        maintenance::{Maintenance, MaintenanceArguments},
+        maintenance::{CALL_LIMIT, Maintenance, MaintenanceArguments, maintain},
         report::MaintenanceResult,
     },
     session::Session,
     verdict::Verdict,
 };
-
-/// The time limit of the call, which is Cluster API's for etcd.
-const LIMIT: Duration = Duration::from_secs(15);
 
 const NOT_DONE: &str = "not disarmed";
 
@@ -41,45 +35,49 @@ pub struct DisarmArguments {
 /// # Errors
 /// The control plane cannot be read, or the member fails.
 pub async fn run(arguments: &DisarmArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let connection = session.connect_within(arguments.maintenance.timeout).await?;
-    let reader = Reader::discover(&connection).await?;
-    let maintenance = Maintenance {
-        arguments: &arguments.maintenance,
-        terminal: &session.terminal,
-        reader: &reader,
-    };
-    let observed = maintenance.observe().await?;
-    let disarmament = match decide(&observed) {
+    maintain(&arguments.maintenance, session, async |maintenance, observed| {
+        disarm(arguments, maintenance, &observed).await
+    })
+    .await
+}
+
+async fn disarm(
+    arguments: &DisarmArguments,
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+) -> anyhow::Result<Verdict> {
+    let disarmament = match decide(observed) {
         Ok(Some(disarmament)) => disarmament,
         Ok(None) => {
             let members = Vec::new();
-            maintenance.report(&observed, &MaintenanceResult::Disarm { members })?;
-            return Ok(Verdict::Met);
+            let result = MaintenanceResult::Disarm { members };
+            return maintenance.finish(observed, None, &result).await;
         }
-        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     let goal = format!(
         "disarm the alarm NOSPACE of etcd members {} of control plane {}",
         disarmament.members.join(", "),
         arguments.maintenance.name
     );
-    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }
     if !maintenance.is_dry_run() {
-        let opened = maintenance.open(&observed, &disarmament.through, LIMIT).await?;
+        let opened = maintenance
+            .open(observed, &disarmament.through, CALL_LIMIT)
+            .await?;
         for alarm in &disarmament.alarms {
             opened.disarm(*alarm).await?;
         }
-        let event = ChangeEvent {
-            reason: "EtcdAlarmDisarmed",
-            action: "EtcdDisarm",
-            done: "etcd alarm NOSPACE disarmed",
-            detail: format!("on members {}", disarmament.members.join(", ")),
-        };
-        maintenance.record(&observed, event).await;
     }
+    let event = ChangeEvent {
+        reason: "EtcdAlarmDisarmed",
+        action: "EtcdDisarm",
+        done: "etcd alarm NOSPACE disarmed",
+        detail: format!("on members {}", disarmament.members.join(", ")),
+    };
     let members = disarmament.members;
-    maintenance.report(&observed, &MaintenanceResult::Disarm { members })?;
-    Ok(Verdict::Met)
+    let result = MaintenanceResult::Disarm { members };
+    maintenance.finish(observed, Some(event), &result).await
 }

@@ -1,15 +1,10 @@
 //! What the commands share that maintain etcd members: arguments, reads, the confirmation, and the Event.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
-use kcp_client::{
-    events::Events,
-    reader::Reader,
-    reads::{Excluded, Target, etcd::MemberConnection, observe},
-};
+use kcp_client::{Connection, events::Events, reader::Reader, reads::etcd::MemberConnection};
 use kcp_control_plane::{
     change::decision::{ActionEvent, ChangeEvent, ObjectReference, Refusal},
     snapshot::{Snapshot, etcd::QueriedMember},
@@ -17,13 +12,22 @@ use kcp_control_plane::{
 
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
-    change::arguments::{FIELD_MANAGER, WriteArguments},
-    change::engine::Engine,
-    commands::etcd::report::{MaintenanceReport, MaintenanceResult, RefusalReport},
+    change::arguments::FIELD_MANAGER,
+    commands::etcd::{
+        EtcdMembers,
+        report::{MaintenanceReport, MaintenanceResult, RefusalReport},
+    },
     output::{OutputArguments, Report, print},
+    session::Session,
     terminal::{Terminal, table::Layout},
     verdict::Verdict,
 };
+
+/// The time limit of a call that takes no longer than an election, which is Cluster API's for etcd.
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(15);
+
+/// The time between two queries of members that do not agree yet.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The arguments of every command that maintains etcd members.
 #[derive(Clone, Debug, Args)]
@@ -52,9 +56,33 @@ pub struct MaintenanceArguments {
 
 /// A command that maintains etcd members, while it runs.
 pub(super) struct Maintenance<'m> {
-    pub(super) arguments: &'m MaintenanceArguments,
+    arguments: &'m MaintenanceArguments,
     pub(super) terminal: &'m Terminal,
-    pub(super) reader: &'m Reader<'m>,
+    members: EtcdMembers<'m>,
+}
+
+/// Reads the control plane and its etcd members, and runs a command on them.
+///
+/// # Errors
+/// The control plane cannot be read, or the command fails.
+pub(super) async fn maintain(
+    arguments: &MaintenanceArguments,
+    session: &Session,
+    command: impl AsyncFnOnce(&Maintenance<'_>, Snapshot) -> anyhow::Result<Verdict>,
+) -> anyhow::Result<Verdict> {
+    let connection = session.connect_within(arguments.timeout).await?;
+    let reader = Reader::discover(&connection).await?;
+    let maintenance = Maintenance {
+        arguments,
+        terminal: &session.terminal,
+        members: EtcdMembers {
+            reader: &reader,
+            control_plane: &arguments.name,
+            timeout: arguments.timeout,
+        },
+    };
+    let observed = maintenance.observe().await?;
+    Box::pin(command(&maintenance, observed)).await
 }
 
 impl Maintenance<'_> {
@@ -63,11 +91,7 @@ impl Maintenance<'_> {
     /// # Errors
     /// The control plane cannot be read.
     pub(super) async fn observe(&self) -> anyhow::Result<Snapshot> {
-        let end = Instant::now() + self.arguments.timeout;
-        let namespace = &self.reader.connection.namespace;
-        let name = &self.arguments.name;
-        let observed = observe(self.reader, namespace, name, Excluded::default(), end);
-        Ok(Box::pin(observed).await?)
+        self.members.observe().await
     }
 
     /// Connects to a member. `call` is the time limit of each call.
@@ -80,10 +104,11 @@ impl Maintenance<'_> {
         member: &QueriedMember,
         call: Duration,
     ) -> anyhow::Result<MemberConnection> {
-        let end = Instant::now() + self.arguments.timeout;
-        let target = Target::new(&observed.control_plane).context("the control plane has no Cluster yet")?;
-        let opened = MemberConnection::open(self.reader.connection, &target, member, call, end);
-        Ok(Box::pin(opened).await?)
+        self.members.open(observed, member, call).await
+    }
+
+    pub(super) const fn connection(&self) -> &Connection {
+        self.members.reader.connection
     }
 
     pub(super) const fn is_dry_run(&self) -> bool {
@@ -103,30 +128,15 @@ impl Maintenance<'_> {
         if self.is_dry_run() || self.arguments.yes {
             return Ok(None);
         }
-        if !Terminal::can_prompt() {
-            let error = anyhow!("cannot {goal}: no terminal to ask for confirmation");
-            self.terminal.error(&error, Some("confirm with --yes"));
-            return Ok(Some(Verdict::Undecided));
-        }
-        let write = WriteArguments {
-            dry_run: None,
-            output: OutputArguments::default(),
-            field_manager: FIELD_MANAGER.to_owned(),
-        };
-        let engine = Engine {
-            reader: self.reader,
-            terminal: self.terminal,
-            arguments: &write,
-            configuration: None,
-        };
+        let question = format!("{goal} {}?", self.connection().place());
         let answer = self
             .terminal
-            .confirm(&format!("{goal} {}?", engine.place()))
-            .await;
-        if answer.context("cannot read the confirmation")? {
-            return Ok(None);
+            .confirm_or_hint(goal, &question, "confirm with --yes");
+        match answer.await? {
+            Some(true) => Ok(None),
+            Some(false) => self.refuse(observed, not_done, &Refusal::unconfirmed()).map(Some),
+            None => Ok(Some(Verdict::Undecided)),
         }
-        self.refuse(observed, not_done, &Refusal::unconfirmed()).map(Some)
     }
 
     /// Prints why the command does nothing.
@@ -151,16 +161,27 @@ impl Maintenance<'_> {
         Ok(Verdict::Negative)
     }
 
-    /// Prints what the command has done.
+    /// Records an Event, unless nothing was changed, and prints what the command has done.
     ///
     /// # Errors
     /// Writing to stdout fails.
-    pub(super) fn report(&self, observed: &Snapshot, result: &MaintenanceResult) -> anyhow::Result<()> {
+    pub(super) async fn finish(
+        &self,
+        observed: &Snapshot,
+        event: Option<ChangeEvent>,
+        result: &MaintenanceResult,
+    ) -> anyhow::Result<Verdict> {
+        if let Some(event) = event
+            && !self.is_dry_run()
+        {
+            self.record(observed, event).await;
+        }
         self.print(&MaintenanceReport {
             observed,
             is_dry_run: self.is_dry_run(),
             result,
-        })
+        })?;
+        Ok(Verdict::Met)
     }
 
     fn print(&self, report: &impl Report) -> anyhow::Result<()> {
@@ -180,10 +201,10 @@ impl Maintenance<'_> {
         let regarding = ObjectReference::new(
             &observed.control_plane,
             &KUBEADM_CONTROL_PLANE,
-            &self.reader.control_planes.api_version,
+            &self.members.reader.control_planes.api_version,
         );
         let events = Events {
-            connection: self.reader.connection,
+            connection: self.connection(),
             field_manager: FIELD_MANAGER,
         };
         if let Err(error) = events.write_action(&ActionEvent(event), &regarding).await {

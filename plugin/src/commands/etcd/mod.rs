@@ -14,7 +14,15 @@ mod save;
 pub mod snapshot;
 pub mod snapshot_first;
 
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use kcp_client::{
+    reader::Reader,
+    reads::{Excluded, Target, etcd::MemberConnection, observe},
+};
+use kcp_control_plane::snapshot::{Snapshot, etcd::QueriedMember};
 
 use crate::{session::Session, verdict::Verdict};
 
@@ -51,5 +59,49 @@ pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<
         EtcdCommand::Compact(arguments) => Box::pin(compact::run(&arguments, session)).await,
         EtcdCommand::Disarm(arguments) => Box::pin(disarm::run(&arguments, session)).await,
         EtcdCommand::MoveLeader(arguments) => Box::pin(move_leader::run(&arguments, session)).await,
+    }
+}
+
+/// The etcd members of one control plane.
+#[derive(Clone, Copy)]
+struct EtcdMembers<'e> {
+    reader: &'e Reader<'e>,
+    control_plane: &'e str,
+    /// The time limit for reading the control plane, and for connecting to a member.
+    timeout: Duration,
+}
+
+impl EtcdMembers<'_> {
+    /// Reads the control plane and its members.
+    ///
+    /// # Errors
+    /// The control plane cannot be read.
+    async fn observe(&self) -> anyhow::Result<Snapshot> {
+        let end = Instant::now() + self.timeout;
+        let namespace = &self.reader.connection.namespace;
+        let observed = observe(
+            self.reader,
+            namespace,
+            self.control_plane,
+            Excluded::default(),
+            end,
+        );
+        Ok(Box::pin(observed).await?)
+    }
+
+    /// Connects to a member. `call` is the time limit of each call, and of each part of a snapshot.
+    ///
+    /// # Errors
+    /// The member cannot be reached.
+    async fn open(
+        &self,
+        observed: &Snapshot,
+        member: &QueriedMember,
+        call: Duration,
+    ) -> anyhow::Result<MemberConnection> {
+        let end = Instant::now() + self.timeout;
+        let target = Target::new(&observed.control_plane).context("the control plane has no Cluster yet")?;
+        let opened = MemberConnection::open(self.reader.connection, &target, member, call, end);
+        Ok(Box::pin(opened).await?)
     }
 }

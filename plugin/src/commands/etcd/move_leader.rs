@@ -1,12 +1,12 @@
 //! `kubectl kcp etcd move-leader`: moves the leadership to another member.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
-use kcp_client::reader::Reader;
 use kcp_control_plane::{
     change::decision::ChangeEvent,
+    snapshot::Snapshot,
     verbs::etcd::{
         members::EtcdCluster,
         move_leader::{decide, is_moved},
@@ -16,18 +16,12 @@ use tokio::time::sleep;
 
 use crate::{
     commands::etcd::{
-        maintenance::{Maintenance, MaintenanceArguments},
+        maintenance::{CALL_LIMIT, Maintenance, MaintenanceArguments, POLL_INTERVAL, maintain},
         report::MaintenanceResult,
     },
     session::Session,
     verdict::Verdict,
 };
-
-/// The time limit of the call, which is Cluster API's for etcd. A move takes less than an election.
-const LIMIT: Duration = Duration::from_secs(15);
-
-/// The time between two queries until the members agree on the new leader.
-const INTERVAL: Duration = Duration::from_millis(500);
 
 const NOT_DONE: &str = "leadership not moved";
 
@@ -55,37 +49,40 @@ pub struct MoveLeaderArguments {
 /// # Errors
 /// The control plane cannot be read, or the leader fails.
 pub async fn run(arguments: &MoveLeaderArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let connection = session.connect_within(arguments.maintenance.timeout).await?;
-    let reader = Reader::discover(&connection).await?;
-    let maintenance = Maintenance {
-        arguments: &arguments.maintenance,
-        terminal: &session.terminal,
-        reader: &reader,
-    };
-    let observed = maintenance.observe().await?;
-    let moved = match decide(&observed, arguments.to.as_deref()) {
+    maintain(&arguments.maintenance, session, async |maintenance, observed| {
+        move_leader(arguments, maintenance, &observed).await
+    })
+    .await
+}
+
+async fn move_leader(
+    arguments: &MoveLeaderArguments,
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+) -> anyhow::Result<Verdict> {
+    let moved = match decide(observed, arguments.to.as_deref()) {
         Ok(Some(moved)) => moved,
         Ok(None) => {
-            let leader = EtcdCluster::new(&observed)
+            let leader = EtcdCluster::new(observed)
                 .ok()
                 .and_then(|cluster| Some(cluster.leader()?.name.clone()));
             let to = leader.unwrap_or_default();
-            maintenance.report(&observed, &MaintenanceResult::MoveLeader { from: None, to })?;
-            return Ok(Verdict::Met);
+            let result = MaintenanceResult::MoveLeader { from: None, to };
+            return maintenance.finish(observed, None, &result).await;
         }
-        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     let goal = format!(
         "move the leadership of etcd from {} to {} in control plane {}",
         moved.from.name, moved.to, arguments.maintenance.name
     );
-    if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }
     if !maintenance.is_dry_run() {
-        let opened = maintenance.open(&observed, &moved.from, LIMIT).await?;
+        let opened = maintenance.open(observed, &moved.from, CALL_LIMIT).await?;
         opened.move_leader(moved.to_id).await?;
-        let end = Instant::now() + LIMIT;
+        let end = Instant::now() + CALL_LIMIT;
         while !is_moved(&maintenance.observe().await?, moved.to_id) {
             if Instant::now() >= end {
                 return Err(anyhow!(
@@ -94,20 +91,18 @@ pub async fn run(arguments: &MoveLeaderArguments, session: &Session) -> anyhow::
                     arguments.maintenance.name
                 ));
             }
-            sleep(INTERVAL).await;
+            sleep(POLL_INTERVAL).await;
         }
-        let event = ChangeEvent {
-            reason: "EtcdLeaderMoved",
-            action: "EtcdMoveLeader",
-            done: "etcd leadership moved",
-            detail: format!("from {} to {}", moved.from.name, moved.to),
-        };
-        maintenance.record(&observed, event).await;
     }
+    let event = ChangeEvent {
+        reason: "EtcdLeaderMoved",
+        action: "EtcdMoveLeader",
+        done: "etcd leadership moved",
+        detail: format!("from {} to {}", moved.from.name, moved.to),
+    };
     let result = MaintenanceResult::MoveLeader {
         from: Some(moved.from.name),
         to: moved.to,
     };
-    maintenance.report(&observed, &result)?;
-    Ok(Verdict::Met)
+    maintenance.finish(observed, Some(event), &result).await
 }

@@ -11,7 +11,11 @@ use crate::{
     change::report::ChangeRefused,
     document::{API_VERSION, ObjectName, resource_name},
     output::Report,
-    terminal::{escape, size::size_text, style::BAD, table::Layout},
+    terminal::{
+        escape,
+        style::BAD,
+        table::{Layout, size_text},
+    },
 };
 
 /// What a command has done to etcd members, or would do.

@@ -3,15 +3,12 @@
 use std::{
     io::{self, BufWriter, Write},
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use kcp_api::Object as _;
-use kcp_client::{
-    reader::Reader,
-    reads::{Excluded, Target, etcd::MemberConnection, observe},
-};
+use kcp_client::{reader::Reader, reads::etcd::MemberConnection};
 use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::{Snapshot, change::ReadScope},
@@ -24,6 +21,7 @@ use crate::{
         arguments::{FIELD_MANAGER, WriteArguments},
         engine::{Engine, Verb},
     },
+    commands::etcd::EtcdMembers,
     file::{NewFile, STDIN},
     output::OutputArguments,
     terminal::Terminal,
@@ -72,10 +70,12 @@ impl SaveRequest<'_> {
         let file = (!self.is_stdout())
             .then(|| NewFile::create(self.file))
             .transpose()?;
-        let end = Instant::now() + self.timeout;
-        let connection = reader.connection;
-        let observed = observe(reader, &connection.namespace, self.name, Excluded::default(), end);
-        let observed = Box::pin(observed).await?;
+        let members = EtcdMembers {
+            reader,
+            control_plane: self.name,
+            timeout: self.timeout,
+        };
+        let observed = members.observe().await?;
         let SnapshotSource { member, warnings } = match select_source(&observed, self.member) {
             Ok(source) => source,
             Err(refusal) => return Ok(Err(refusal)),
@@ -83,9 +83,7 @@ impl SaveRequest<'_> {
         for warning in &warnings {
             terminal.warning(warning);
         }
-        let target = Target::new(&observed.control_plane).context("the control plane has no Cluster yet")?;
-        let opened = MemberConnection::open(connection, &target, &member, IDLE_LIMIT, end);
-        let opened = Box::pin(opened).await?;
+        let opened = members.open(&observed, &member, IDLE_LIMIT).await?;
         let mut stream = opened.snapshot().await?;
         if let Some(mut file) = file {
             receive(&opened, &mut stream, &mut file, terminal).await?;
@@ -94,7 +92,7 @@ impl SaveRequest<'_> {
             receive(&opened, &mut stream, &mut io::stdout().lock(), terminal).await?;
         }
         let record = SnapshotRecord {
-            completed: connection.now(),
+            completed: reader.connection.now(),
             member: member.name,
             bytes: stream.received_bytes(),
         };

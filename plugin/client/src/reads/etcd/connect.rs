@@ -102,17 +102,15 @@ impl MemberConnection {
     /// # Errors
     /// The member does not respond, or refuses the call.
     pub async fn snapshot(&self) -> Result<SnapshotStream, MemberError> {
-        let started = self.connection.snapshot().await;
-        started.map_err(|error| self.describe(error))
+        self.described(self.connection.snapshot()).await
     }
 
-    /// Rewrites the member's database file without its free pages. The member serves no requests meanwhile.
+    /// Rewrites the member's database file without its free pages. During the call, the member serves no requests.
     ///
     /// # Errors
     /// The member does not respond within the time limit, or fails. It is then unknown whether it has finished.
     pub async fn defragment(&self) -> Result<(), MemberError> {
-        let done = self.connection.defragment().await;
-        done.map_err(|error| self.describe(error))
+        self.described(self.connection.defragment()).await
     }
 
     /// Deletes all revisions before `revision`. Returns false if etcd had deleted them before.
@@ -132,8 +130,7 @@ impl MemberConnection {
     /// # Errors
     /// The member does not respond, or refuses the call.
     pub async fn disarm(&self, alarm: Alarm) -> Result<(), MemberError> {
-        let done = self.connection.disarm(alarm).await;
-        done.map_err(|error| self.describe(error))
+        self.described(self.connection.disarm(alarm)).await
     }
 
     /// Moves the leadership from this member to another.
@@ -141,8 +138,7 @@ impl MemberConnection {
     /// # Errors
     /// The member does not respond, or does not lead, or the other member does not take over in time.
     pub async fn move_leader(&self, to: u64) -> Result<(), MemberError> {
-        let done = self.connection.move_leader(to).await;
-        done.map_err(|error| self.describe(error))
+        self.described(self.connection.move_leader(to)).await
     }
 
     /// Reads when a key was written last. None if the key does not exist.
@@ -150,8 +146,11 @@ impl MemberConnection {
     /// # Errors
     /// The member does not respond, or refuses the call.
     pub async fn key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, MemberError> {
-        let read = self.connection.key_revision(key).await;
-        read.map_err(|error| self.describe(error))
+        self.described(self.connection.key_revision(key)).await
+    }
+
+    async fn described<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, MemberError> {
+        call.await.map_err(|error| self.describe(error))
     }
 
     /// Adds the name of the member, and a hint, to an error.

@@ -1,7 +1,7 @@
 //! Decides for `etcd defrag`: which member is defragmented next, and when the one before is in step again.
 //!
-//! A member serves no client while it rewrites its database file. It keeps its vote, but nobody knows whether it survives,
-//! so etcd must have quorum without it. etcd writes a new file beside the old one and renames it
+//! A member serves no client while it rewrites its database file. It keeps its vote, but it may fail, so etcd must have
+//! quorum without it. etcd writes a new file beside the old one and renames it
 //! (`server/storage/backend/backend.go`, `defrag`), so a member that dies has one of both, and removes the other when it
 //! starts.
 
@@ -38,7 +38,7 @@ pub struct DefragmentedMember {
 }
 
 impl DefragmentedMember {
-    /// The number of bytes by which the database has become smaller. Zero if it has grown, because clients write meanwhile.
+    /// The number of bytes by which the database has become smaller. Zero if it has grown, because clients also wrote during that time.
     pub const fn won(&self) -> u64 {
         self.db_size_before.saturating_sub(self.db_size_after)
     }

@@ -8,9 +8,8 @@ use owo_colors::{OwoColorize as _, Style};
 
 use crate::commands::status::screen::Layout;
 use crate::terminal::{
-    size::size_text,
     style::{BAD, FAINT, GOOD, WARN},
-    table::{Cell, Column, Table},
+    table::{Cell, Column, Table, size_text},
 };
 use kcp_control_plane::{
     plan::messages::join_names,

@@ -13,6 +13,7 @@ mod converted;
 mod customization_holder;
 mod deletion;
 mod documents;
+mod drain_forecast;
 mod etcd;
 mod etcd_maintenance;
 mod etcd_snapshot;

@@ -19,14 +19,14 @@ const TOO_OLD: &str = "v1.30.14";
 const OPERATOR: &str = "alice";
 
 /// A cluster, and the plugin for it.
-struct Subject<'m> {
+pub(crate) struct Subject<'m> {
     management: &'m ManagementCluster,
     namespace: &'static str,
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
 }
 
 impl<'m> Subject<'m> {
-    async fn create(management: &'m ManagementCluster, namespace: &'static str) -> Result<Self> {
+    pub(crate) async fn create(management: &'m ManagementCluster, namespace: &'static str) -> Result<Self> {
         let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
         cluster.settled(1).await?;
         for role in ["reader", "operator"] {
@@ -44,7 +44,7 @@ impl<'m> Subject<'m> {
         })
     }
 
-    async fn kcp(&self, command: &str) -> Result<CommandOutput> {
+    pub(crate) async fn kcp(&self, command: &str) -> Result<CommandOutput> {
         let words = command.split_whitespace();
         let all = std::iter::once("kcp")
             .chain(words)
@@ -53,7 +53,7 @@ impl<'m> Subject<'m> {
     }
 
     /// Runs the plugin, which must end with this exit code and print this on stdout.
-    async fn says(&self, command: &str, code: i32, stdout: &str) -> Result<CommandOutput> {
+    pub(crate) async fn says(&self, command: &str, code: i32, stdout: &str) -> Result<CommandOutput> {
         let ended = self.kcp(command).await?;
         ensure!(
             ended.code == code && ended.stdout.contains(stdout),

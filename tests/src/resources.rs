@@ -58,6 +58,14 @@ pub fn machine_deployments(client: &Client, namespace: &str) -> Api<DynamicObjec
     )
 }
 
+pub fn machine_drain_rules(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(CLUSTER_GROUP, "v1beta2", "MachineDrainRule", "machinedrainrules"),
+    )
+}
+
 pub fn machine_health_checks(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,

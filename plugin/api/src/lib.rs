@@ -4,7 +4,7 @@
 //! types for the JSON of each API version. v1beta1 and v1beta2 decode into the same struct, which follows v1beta2.
 //!
 //! - Cluster API: [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
-//!   [`machine_deployment`], [`extension_config`]
+//!   [`machine_deployment`], [`machine_drain_rule`], [`extension_config`]
 //! - Hive: [`hive`]
 //! - Kubernetes: [`secret`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
@@ -27,6 +27,7 @@ pub mod kind;
 pub mod kubeadm_config;
 pub mod machine;
 pub mod machine_deployment;
+pub mod machine_drain_rule;
 pub mod machine_health_check;
 pub mod metadata;
 pub mod names;
@@ -44,6 +45,7 @@ pub use kind::Kind;
 pub use kubeadm_config::{KubeadmConfig, KubeadmConfigSpec};
 pub use machine::Machine;
 pub use machine_deployment::MachineDeployment;
+pub use machine_drain_rule::MachineDrainRule;
 pub use machine_health_check::MachineHealthCheck;
 pub use metadata::{Object, PartialObjectMetadata};
 pub use reference::Reference;

@@ -1,6 +1,6 @@
 //! Decodes `Machine` from v1beta1 and v1beta2 of Cluster API.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
@@ -63,6 +63,9 @@ pub struct MachineSpec {
     pub infrastructure_ref: Option<Reference>,
     /// `spec.providerID`, which equals that of the Machine's Node. None until the infrastructure provider has set it.
     pub provider_id: Option<String>,
+    /// `spec.deletion.nodeDrainTimeoutSeconds` (`spec.nodeDrainTimeout` in v1beta1): how long Cluster API drains the Node
+    /// before it deletes the Machine anyway. None if unset or zero: without a limit.
+    pub node_drain_timeout: Option<SignedDuration>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,6 +190,17 @@ struct WireSpec {
     infrastructure_ref: Option<Reference>,
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
+    // v1beta2
+    #[serde(default, deserialize_with = "null_as_default")]
+    deletion: WireDeletion,
+    // v1beta1
+    node_drain_timeout: Option<SignedDuration>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireDeletion {
+    node_drain_timeout_seconds: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -214,6 +228,8 @@ impl From<Wire> for Machine {
             spec,
             status,
         } = wire;
+        let drain_seconds = spec.deletion.node_drain_timeout_seconds;
+        let drain_timeout = drain_seconds.map(SignedDuration::from_secs);
         Self {
             api_version,
             metadata,
@@ -224,6 +240,9 @@ impl From<Wire> for Machine {
                 bootstrap_config_ref: spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref),
                 infrastructure_ref: spec.infrastructure_ref,
                 provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+                node_drain_timeout: drain_timeout
+                    .or(spec.node_drain_timeout)
+                    .filter(SignedDuration::is_positive),
             },
             status: MachineStatus {
                 node_name: status.node_ref.map(|node| node.name),
@@ -239,7 +258,7 @@ impl From<Wire> for Machine {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
+    use jiff::{SignedDuration, Timestamp};
     use serde_json::{Value, json};
 
     use super::Machine;
@@ -267,6 +286,7 @@ mod tests {
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": metadata,
             "spec": {
                 "clusterName": "c1", "version": "v1.34.1", "failureDomain": "a", "providerID": "p://m1",
+                "deletion": {"nodeDrainTimeoutSeconds": 600},
                 "bootstrap": {"dataSecretName": "s", "configRef":
                     {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "m1-config"}},
                 "infrastructureRef":
@@ -280,6 +300,7 @@ mod tests {
             "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "metadata": metadata,
             "spec": {
                 "clusterName": "c1", "version": "v1.34.1", "failureDomain": "a", "providerID": "p://m1",
+                "nodeDrainTimeout": "10m0s",
                 "bootstrap": {"dataSecretName": "s", "configRef":
                     {"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta1", "kind": "KubeadmConfig", "name": "m1-config"}},
                 "infrastructureRef":
@@ -315,6 +336,10 @@ mod tests {
             })
         );
         assert_eq!(v1beta2.spec.provider_id.as_deref(), Some("p://m1"));
+        assert_eq!(
+            v1beta2.spec.node_drain_timeout,
+            Some(SignedDuration::from_mins(10))
+        );
         let config = v1beta2.spec.bootstrap_config_ref.as_ref();
         assert_eq!(config.map(|config| config.name.as_str()), Some("m1-config"));
     }

@@ -16,8 +16,8 @@ use serde::{
 
 use crate::{
     Cluster, ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
-    KubeadmConfig, KubeadmControlPlane, Machine, MachineDeployment, MachineHealthCheck, Secret, decode,
-    names::annotation,
+    KubeadmConfig, KubeadmControlPlane, Machine, MachineDeployment, MachineDrainRule, MachineHealthCheck,
+    Secret, decode, names::annotation,
 };
 
 /// Annotations that contain copies of whole objects, possibly with passwords.
@@ -263,6 +263,7 @@ objects!(
     KubeadmControlPlane,
     Machine,
     MachineDeployment,
+    MachineDrainRule,
     MachineHealthCheck,
     PartialObjectMetadata,
     Secret,

@@ -27,6 +27,8 @@ pub mod label {
     /// A label of objects that were created for a lease: namespaces, Secrets and copies of customizations.
     pub const POOL_LEASE: &str = "kubectl-kcp.dev/pool-lease";
 
+    /// On a pod: `skip` or `wait-completed` says how Cluster API drains the pod's Node.
+    pub const POD_DRAIN: &str = "cluster.x-k8s.io/drain";
     /// A label of control plane Nodes, and the key of the taint that kubeadm sets on them.
     pub const NODE_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 }
@@ -65,6 +67,8 @@ pub mod annotation {
     pub const UPDATE_IN_PROGRESS: &str = "in-place-updates.internal.cluster.x-k8s.io/update-in-progress";
     /// On an object: the names of the runtime hooks that have not completed, separated by commas.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
+    /// On a Machine, with any value: Cluster API does not drain the Machine's Node.
+    pub const EXCLUDE_NODE_DRAINING: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
     /// The prefix of annotations that block a Machine's deletion before its Node is drained.
     pub const PRE_DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
     /// The hook that the control plane controller sets on its Machines. The controller removes it after it has removed

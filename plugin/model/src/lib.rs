@@ -9,6 +9,7 @@
 //! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
+//! - [`drain`]: what prevents the drain of a Machine's node, and what is lost with the node
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
@@ -39,6 +40,7 @@ pub mod blocker;
 pub mod certificates;
 pub mod change;
 pub mod checks;
+pub mod drain;
 pub mod duration;
 pub mod inspection;
 pub mod kubelet_skew;

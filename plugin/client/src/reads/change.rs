@@ -15,7 +15,9 @@ use crate::{
     Error, ReadLimit,
     reader::Reader,
     reads::{
-        Excluded, MachineByNode, Target, limit_per_control_plane,
+        Excluded, MachineByNode, Target,
+        drain::read_drain_objects,
+        limit_per_control_plane,
         planned::{self, Fetched, Reads, fetch},
         secret::is_absent,
         workload_and_etcd,
@@ -78,8 +80,11 @@ async fn read_parts(
         .filter_map(|machine| Some((machine.status.node_name.clone()?, machine.name().to_owned())))
         .collect();
     let nothing = Excluded::default();
+    let nodes = machines.keys().cloned().collect();
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
-    let (workload, _, etcd) = Box::pin(beyond).await;
+    let drain = read_drain_objects(reader, &target, nodes, end);
+    let ((workload, _, etcd), drain) = tokio::join!(Box::pin(beyond), Box::pin(drain));
+    fetched.observed.drain = drain;
     // The control plane is read again. Querying etcd takes seconds, in which the controller may change the control
     // plane, and the write requires the resource version that was checked.
     let reads = Reads {
@@ -151,8 +156,11 @@ fn change_snapshot(
         Reading::OutOfReach(failure) | Reading::Failed(failure) => Some(failure.clone()),
         Reading::Excluded { .. } | Reading::NotYet => None,
     };
-    let is_missing = |failure: &Failure| failure.object.ends_with("-etcd") && is_absent(failure);
-    if etcd_failure.as_ref().is_some_and(is_missing) {
+    let cluster = fetched.observed.control_plane.cluster();
+    let ca = cluster.map(|cluster| format!("{cluster}-etcd"));
+    if let (Some(failure), Some(ca)) = (&etcd_failure, &ca)
+        && is_absent(failure, ca)
+    {
         fetched.observed.has_etcd_ca = Some(false);
     }
     let Fetched {

@@ -11,6 +11,7 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{self, ConfigMap, Pod},
 };
+use kube::api::ListParams;
 use tokio::{sync::oneshot, time::timeout};
 
 pub use crate::reads::workload::failure::FailureContext;
@@ -146,17 +147,18 @@ impl WorkloadCluster {
 
     async fn nodes(&self) -> Result<Vec<Node>, Error> {
         self.objects
-            .list(None, None, |node: v1::Node| Some(objects::node(node)))
+            .list(None, &ListParams::default(), |node: v1::Node| {
+                Some(objects::node(node))
+            })
             .await
     }
 
     async fn static_pods(&self) -> Result<Vec<StaticPod>, Error> {
         let components = Component::ALL.map(Component::as_str).join(",");
         let selector = format!("tier=control-plane,component in ({components})");
+        let filter = ListParams::default().labels(&selector);
         self.objects
-            .list(Some(KUBE_SYSTEM), Some(&selector), |pod: Pod| {
-                objects::static_pod(pod)
-            })
+            .list(Some(KUBE_SYSTEM), &filter, |pod: Pod| objects::static_pod(pod))
             .await
     }
 

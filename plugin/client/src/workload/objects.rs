@@ -41,7 +41,7 @@ impl Objects {
         Self { cluster, limit }
     }
 
-    /// Lists the objects of one or all namespaces that match a label selector. `keep` converts each object, or
+    /// Lists the objects of one or all namespaces that match the selectors of `filter`. `keep` converts each object, or
     /// drops it.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Objects {
     pub async fn list<K, T>(
         &self,
         namespace: Option<&str>,
-        selector: Option<&str>,
+        filter: &ListParams,
         keep: impl Fn(K) -> Option<T>,
     ) -> Result<Vec<T>, Error>
     where
@@ -58,12 +58,8 @@ impl Objects {
         let mut action = Action::new("list", &ApiResource::erase::<K>(&()));
         action.namespace = namespace.map(str::to_owned);
         let requests = Request::new(K::url_path(&(), namespace));
-        let parameters = ListParams {
-            label_selector: selector.map(str::to_owned),
-            ..ListParams::default()
-        };
         let consistent = async {
-            let mut parameters = parameters.clone().limit(OBJECTS_PER_PAGE);
+            let mut parameters = filter.clone().limit(OBJECTS_PER_PAGE);
             let mut kept = Vec::new();
             for _ in 0..MAX_PAGES {
                 let page: List<K> = self.page(&action, &requests, &parameters).await?;
@@ -82,9 +78,7 @@ impl Objects {
             })
         };
         let cached = async {
-            let page: List<K> = self
-                .page(&action, &requests, &parameters.clone().match_any())
-                .await?;
+            let page: List<K> = self.page(&action, &requests, &filter.clone().match_any()).await?;
             Ok(page.items.into_iter().filter_map(&keep).collect())
         };
         self.consistent_or_cached(&action, Box::pin(consistent), Box::pin(cached))
@@ -189,7 +183,9 @@ mod tests {
     }
 
     async fn names(objects: &Objects) -> Result<Vec<String>, Error> {
-        objects.list(None, None, |node: Node| node.metadata.name).await
+        objects
+            .list(None, &ListParams::default(), |node: Node| node.metadata.name)
+            .await
     }
 
     fn page(name: &str, next: &str) -> (u16, Value) {

@@ -10,6 +10,7 @@ use crate::{
         ownership::ownership,
         quorum_guard::QuorumGuard,
     },
+    drain::forecast,
     plan::{
         self, Plan,
         fragile::fragile_periods,
@@ -25,12 +26,16 @@ pub struct Preflight {
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
     pub plan: Plan,
+    /// What prevents the drains of the plan, and what is lost by them: one line for each.
+    pub drains: Vec<String>,
 }
 
 impl Preflight {
-    /// Returns one line for each period in which etcd tolerates no member failure.
+    /// Returns one line for each period in which etcd tolerates no member failure, and the forecast of the drains.
     pub fn consequences(&self) -> Vec<String> {
-        fragile_periods(&self.plan)
+        let mut lines = fragile_periods(&self.plan);
+        lines.extend(self.drains.iter().cloned());
+        lines
     }
 }
 
@@ -105,6 +110,7 @@ pub fn preflight_reviewed(
             remedies: remedies(&guard, &plan, force),
         }),
         warnings,
+        drains: forecast(&snapshot.observed, &plan.deleted_machines()),
         plan,
     })
 }

@@ -25,6 +25,8 @@ pub mod step;
 #[cfg(test)]
 mod properties;
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{KubeadmControlPlaneSpec, Object as _};
 
@@ -36,7 +38,7 @@ use crate::{
         rollout_reason::{Verdict, verdicts},
         simulate::{Step, first_step_risk, simulate},
         state::State,
-        step::{Context, NoPlan},
+        step::{Action, Context, NoPlan},
     },
     quorum::Votes,
     snapshot::{EtcdMembers, Snapshot},
@@ -146,6 +148,12 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
 impl Plan {
     pub fn steps(&self) -> &[Step] {
         self.steps.as_deref().unwrap_or_default()
+    }
+
+    /// The names of the Machines that the steps may delete.
+    pub fn deleted_machines(&self) -> BTreeSet<String> {
+        let deletes = self.steps().iter().filter(|step| step.action == Action::Delete);
+        deletes.flat_map(|step| step.names.iter().cloned()).collect()
     }
 
     pub fn rolls_out(&self) -> bool {

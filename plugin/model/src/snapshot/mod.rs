@@ -5,9 +5,11 @@
 //! - [`management`]: deletions and `MachineHealthChecks` in the management cluster
 //! - [`workload`]: nodes, static pods and add-ons of the workload cluster
 //! - [`etcd`]: the status of each etcd member, and which report counts if members contradict each other
+//! - [`drain`]: the pods of the nodes, and what decides how they are drained
 //! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
 pub mod change;
+pub mod drain;
 pub mod etcd;
 pub mod management;
 pub mod reading;
@@ -17,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference};
 
+pub use drain::DrainObjects;
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
 pub use management::{Deletion, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
@@ -59,6 +62,8 @@ pub struct Snapshot {
     pub workload: Reading<Workload>,
     pub endpoint_certificate: Reading<EndpointCertificate>,
     pub etcd: Reading<EtcdSurvey>,
+    /// What decides how Cluster API drains the nodes. Only a change or a plan reads it.
+    pub drain: Reading<DrainObjects>,
 }
 
 impl From<KubeadmControlPlane> for Snapshot {
@@ -87,6 +92,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             workload: Reading::NotYet,
             endpoint_certificate: Reading::NotYet,
             etcd: Reading::NotYet,
+            drain: Reading::NotYet,
         }
     }
 }

@@ -18,6 +18,7 @@ use std::path::Path;
 pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
 use kcp_control_plane::{
+    drain::forecast,
     plan::{Plan, options::review_desired},
     review::ReviewContext,
 };
@@ -109,10 +110,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     }));
     let compared = template::compare(&reads, &mut snapshot.observed, &mut desired, in_file);
     warnings.extend(Box::pin(compared).await);
-    for warning in warnings.iter().chain(&of_rules) {
+    let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
+    let drains = forecast(&snapshot.observed, &plan.deleted_machines());
+    for warning in warnings.iter().chain(&of_rules).chain(&drains) {
         session.terminal.warning(warning);
     }
-    let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
     print(&plan, &arguments.output, &session.terminal)?;
     Ok(match PlanVerdict::new(&plan) {
         PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,

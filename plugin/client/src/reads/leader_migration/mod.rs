@@ -23,6 +23,7 @@ use kcp_control_plane::{
     snapshot::Failure,
 };
 use kcp_rules::{leader_migration::Lock, syntax::is_dns1123_subdomain};
+use kube::api::ListParams;
 
 use crate::{
     Connection,
@@ -72,7 +73,12 @@ pub async fn leader_migration(
     )
     .await;
     // Without them, only what an earlier migration left behind is missing.
-    let others = Box::pin(cluster.objects.list(Some(KUBE_SYSTEM), None, named_lease)).await;
+    let others = Box::pin(
+        cluster
+            .objects
+            .list(Some(KUBE_SYSTEM), &ListParams::default(), named_lease),
+    )
+    .await;
     locks.extend(unused(&locks, others.unwrap_or_default()));
     Observed {
         now: now(&cluster),

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kcp_control_plane::snapshot::Failure;
 use kcp_rules::leader_migration::{Component, workload::Workload};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::reads::workload::{
@@ -36,7 +37,10 @@ pub(super) async fn read(
     cloud_namespace: &str,
 ) -> Result<Vec<ManagerPod>, Failure> {
     let list = async |namespace: &str| {
-        let pods = cluster.objects.list(Some(namespace), None, manager_pod).await;
+        let pods = cluster
+            .objects
+            .list(Some(namespace), &ListParams::default(), manager_pod)
+            .await;
         pods.map_err(|error| cluster.failures.describe("Pod", &error))
     };
     let mut pods = Box::pin(list(KUBE_SYSTEM)).await?;

@@ -9,6 +9,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy, WriteObstacles},
         quorum_guard::{QuorumGuard, fatal_loss, leader_warning},
     },
+    drain::forecast,
     plan::{
         Desired, Plan, messages, plan,
         step::{Action, NoPlan},
@@ -92,11 +93,13 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             "the deletion waits until another program removes its hook from the Machine: annotation {hook}"
         )
     }));
+    let mut consequences = consequences(&plan);
+    consequences.extend(forecast(machine.observed(), &[(*name).to_owned()].into()));
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
         done: "deleted; the control plane creates a replacement".to_owned(),
         warnings,
-        consequences: consequences(&plan),
+        consequences,
         event: ChangeEvent {
             reason: "MachineReplaced",
             action: "ReplaceMachine",

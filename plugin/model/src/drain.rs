@@ -1,0 +1,361 @@
+//! Predicts the drain of a Machine's node: what keeps Cluster API from deleting the Machine, and what is lost with the node.
+//!
+//! Which pods are evicted follows Cluster API v1.14 (`core/reconcilers/machine/drain/filters.go`). Which evictions the API
+//! server refuses follows Kubernetes v1.36 (`pkg/registry/core/pod/storage/eviction.go`). There is one difference: a pod of a
+//! `DaemonSet` that no longer exists counts as a pod of a `DaemonSet`, although Cluster API evicts it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+use k8s_openapi::{
+    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kcp_api::{
+    Machine, MachineDrainRule, Object as _,
+    names::{annotation, label},
+};
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::{
+    duration::format_duration,
+    plan::messages::join_names,
+    snapshot::{Reading, Snapshot, drain::DrainObjects},
+};
+
+/// The annotation of a static pod's object in the API server.
+const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+
+/// How many pods a line names. It counts the others.
+const MAX_NAMES: usize = 3;
+
+type Labels = BTreeMap<String, String>;
+
+/// What Cluster API does with a pod while it drains the pod's node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behavior {
+    Evict,
+    Skip,
+    /// Cluster API waits until the pod has completed.
+    WaitCompleted,
+}
+
+/// What a drain does to pods, or what prevents it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Effect {
+    /// A budget, as NAMESPACE/NAME, allows no disruption.
+    Refused {
+        budget: String,
+    },
+    /// The API server evicts no pod that has more than one budget.
+    SeveralBudgets,
+    WaitsForCompletion,
+    /// The pod has no controller, so nothing creates it again.
+    NotRecreated,
+    /// The data in the pod's `emptyDir` volumes is lost.
+    LosesData,
+}
+
+/// Pods of one node with the same effect.
+struct Affected<'m> {
+    machine: &'m Machine,
+    effect: Effect,
+    /// The pods as NAMESPACE/NAME, in order.
+    pods: BTreeSet<String>,
+}
+
+/// Predicts the drains of these Machines: one line for each Machine and effect. Empty if nothing prevents the drains and
+/// nothing is lost.
+pub fn forecast(observed: &Snapshot, names: &BTreeSet<String>) -> Vec<String> {
+    let is_named = |machine: &&Machine| names.contains(machine.name());
+    let machines: Vec<_> = observed.machines.iter().filter(is_named).collect();
+    if machines.is_empty() {
+        return Vec::new();
+    }
+    let objects = match &observed.drain {
+        Reading::Read(objects) => objects,
+        Reading::Failed(failure) | Reading::OutOfReach(failure) => {
+            return vec![format!(
+                "it is unknown what prevents the drain of {}: {}: {}",
+                machine_names(&machines),
+                failure.object,
+                failure.message
+            )];
+        }
+        Reading::Excluded { .. } | Reading::NotYet => return Vec::new(),
+    };
+    let mut lines = Vec::new();
+    for machine in machines {
+        let Some(node) = observed.node_of(machine) else {
+            continue;
+        };
+        if machine.has_annotation(annotation::EXCLUDE_NODE_DRAINING) {
+            lines.push(format!(
+                "Cluster API deletes Machine {} without a drain: annotation {}",
+                machine.name(),
+                annotation::EXCLUDE_NODE_DRAINING
+            ));
+            continue;
+        }
+        lines.extend(effects(observed, objects, machine, node).iter().map(line));
+    }
+    lines.extend(objects.rules.failure().map(|failure| {
+        format!(
+            "could not list MachineDrainRules: {}; assuming that there are none",
+            failure.message
+        )
+    }));
+    lines
+}
+
+fn machine_names(machines: &[&Machine]) -> String {
+    let names: Vec<_> = machines.iter().map(|machine| machine.name()).collect();
+    let kind = if names.len() == 1 { "Machine" } else { "Machines" };
+    format!("{kind} {}", join_names(&names, "and"))
+}
+
+fn effects<'m>(
+    observed: &Snapshot,
+    objects: &DrainObjects,
+    machine: &'m Machine,
+    node: &str,
+) -> Vec<Affected<'m>> {
+    let rules = matching_rules(observed, objects, machine);
+    let mut pods: BTreeMap<Effect, BTreeSet<String>> = BTreeMap::new();
+    for pod in objects.pods.iter().filter(|pod| node_of(pod) == Some(node)) {
+        for effect in effects_on(pod, objects, &rules) {
+            pods.entry(effect).or_default().insert(full_name(pod));
+        }
+    }
+    let affected = |(effect, pods)| Affected {
+        machine,
+        effect,
+        pods,
+    };
+    pods.into_iter().map(affected).collect()
+}
+
+fn effects_on(pod: &Pod, objects: &DrainObjects, rules: &[&MachineDrainRule]) -> Vec<Effect> {
+    match behavior(pod, objects, rules) {
+        Behavior::Skip => return Vec::new(),
+        Behavior::WaitCompleted => return vec![Effect::WaitsForCompletion],
+        Behavior::Evict => {}
+    }
+    if is_finished(pod) {
+        return Vec::new();
+    }
+    let mut effects: Vec<_> = refusal(pod, &objects.budgets).into_iter().collect();
+    if controller(pod).is_none() {
+        effects.push(Effect::NotRecreated);
+    }
+    if has_local_storage(pod) {
+        effects.push(Effect::LosesData);
+    }
+    effects
+}
+
+fn behavior(pod: &Pod, objects: &DrainObjects, rules: &[&MachineDrainRule]) -> Behavior {
+    let is_of_daemon_set = controller(pod) == Some("DaemonSet") && !is_finished(pod);
+    let annotations = pod.metadata.annotations.as_ref();
+    let is_static = annotations.is_some_and(|annotations| annotations.contains_key(MIRROR_POD));
+    if is_of_daemon_set || is_static {
+        return Behavior::Skip;
+    }
+    let drain = labels(pod)
+        .get(label::POD_DRAIN)
+        .map(|value| value.to_lowercase());
+    match drain.as_deref() {
+        Some("skip") => return Behavior::Skip,
+        Some("wait-completed" | "waitcompleted") => return Behavior::WaitCompleted,
+        Some(_) | None => {}
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace = objects.namespaces.get(namespace);
+    let applies = |rule: &&&MachineDrainRule| {
+        rule.spec.pods.is_empty()
+            || rule.spec.pods.iter().any(|selector| {
+                is_selected(selector.selector.as_ref(), labels(pod))
+                    && is_selected(
+                        selector.namespace_selector.as_ref(),
+                        namespace.unwrap_or(&Labels::new()),
+                    )
+            })
+    };
+    let rule = rules.iter().find(applies);
+    match rule.map(|rule| rule.spec.drain.behavior.as_str()) {
+        Some("Skip") => Behavior::Skip,
+        Some("WaitCompleted") => Behavior::WaitCompleted,
+        Some(_) | None => Behavior::Evict,
+    }
+}
+
+/// The rules that apply to the Machine, by name. The first that selects a pod decides.
+fn matching_rules<'o>(
+    observed: &Snapshot,
+    objects: &'o DrainObjects,
+    machine: &Machine,
+) -> Vec<&'o MachineDrainRule> {
+    let none = Labels::new();
+    let cluster = observed.cluster.read();
+    let of_cluster = cluster.and_then(|cluster| cluster.metadata.labels.as_ref());
+    let of_machine = machine.metadata.labels.as_ref();
+    let applies = |rule: &&MachineDrainRule| {
+        rule.spec.machines.is_empty()
+            || rule.spec.machines.iter().any(|selector| {
+                is_selected(selector.selector.as_ref(), of_machine.unwrap_or(&none))
+                    && is_selected(selector.cluster_selector.as_ref(), of_cluster.unwrap_or(&none))
+            })
+    };
+    let rules = objects.rules.read().into_iter().flatten();
+    let mut rules: Vec<_> = rules.filter(applies).collect();
+    rules.sort_by_key(|rule| rule.name());
+    rules
+}
+
+/// Why the API server refuses to evict the pod now. None if it evicts the pod.
+fn refusal(pod: &Pod, budgets: &[PodDisruptionBudget]) -> Option<Effect> {
+    let is_pending = phase(pod) == Some("Pending");
+    if is_pending || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let protects = |budget: &&PodDisruptionBudget| {
+        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
+        budget.metadata.namespace == pod.metadata.namespace
+            && selector.is_some_and(|selector| is_selected(Some(&selector), labels(pod)))
+    };
+    let mut protecting = budgets.iter().filter(protects);
+    let budget = protecting.next()?;
+    if protecting.next().is_some() {
+        return Some(Effect::SeveralBudgets);
+    }
+    (!allows(budget, pod)).then(|| Effect::Refused {
+        budget: format!(
+            "{}/{}",
+            budget.metadata.namespace.as_deref().unwrap_or_default(),
+            budget.metadata.name.as_deref().unwrap_or_default()
+        ),
+    })
+}
+
+fn allows(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let policy = budget
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
+    let Some(status) = &budget.status else {
+        return false;
+    };
+    let (healthy, desired) = (status.current_healthy, status.desired_healthy.unwrap_or(0));
+    let has_healthy_budget = desired > 0 && healthy.unwrap_or(0) >= desired;
+    let is_unprotected = !is_ready(pod) && (policy == Some("AlwaysAllow") || has_healthy_budget);
+    is_unprotected || status.disruptions_allowed.unwrap_or(0) > 0
+}
+
+/// Whether a selector matches, as in Cluster API: an absent or empty selector matches every object. An invalid selector
+/// matches none.
+fn is_selected(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
+    let Some(selector) = selector else {
+        return true;
+    };
+    let selector: Option<Selector> = selector.clone().try_into().ok();
+    selector.is_some_and(|selector| selector.matches(labels))
+}
+
+fn labels(pod: &Pod) -> &Labels {
+    static NONE: Labels = Labels::new();
+    pod.metadata.labels.as_ref().unwrap_or(&NONE)
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
+}
+
+fn is_finished(pod: &Pod) -> bool {
+    matches!(phase(pod), Some("Succeeded" | "Failed"))
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions).flatten();
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The kind of the pod's controller. None if the pod has none.
+fn controller(pod: &Pod) -> Option<&str> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true))?;
+    Some(&controller.kind)
+}
+
+fn has_local_storage(pod: &Pod) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
+    volumes.into_iter().any(|volume| volume.empty_dir.is_some())
+}
+
+fn full_name(pod: &Pod) -> String {
+    format!(
+        "{}/{}",
+        pod.metadata.namespace.as_deref().unwrap_or_default(),
+        pod.metadata.name.as_deref().unwrap_or_default()
+    )
+}
+
+fn line(
+    Affected {
+        machine,
+        effect,
+        pods,
+    }: &Affected<'_>,
+) -> String {
+    let name = machine.name();
+    let listed = pod_names(pods);
+    let end = end_of_drain(machine.spec.node_drain_timeout);
+    match effect {
+        Effect::Refused { budget } => format!(
+            "the drain of Machine {name} waits, because PodDisruptionBudget {budget} allows no disruption of {listed}: {end}"
+        ),
+        Effect::SeveralBudgets => format!(
+            "the drain of Machine {name} waits, because more than one PodDisruptionBudget selects {listed}, and the API \
+             server evicts no such pod: {end}"
+        ),
+        Effect::WaitsForCompletion => {
+            format!("the drain of Machine {name} waits for the completion of {listed}: {end}")
+        }
+        Effect::NotRecreated => {
+            let them = if pods.len() == 1 { "it" } else { "them" };
+            format!(
+                "the drain of Machine {name} deletes {listed} for good: no controller creates {them} again"
+            )
+        }
+        Effect::LosesData => {
+            format!("the drain of Machine {name} deletes the data in the emptyDir volumes of {listed}")
+        }
+    }
+}
+
+fn end_of_drain(timeout: Option<SignedDuration>) -> String {
+    match timeout {
+        Some(timeout) => format!(
+            "Cluster API deletes the Machine anyway after {}",
+            format_duration(timeout.unsigned_abs())
+        ),
+        None => "without a nodeDrainTimeout, Cluster API waits indefinitely".to_owned(),
+    }
+}
+
+fn pod_names(pods: &BTreeSet<String>) -> String {
+    let mut names: Vec<String> = pods.iter().take(MAX_NAMES).cloned().collect();
+    if pods.len() > MAX_NAMES {
+        names.push(format!("{} more", pods.len() - MAX_NAMES));
+    }
+    let kind = if pods.len() == 1 { "pod" } else { "pods" };
+    format!("{kind} {}", join_names(&names, "and"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -273,7 +273,7 @@ impl<'m> Scene<'m> {
                 == json!([{"name": "controllers", "value": "*,bootstrapsigner,tokencleaner,-node-ipam-controller"}]),
             "{flags}"
         );
-        self.runs("upgrade", &upgrade, 1, "and not yet v1.36.3").await?;
+        self.runs("upgrade", &upgrade, 1, "not yet v1.36.3").await?;
         let back = "rolled back to v1.35.4 with leader migration";
         let written = self.runs("rollback", &[WAIT], 1, back).await?;
         ensure!(written.stdout.ends_with(PAUSED), "{written}");

@@ -82,7 +82,7 @@ fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
         Verdict::Unknown => (
             format!(
                 "it is unknown whether cloud-controller-manager runs {name}: neither its flags nor its cloud \
-                 provider say"
+                 provider show this"
             ),
             format!(
                 "add {name} to the --controllers of cloud-controller-manager if its cloud provider has {name}; otherwise \

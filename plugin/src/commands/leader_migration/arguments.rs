@@ -47,8 +47,9 @@ pub enum LeaderMigrationCommand {
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
 manager.
 
-With deployment/NAME or daemonset/NAME, --ccm reads this object from the workload cluster, and the ConfigMap with its leader migration configuration. A file can contain a Pod, Deployment or DaemonSet, and that ConfigMap. Write ./deployment/NAME for a \
-file of that name.
+With deployment/NAME or daemonset/NAME, --ccm reads this object from the workload cluster, and the ConfigMap with its \
+leader migration configuration. A file can contain a Pod, Deployment or DaemonSet, and that ConfigMap. Write \
+./deployment/NAME for a file of that name.
 
 Examples:
   kubectl kcp leader-migration check edge --to v1.36.0
@@ -138,10 +139,14 @@ pub struct GenerateArguments {
     pub file: Option<PathBuf>,
 }
 
-const STATUS_HELP: &str = "A Lease alone proves nothing: its holder renews the Lease even while it runs none of the controllers. So this command asks each controller manager, through port-forwards, which controllers it runs (/healthz?verbose) and which settings it has (/configz). For /configz, the kubeconfig of the workload cluster must contain a client certificate, and its user needs the verb get on that path. Otherwise the command reads /flagz or the Pod's flags, and marks the settings as not verified.
+const STATUS_HELP: &str = "A Lease alone proves nothing: its holder renews the Lease even while it runs none of the \
+controllers. So this command asks each controller manager, through port-forwards, which controllers it runs \
+(/healthz?verbose) and which settings it has (/configz). For /configz, the kubeconfig of the workload cluster must contain \
+a client certificate, and its user needs the verb get on that path. Otherwise the command reads /flagz or the Pod's flags, \
+and marks the settings as not verified.
 
-Exit code 0 means protected or nothing to migrate, 1 means unprotected, stale, orphaned or runs twice, 2 means that something \
-could not be read.
+Exit code 0 means protected or nothing to migrate, 1 means unprotected, stale, orphaned or runs twice, 2 means that \
+something could not be read.
 
 Examples:
   kubectl kcp leader-migration status
@@ -173,9 +178,12 @@ pub struct StatusArguments {
     pub timeout: Duration,
 }
 
-const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, it asks the API server of the workload cluster what the users of both controller managers may do with the Lease. Exit code 1 then means that a permission is missing.
+const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, it \
+asks the API server of the workload cluster what the users of both controller managers may do with the Lease. Exit code 1 \
+then means that a permission is missing.
 
---apply creates the Role and the RoleBinding leader-migration, or adds to them what they lack. It never changes the built-in roles of Kubernetes.
+--apply creates the Role and the RoleBinding leader-migration, or adds to them what they lack. It never changes the \
+built-in roles of Kubernetes.
 
 Examples:
   kubectl kcp leader-migration rbac

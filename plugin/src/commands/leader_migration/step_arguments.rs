@@ -97,11 +97,13 @@ pub struct StartArguments {
     pub step: StepArguments,
 }
 
-const UPGRADE_HELP: &str = "In one update, the command changes the version, disables the migrated controllers in kube-controller-manager, and removes leader migration from it, because kube-controller-manager 1.36 and later exits if leader migration is enabled. With --ccm-manifest, \
-the same update installs a static Pod of cloud-controller-manager; without it, a cloud-controller-manager must run already, \
-for example as a DaemonSet.
+const UPGRADE_HELP: &str = "In one update, the command changes the version, disables the migrated controllers in \
+kube-controller-manager, and removes leader migration from it, because kube-controller-manager 1.36 and later exits if \
+leader migration is enabled. With --ccm-manifest, the same update installs a static Pod of cloud-controller-manager; \
+without it, a cloud-controller-manager must run already, for example as a DaemonSet.
 
-The command refuses the upgrade if any kube-controller-manager does not use leader migration, if a permission for the Lease is missing, if the workers are too old for the version, or if a controller would run twice or not at all.
+The command refuses the upgrade if any kube-controller-manager does not use leader migration, if a permission for the \
+Lease is missing, if the workers are too old for the version, or if a controller would run twice or not at all.
 
 Run it again after the rollout: exit code 0 then means that every Machine has the version. Until the first new Machine has \
 joined, `leader-migration rollback` returns to the old version.
@@ -128,9 +130,9 @@ pub struct UpgradeArguments {
     pub step: StepArguments,
 }
 
-const FINISH_HELP: &str = "The command removes the configuration from the control plane, which replaces every control-plane \
-Machine once more. It refuses to do so until every Machine has the new version, no kube-controller-manager uses leader migration, and \
-cloud-controller-manager runs the migrated controllers.
+const FINISH_HELP: &str = "The command removes the configuration from the control plane, which replaces every \
+control-plane Machine once more. It refuses to do so until every Machine has the new version, no kube-controller-manager \
+uses leader migration, and cloud-controller-manager runs the migrated controllers.
 
 Run it again after the rollout, or use --wait: once no controller manager uses leader migration, the command deletes the \
 migration Lease, unless a process renews it.
@@ -153,9 +155,9 @@ pub struct FinishArguments {
     pub step: StepArguments,
 }
 
-const ROLLBACK_HELP: &str = "After `start`, the command removes leader migration from the control plane. After `upgrade`, it \
-restores the old version and leader migration, unless a Machine with the new version has joined: Kubernetes does not support \
-downgrades. It restores exactly the fields that the step changed, from an annotation of the control plane.
+const ROLLBACK_HELP: &str = "After `start`, the command removes leader migration from the control plane. After `upgrade`, \
+it restores the old version and leader migration, unless a Machine with the new version has joined: Kubernetes does not \
+support downgrades. It restores exactly the fields that the step changed, from an annotation of the control plane.
 
 Examples:
   kubectl kcp leader-migration rollback edge --dry-run=server

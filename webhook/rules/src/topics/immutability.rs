@@ -30,7 +30,8 @@ const RULES: &[Rule] = &[
         id: "cluster-configuration-immutable",
         summary: "settings that kubeadm init sets once for the whole cluster must not change",
         why: "kubeadm init writes these settings into certificates, kubeconfigs and manifests of the first \
-              Machine. A later change applies to new Machines only, which then do not fit the existing ones.",
+              Machine. A later change applies only to new Machines, which then no longer match the existing \
+              ones.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -42,8 +43,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-removed",
         summary: "the cluster, init and join configurations must not be removed",
-        why: "Without one of these sections, kubeadm creates new Machines with its own defaults, so they differ from \
-            the existing Machines.",
+        why: "Without one of these sections, kubeadm creates new Machines with its own defaults, so they differ \
+              from the existing Machines.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -61,7 +62,8 @@ const RULES: &[Rule] = &[
         action: Action::Off,
         scope: Scope::Transition,
         overridable: true,
-        source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API now allows changes",
+        source: "KubeadmControlPlane proposal of 2019, Upgrade: kubeadmConfigSpec is immutable; Cluster API now \
+                 allows changes",
         check: Check::ControlPlane(config_frozen),
         cel: Cel::None(NoCel::Normalized),
     },

@@ -90,7 +90,7 @@ async fn unprotected(scene: &Scene<'_>) -> Result<()> {
         .kube("short-name", &["--enable-leader-migration=true", &file])
         .await?;
     let lock = "its main lock, Lease kube-controller-manager, although leader migration is on";
-    let reason = format!("{} runs it under {lock}", scene.kube_pod);
+    let reason = format!("{} runs the controller under {lock}", scene.kube_pod);
     scene.comes_to("unprotected", 1, &reason).await?;
     scene.end(&mut kube).await?;
     scene.end(&mut cloud).await

@@ -156,7 +156,8 @@ mod tests {
         };
         assert_eq!(
             error(&[workload]),
-            "found no ConfigMap migration with the key leader.yaml, the leader migration configuration; add it"
+            "found no ConfigMap migration with the key leader.yaml, which must contain the leader migration \
+             configuration; add the ConfigMap"
         );
         assert_eq!(
             error(&[]),
@@ -190,8 +191,8 @@ mod tests {
             cloud_among(&[workload], &encoded, Some(36))
                 .unwrap_err()
                 .to_string(),
-            "the leader migration configuration /etc/m/leader.yaml is a file of the Node, and not plain text in \
-             spec.kubeadmConfigSpec.files; write it to a ConfigMap"
+            "the leader migration configuration is the file /etc/m/leader.yaml on the Node, and \
+             spec.kubeadmConfigSpec.files does not contain this file as plain text; put the configuration in a ConfigMap"
         );
     }
 }

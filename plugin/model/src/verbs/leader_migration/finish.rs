@@ -175,7 +175,7 @@ fn why_cloud_still_migrates(
                 .to_owned(),
         ),
         Ok(Some(_)) => None,
-        Ok(None) => Some("no cloud-controller-manager runs".to_owned()),
+        Ok(None) => Some("no cloud-controller-manager is running".to_owned()),
         Err(why) => why.into_iter().next(),
     }
 }

@@ -66,8 +66,8 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
             37,
             true,
             Err(
-                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller over: \
-                 stop its controller with --controllers, then start cloud-controller-manager",
+                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller \
+                 over: disable the controller with --controllers, then start cloud-controller-manager",
             ),
         ),
         (

@@ -315,7 +315,7 @@ fn upgrade_waits_for_every_controller_manager() {
             Verb::Upgrade,
             with(three()),
             "",
-            "refused: no cloud-controller-manager runs, and no manifest was given",
+            "refused: no cloud-controller-manager is running, and no manifest was given",
         ),
         (
             Verb::Upgrade,

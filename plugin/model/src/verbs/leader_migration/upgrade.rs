@@ -208,7 +208,7 @@ fn why_not_ready(
         }
     };
     if then.is_none() {
-        reasons.push("no cloud-controller-manager runs, and no manifest was given".to_owned());
+        reasons.push("no cloud-controller-manager is running, and no manifest was given".to_owned());
         return reasons;
     }
     let pair = Pair {

@@ -428,7 +428,8 @@ fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String
     )
 }
 
-/// The message for a pool without a free entry, such as `pool d/p has no free entry (3 in total): 2 held: a by x, b by y; 1 missing: c`.
+/// The message for a pool without a free entry, such as `pool d/p has no free entry (3 in total): 2 held: a by x, b by y;
+/// 1 missing: c`.
 fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String {
     const USED: &str = "used by a cluster without a lease";
     const TITLES: [&str; 8] = [

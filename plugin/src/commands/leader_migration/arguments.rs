@@ -107,8 +107,8 @@ pub struct CheckArguments {
 }
 
 const GENERATE_HELP: &str =
-    "The output is YAML: the configuration for both controller managers, and, with --filename, a \
-merge patch of the KubeadmControlPlane before the upgrade.
+    "The output is YAML: the configuration for both controller managers, and, with --filename, a merge patch to apply to \
+the KubeadmControlPlane before the upgrade.
 
 Examples:
   kubectl kcp leader-migration generate --from v1.35.4 --to v1.36.0 --node-ipam

@@ -485,7 +485,8 @@ controllerLeaders:
                 VALID.replace("leaderName", "resourceLock: leases\nleaderName"),
                 32,
                 &[
-                    "the document has an unknown field; the known fields are apiVersion, kind, leaderName, controllerLeaders",
+                    "the document has an unknown field; the known fields are apiVersion, kind, leaderName, \
+                     controllerLeaders",
                 ],
             ),
             (

@@ -53,7 +53,9 @@ impl Finding {
         match self {
             Self::UnknownName(..) => "correct or remove the entry".to_owned(),
             Self::NotShared(_, name) => {
-                format!("remove the entry {name}; kube-controller-manager then runs {name} under the main lock")
+                format!(
+                    "remove the entry {name}; kube-controller-manager then runs {name} under the main lock"
+                )
             }
             Self::Alias { name, .. } => format!("add an entry for {name}, and keep the existing entry"),
             Self::Repeated(_, name) => match known_names::shown(name) {
@@ -71,7 +73,9 @@ impl Finding {
                  --enable-leader-migration"
             ),
             Self::DifferentLocks(..) => {
-                "set the same leaderName and the same --leader-elect-resource-namespace on both controller managers".to_owned()
+                "set the same leaderName and the same --leader-elect-resource-namespace on both controller \
+                 managers"
+                    .to_owned()
             }
             Self::LeaderNameInvalid(..) => {
                 "set leaderName to a valid Lease name: lower-case letters, digits, - and .".to_owned()

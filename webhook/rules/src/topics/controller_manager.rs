@@ -211,7 +211,7 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
              kubelets, so the cloud-controller-manager initializes only some of the Nodes"
         )
         .into(),
-        remedy: "set cloud-provider to external in both sections, or in none".into(),
+        remedy: "set cloud-provider to external in both sections, or in neither".into(),
     });
 }
 

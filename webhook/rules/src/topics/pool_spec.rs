@@ -152,7 +152,7 @@ fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         (
             "spec.maxConcurrent",
             spec.max_concurrent,
-            "set 0 to stop installs and removals, a positive limit, or remove the field for no limit",
+            "set 0 to stop installs and removals, set a positive limit, or remove the field for no limit",
         ),
     ] {
         if let Some(limit) = limit.filter(|limit| *limit < 0) {

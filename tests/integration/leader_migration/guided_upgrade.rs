@@ -312,7 +312,7 @@ impl<'m> Scene<'m> {
             self.cluster.machines().await? != old,
             "the rollout replaced no Machine"
         );
-        self.runs("rollback", &[], 1, "Kubernetes does not support a downgrade")
+        self.runs("rollback", &[], 1, "Kubernetes does not support downgrades")
             .await?;
         self.runs("upgrade", &upgrade, 0, "every Machine has v1.36.3")
             .await?;

@@ -66,7 +66,7 @@ pub struct ServeArguments {
     pub tls_reload_interval: Duration,
 
     /// Kubeconfig for the API server. Defaults to the pod's service account. Without either, the webhook refuses every write
-    /// to the scale subresource, because it must read the control plane to check it.
+    /// to the scale subresource, because the webhook must read the control plane to check such a write.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 

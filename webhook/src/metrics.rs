@@ -176,7 +176,7 @@ impl Metrics {
         registry.register(
             "kcp_webhook_cache_synced",
             "1 if the cache of a kind is up to date or the API server does not serve the kind, 0 if each review \
-            reads its objects from the API server",
+             reads these objects from the API server",
             self.caches_synced.clone(),
         );
         registry.register(
@@ -197,12 +197,12 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_connections_refused",
-            "ConnectionMetrics refused because of the connection limit",
+            "Connections refused because of the connection limit",
             self.connections.refused.clone(),
         );
         registry.register(
             "kcp_webhook_connections_evicted",
-            "ConnectionMetrics without a complete review that were closed to make room for new connections",
+            "Connections without a complete review that were closed to make room for new connections",
             self.connections.evicted.clone(),
         );
         registry.register(

@@ -221,8 +221,9 @@ impl Server {
             warn!(
                 scale_rules = ?scale_rules(),
                 skipped_rules = ?rules_that_read_objects(),
-                "kcp-webhook has no API access: it refuses every write to kubeadmcontrolplanes/scale, because it cannot \
-                evaluate scale_rules, and it skips skipped_rules, because they read other objects"
+                "kcp-webhook has no API access: it refuses every write to kubeadmcontrolplanes/scale, because it \
+                 cannot evaluate the rules in scale_rules; it skips the rules in skipped_rules, because they read \
+                 other objects"
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);

@@ -134,7 +134,7 @@ impl ReceivedSnapshot {
         if hash.as_ref() == self.last {
             Ok(())
         } else {
-            Err("the snapshot was changed on the way: its hash does not match its content".to_owned())
+            Err("the snapshot was damaged in transit: its hash does not match its content".to_owned())
         }
     }
 }

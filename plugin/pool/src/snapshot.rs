@@ -45,7 +45,7 @@ impl Snapshot {
     }
 
     /// The pools whose inventory lists this customization.
-    pub fn pools_listing<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s ClusterPool> {
+    pub fn pools_that_list<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s ClusterPool> {
         self.pools
             .iter()
             .filter(move |pool| pool.inventory().contains(&customization))
@@ -59,7 +59,7 @@ impl Snapshot {
     /// Whether Hive runs the pool for which the entry is reserved, or a pool that lists the entry.
     pub fn is_run_by_hive(&self, entry: &Entry) -> bool {
         let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
-        let mut pools = self.pools_listing(entry.name()).chain(reserved_for);
+        let mut pools = self.pools_that_list(entry.name()).chain(reserved_for);
         pools.any(|pool| self.hive.runs(pool))
     }
 }

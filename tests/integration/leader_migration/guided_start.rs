@@ -74,7 +74,9 @@ async fn started(management: &ManagementCluster) -> Result<()> {
         .await?;
     ensure!(
         back.code == 0
-            && back.stdout.contains("rolled back to before its start")
+            && back
+                .stdout
+                .contains("rolled back to the state before leader migration")
             && back.stdout.ends_with("kubeadmcontrolplane/edge is rolled out\n"),
         "{back}"
     );

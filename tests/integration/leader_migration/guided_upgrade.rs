@@ -273,7 +273,7 @@ impl<'m> Scene<'m> {
                 == json!([{"name": "controllers", "value": "*,bootstrapsigner,tokencleaner,-node-ipam-controller"}]),
             "{flags}"
         );
-        self.runs("upgrade", &upgrade, 1, "and not yet v1.36.3").await?;
+        self.runs("upgrade", &upgrade, 1, "not yet v1.36.3").await?;
         let back = "rolled back to v1.35.4 with leader migration";
         let written = self.runs("rollback", &[WAIT], 1, back).await?;
         ensure!(written.stdout.ends_with(PAUSED), "{written}");
@@ -312,7 +312,7 @@ impl<'m> Scene<'m> {
             self.cluster.machines().await? != old,
             "the rollout replaced no Machine"
         );
-        self.runs("rollback", &[], 1, "Kubernetes does not support a downgrade")
+        self.runs("rollback", &[], 1, "Kubernetes does not support downgrades")
             .await?;
         self.runs("upgrade", &upgrade, 0, "every Machine has v1.36.3")
             .await?;

@@ -49,7 +49,10 @@ async fn nothing_to_migrate_then_runs_twice(scene: &Scene<'_>) -> Result<()> {
         .comes_to(
             "nothing-to-migrate",
             0,
-            &format!("{} runs it, and no other controller manager can", scene.kube_pod),
+            &format!(
+                "{} runs the controller, and no other controller manager can",
+                scene.kube_pod
+            ),
         )
         .await?;
     let manager = status.at("/controllerManagers/0");
@@ -65,7 +68,7 @@ async fn nothing_to_migrate_then_runs_twice(scene: &Scene<'_>) -> Result<()> {
         .cloud("second", Identity::Administrator, &without_migration())
         .await?;
     let pods = format!("{} and {}", scene.kube_pod, CLOUD_POD);
-    let reason = format!("{pods} run it at the same time");
+    let reason = format!("{pods} run the controller at the same time");
     scene.comes_to("runs-twice", 1, &reason).await?;
     scene.end(&mut kube).await?;
     scene.end(&mut cloud).await
@@ -87,7 +90,7 @@ async fn unprotected(scene: &Scene<'_>) -> Result<()> {
         .kube("short-name", &["--enable-leader-migration=true", &file])
         .await?;
     let lock = "its main lock, Lease kube-controller-manager, although leader migration is on";
-    let reason = format!("{} runs it under {lock}", scene.kube_pod);
+    let reason = format!("{} runs the controller under {lock}", scene.kube_pod);
     scene.comes_to("unprotected", 1, &reason).await?;
     scene.end(&mut kube).await?;
     scene.end(&mut cloud).await
@@ -100,7 +103,7 @@ async fn protected_then_unknown_then_stale(scene: &Scene<'_>) -> Result<()> {
     let text = configuration(&[NODE_IPAM]);
     let cloud_pod = migrating(&text);
     let mut cloud = scene.cloud("after", Identity::Administrator, &cloud_pod).await?;
-    let reason = format!("{CLOUD_POD} runs it and holds Lease {MIGRATION}");
+    let reason = format!("{CLOUD_POD} runs the controller and holds Lease {MIGRATION}");
     let status = scene.comes_to("protected", 0, &reason).await?;
     scene.checks_the_object_as_its_manifest(&cloud_pod).await?;
     let lease = status.lease(MIGRATION)?;
@@ -125,7 +128,7 @@ async fn protected_then_unknown_then_stale(scene: &Scene<'_>) -> Result<()> {
     let reason = status.reason();
     ensure!(
         reason.starts_with(&format!("{holder} has not renewed Lease {MIGRATION} for "))
-            && reason.ends_with(", and no controller manager runs it"),
+            && reason.ends_with(", and no controller manager runs the controller"),
         "{reason}"
     );
     ensure!(
@@ -144,7 +147,7 @@ async fn orphaned_by_its_configuration(scene: &Scene<'_>) -> Result<()> {
         .cloud("orphan", Identity::Administrator, &migrating(&other))
         .await?;
     scene.locks.held(MIGRATION).await?;
-    let reason = format!("the configuration of {CLOUD_POD} assigns it to another component");
+    let reason = format!("the configuration of {CLOUD_POD} assigns the controller to another component");
     let status = scene.comes_to("orphaned", 1, &reason).await?;
     ensure!(
         status.lease(MIGRATION)?.get("state") == Some(&json!("held")),
@@ -187,7 +190,7 @@ async fn orphaned_until_permitted(scene: &Scene<'_>) -> Result<()> {
         granted.code == 0 && has_rows(&granted, &[&created, &get.replace(" no", " yes")]),
         "{granted}"
     );
-    let reason = format!("{CLOUD_POD} runs it and holds Lease {MIGRATION}");
+    let reason = format!("{CLOUD_POD} runs the controller and holds Lease {MIGRATION}");
     scene.comes_to("protected", 0, &reason).await?;
     let again = scene.rbac(&["--apply"]).await?;
     ensure!(again.code == 0 && !again.stdout.contains(role), "{again}");

@@ -61,7 +61,7 @@ fn exec_forwards_signals_and_stops_waiting() {
         let ended = terminated(management, "waiting:", &["--wait", "--", "echo", "ran"]).await;
         assert_eq!(ended.code, 143, "{ended}");
         let waiting =
-            "waiting: pool pool-signals/hosts has no free entry of 1: 1 held: host-0 by rome until ";
+            "waiting: pool pool-signals/hosts has no free entry (1 in total): 1 held: host-0 by rome until ";
         assert!(ended.stdout.starts_with(waiting), "{ended}");
         let events = "\ninterrupted before the command started\n";
         assert!(ended.stdout.ends_with(events), "{ended}");

@@ -50,8 +50,8 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
             // Do not deny the update because of the stored object, which could then never be corrected.
             let mut decision = evaluate_change(request, update_without_old(&new), evaluator).await;
             decision.notes.push(format!(
-                "{}: cannot decode the stored object; checked the new object, but could not compare it with the \
-                 stored one",
+                "{}: cannot decode the stored object, so kcp-webhook checked only the new object, and did not \
+                 compare the two",
                 error.field
             ));
             decision

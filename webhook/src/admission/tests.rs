@@ -185,7 +185,8 @@ async fn checks_only_the_new_object_if_the_stored_one_does_not_decode() {
             "uid": "0f1e2d3c",
             "allowed": true,
             "warnings": [
-                "spec.replicas: cannot decode the stored object; checked the new object, but could not compare it with the stored one"
+                "spec.replicas: cannot decode the stored object, so kcp-webhook checked only the new object, and did \
+                 not compare the two"
             ]
         })
     );

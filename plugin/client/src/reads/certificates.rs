@@ -195,7 +195,7 @@ fn validity_of_kubeconfig(bytes: &[u8]) -> Validity {
     let Some(encoded) = users().find_map(|user| user.client_certificate_data.as_deref()) else {
         return match users().find_map(User::without_certificate) {
             Some(how) => Validity::NoCertificate {
-                why: format!("no client certificate: {how}"),
+                why: format!("no client certificate: the user {how}"),
             },
             None => missing("the kubeconfig has no client certificate"),
         };
@@ -350,19 +350,20 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
         for (user, expected) in [
             (
                 json!({"token": "sesame"}),
-                "no client certificate: authenticates with a token",
+                "no client certificate: the user authenticates with a token",
             ),
             (
                 json!({"exec": {"command": "login"}}),
-                "no client certificate: authenticates with a credential plugin (exec)",
+                "no client certificate: the user authenticates with a credential plugin (exec)",
             ),
             (
                 json!({"client-certificate": "/tmp/a.crt"}),
-                "no client certificate: authenticates with a client certificate in a file outside the Secret",
+                "no client certificate: the user authenticates with a client certificate in a file outside the \
+                 Secret",
             ),
             (
                 json!({"username": "jane", "password": "sesame"}),
-                "no client certificate: authenticates with a user name and a password",
+                "no client certificate: the user authenticates with a user name and a password",
             ),
             (json!({}), "missing: the kubeconfig has no client certificate"),
         ] {

@@ -283,7 +283,9 @@ mod tests {
         assert_eq!(
             snapshot.warnings(),
             [
-                "could not read the etcd members: etcd: cannot reach the etcd members without the workload cluster: Secret/c1-kubeconfig: not found in namespace default; using the Machines' conditions instead"
+                "could not read the etcd members: etcd: cannot reach the etcd members, because the workload cluster \
+                 is not accessible: Secret/c1-kubeconfig: not found in namespace default; using the Machines' \
+                 conditions instead"
             ]
         );
         // The rules know that there is no Cluster.

@@ -214,7 +214,7 @@ fn etcd_out_of_reach(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: format!(
-            "cannot reach the etcd members without the workload cluster: {}: {}",
+            "cannot reach the etcd members, because the workload cluster is not accessible: {}: {}",
             failure.object, failure.message
         ),
         hint: failure.hint.clone(),
@@ -292,7 +292,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_out_is_not_read_and_what_is_missing_is_named() {
         const KUBECONFIG: &str = "Secret/edge-kubeconfig: not found in namespace d";
-        const BEHIND: &str = "etcd: cannot reach the etcd members without the workload cluster: Secret/edge-kubeconfig: not found in namespace d";
+        const BEHIND: &str = "etcd: cannot reach the etcd members, because the workload cluster is not accessible: \
+            Secret/edge-kubeconfig: not found in namespace d";
         const AUTHORITY: &str = "Secret/edge-etcd: not found in namespace d";
         let target = |initialized, external: bool| Target {
             namespace: "d".to_owned(),

@@ -54,7 +54,7 @@ pub enum ComponentError {
     Response,
     /// The kubeconfig has only a token. It is not sent, because the server's certificate is not verified, and anyone
     /// who receives a token can use it.
-    #[error("the kubeconfig has no client certificate, and tokens are not sent to components")]
+    #[error("the kubeconfig has no client certificate, and kubectl-kcp does not send tokens to components")]
     NoClientCertificate,
 }
 

@@ -96,7 +96,8 @@ pub fn grant(existing: Option<&Value>, desired: &Value) -> Grant {
     };
     if existing.get("roleRef") != desired.get("roleRef") {
         return Grant::Refused(format!(
-            "RoleBinding {ROLE_NAME} refers to another role; delete it or change its name"
+            "RoleBinding {ROLE_NAME} refers to another role; delete the RoleBinding, or recreate it under another \
+             name"
         ));
     }
     let list = if desired.get("rules").is_some() {

@@ -73,7 +73,7 @@ fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
                 "no controller manager runs {name} {}: {component} exits at startup",
                 when(phase)
             ),
-            format!("let {component} start; see above"),
+            format!("correct the startup error of {component}, shown above"),
         ),
         Verdict::SwitchedOff => (
             format!("no controller manager runs {name} after the upgrade, because the flags disable it"),
@@ -81,7 +81,8 @@ fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
         ),
         Verdict::Unknown => (
             format!(
-                "cloud-controller-manager may run {name}: its flags and its cloud provider do not say so"
+                "it is unknown whether cloud-controller-manager runs {name}: neither its flags nor its cloud \
+                 provider show this"
             ),
             format!(
                 "add {name} to the --controllers of cloud-controller-manager if its cloud provider has {name}; otherwise \
@@ -100,8 +101,9 @@ fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
 fn fix_of_two_owners(pair: &Pair, name: &str) -> String {
     if pair.now.kube.minor >= UNSUPPORTED_SINCE {
         return format!(
-            "kube-controller-manager 1.36 and later cannot migrate: disable {name} in the --controllers of \
-             kube-controller-manager, wait for the rollout, then enable it in cloud-controller-manager"
+            "kube-controller-manager 1.36 and later does not support leader migration: disable {name} in the \
+             --controllers of kube-controller-manager, wait for the rollout, then enable it in \
+             cloud-controller-manager"
         );
     }
     let (from, to) = (pair.now.kube.minor, pair.then.kube.minor);

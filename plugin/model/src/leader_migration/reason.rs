@@ -161,32 +161,37 @@ impl Reason {
     pub fn fix(&self) -> Option<String> {
         let fix = match self {
             Self::RunsTwice { .. } => {
-                "disable it in one of them with --controllers, or enable leader migration in both with the same configuration"
+                "disable the controller in one component with --controllers, or enable leader migration in both \
+                 components with the same configuration"
                     .to_owned()
             }
             Self::HeldWithoutRunner {
                 is_own: true, pod, ..
-            } => format!("read why it has not started: kubectl -n kube-system logs {pod}"),
+            } => format!("find out why the controller has not started: kubectl -n kube-system logs {pod}"),
             Self::HeldWithoutRunner { .. } | Self::NotAssigned { .. } => {
-                "enable it in the --controllers of one component, and assign it to \"*\" in the leader migration configuration \
-                 of both"
+                "enable the controller in the --controllers of one component, and assign it to \"*\" in the leader \
+                 migration configuration of both components"
                     .to_owned()
             }
             Self::LockNotTaken { lock, .. } => format!(
                 "check the permissions for the Lease: kubectl kcp leader-migration rbac NAME --leader-name {}",
                 lock.name
             ),
-            Self::NotRunning { pod, .. } => format!("read why it does not run: kubectl -n kube-system logs {pod}"),
+            Self::NotRunning { pod, .. } => format!("find out why the Pod does not run: kubectl -n kube-system logs \
+                {pod}"),
             Self::Stale { .. } => {
-                "check that a controller manager that has the controller runs, and that the clocks of the Nodes agree"
+                "check that a controller manager with this controller is running, and that the clocks of the Nodes \
+                 agree"
                     .to_owned()
             }
             Self::MainLock { .. } => {
-                "name it in the leader migration configuration of both components, in the spelling of their versions"
+                "add the controller to the leader migration configuration of both components, under the name that \
+                 each version uses"
                     .to_owned()
             }
             Self::OtherWithoutLock { other, .. } => {
-                format!("disable it in the --controllers of {other}, or enable leader migration there")
+                format!("disable the controller in the --controllers of {other}, or enable leader migration for \
+                    {other}")
             }
             Self::UnknownHolder { component, .. } => format!(
                 "give the namespace of the Pods of {component} with --ccm-namespace, or find out which process holds the Lease"
@@ -208,7 +213,9 @@ fn lease(lock: &Lock) -> String {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RunsTwice { pods } => write!(f, "{} run it at the same time", pods.join(" and ")),
+            Self::RunsTwice { pods } => {
+                write!(f, "{} run the controller at the same time", pods.join(" and "))
+            }
             Self::HeldWithoutRunner {
                 lock,
                 holder,
@@ -226,7 +233,8 @@ impl fmt::Display for Reason {
                     }
                     Some(component) => write!(
                         f,
-                        "{component} renews {held} and does not run the controller, which {pod} would run with that Lease"
+                        "{component} renews {held} but does not run the controller; {pod} would run the controller \
+                         if it held that Lease"
                     ),
                     None => write!(
                         f,
@@ -245,7 +253,7 @@ impl fmt::Display for Reason {
             Self::NotAssigned { pods } => {
                 write!(
                     f,
-                    "the configuration of {} assigns it to another component",
+                    "the configuration of {} assigns the controller to another component",
                     pods.join(" and ")
                 )
             }
@@ -260,25 +268,26 @@ impl fmt::Display for Reason {
                     write!(f, " for {}", format_duration(*age))?;
                 }
                 match runner {
-                    Some(runner) => write!(f, ", but {runner} runs it"),
-                    None => f.write_str(", and no controller manager runs it"),
+                    Some(runner) => write!(f, ", but {runner} runs the controller"),
+                    None => f.write_str(", and no controller manager runs the controller"),
                 }
             }
             Self::MainLock { lock, pod } => {
                 write!(
                     f,
-                    "{pod} runs it under its main lock, {}, although leader migration is on",
+                    "{pod} runs the controller under its main lock, {}, although leader migration is on",
                     lease(lock)
                 )
             }
             Self::OtherWithoutLock { pod, other } => {
                 write!(
                     f,
-                    "{pod} runs it under the migration lock, but {other} would run it without that lock"
+                    "{pod} runs the controller under the migration lock, but {other} would run the controller \
+                     without that lock"
                 )
             }
             Self::RunsWithoutLock { lock, pod } => {
-                write!(f, "{pod} runs it, but {} has no holder", lease(lock))
+                write!(f, "{pod} runs the controller, but {} has no holder", lease(lock))
             }
             Self::PodsUnread { object, why } => write!(f, "could not read {object}: {why}"),
             Self::HealthUnread { pod, why } => write!(f, "could not read what {pod} runs: {why}"),
@@ -295,17 +304,24 @@ impl fmt::Display for Reason {
             ),
             Self::HolderUnclear { lock, holder, pod } => write!(
                 f,
-                "{pod} runs it, but {} is held by {holder}, which is not the holder of the main lock of {pod}",
+                "{pod} runs the controller, but {} is held by {holder}, which is not the holder of the main lock of \
+                 {pod}",
                 lease(lock)
             ),
             Self::SettingsDiffer { pod } => {
-                write!(f, "{pod} runs it although its settings disable it")
+                write!(
+                    f,
+                    "{pod} runs the controller although its settings disable the controller"
+                )
             }
-            Self::Protected { lock, pod } => write!(f, "{pod} runs it and holds {}", lease(lock)),
+            Self::Protected { lock, pod } => write!(f, "{pod} runs the controller and holds {}", lease(lock)),
             Self::OneRunner { pod } => {
-                write!(f, "{pod} runs it, and no other controller manager can")
+                write!(
+                    f,
+                    "{pod} runs the controller, and no other controller manager can"
+                )
             }
-            Self::NoRunner => f.write_str("no controller manager has it"),
+            Self::NoRunner => f.write_str("no controller manager has this controller"),
         }
     }
 }

@@ -153,7 +153,7 @@ fn under_migration_lock(
         return Reason::SettingsDiffer { pod };
     };
     let Some(lease) = observed.lock(&lock) else {
-        let why = "the Lease was not among those that were read".to_owned();
+        let why = "kubectl-kcp did not look for this Lease".to_owned();
         return Reason::LockUnread { lock, why };
     };
     match lease.state(observed.now) {

@@ -274,7 +274,7 @@ impl fmt::Display for LeaseRefusal {
                 availability,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} can lease no other customization than the one it belongs to: {}",
+                "ClusterDeployment {cluster_deployment} can lease only its own customization: {}",
                 availability.with_state(customization, pool)
             ),
             Self::AlreadyHeld {
@@ -428,7 +428,8 @@ fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String
     )
 }
 
-/// The message for a pool without a free entry, such as `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.
+/// The message for a pool without a free entry, such as `pool d/p has no free entry (3 in total): 2 held: a by x, b by y;
+/// 1 missing: c`.
 fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String {
     const USED: &str = "used by a cluster without a lease";
     const TITLES: [&str; 8] = [
@@ -446,7 +447,7 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String 
         availability => availability.participle(),
     };
     let mut text = format!(
-        "pool {}/{} has no free entry of {}: ",
+        "pool {}/{} has no free entry ({} in total): ",
         pool.namespace,
         pool.name,
         entries.len()
@@ -542,14 +543,14 @@ mod tests {
         };
         assert_eq!(
             exhausted.to_string(),
-            "pool d/pool has no free entry of 5: 4 broken: a (not a), b (not b), c (not c), d; \
-             1 cordoned: e (fan is broken)"
+            "pool d/pool has no free entry (5 in total): 4 broken: a (not a), b (not b), c (not c), d; 1 cordoned: e \
+             (fan is broken)"
         );
         let long = no_free_entry(&pool, &[broken("a", "ä".repeat(33_000))]);
         assert_eq!(
             long,
             format!(
-                "pool d/pool has no free entry of 1: 1 broken: a ({}...)",
+                "pool d/pool has no free entry (1 in total): 1 broken: a ({}...)",
                 "ä".repeat(400)
             )
         );

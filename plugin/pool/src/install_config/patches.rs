@@ -175,7 +175,7 @@ impl PatchPosition<'_> {
         match json_patch::patch(&mut document, &Patch(vec![operation])) {
             Ok(()) => Ok(document),
             Err(error) => Err(match error.kind {
-                PatchErrorKind::TestFailed => "the document has another value",
+                PatchErrorKind::TestFailed => "the document has a different value",
                 PatchErrorKind::InvalidFromPointer => "the field that `from` names does not exist",
                 PatchErrorKind::InvalidPointer => "the field that `path` names does not exist",
                 PatchErrorKind::CannotMoveInsideItself => "a value cannot be moved into itself",

@@ -53,7 +53,7 @@ impl Ttl {
 pub enum LeaseError {
     #[error(transparent)]
     Api(#[from] Error),
-    #[error("unknown whether {customization} is leased; run the same command again to find out")]
+    #[error("it is unknown whether {customization} is leased; run the same command again to find out")]
     InDoubt {
         customization: String,
         source: Box<Error>,

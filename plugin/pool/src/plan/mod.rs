@@ -198,7 +198,7 @@ fn entries(
 
 fn effect_of_addition(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> EntryEffect {
     let others = snapshot
-        .pools_listing(name)
+        .pools_that_list(name)
         .filter(|other| other.name() != pool.name());
     let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
     match snapshot.entry(name) {

@@ -90,7 +90,7 @@ fn is_selected_entry(
         (None, _) => true,
         (asked, Some(pool)) => asked == Some(pool),
         (asked, None) => {
-            let mut naming = snapshot.pools_listing(entry.name());
+            let mut naming = snapshot.pools_that_list(entry.name());
             users.iter().any(|user| asked == user.pool()) || naming.any(|pool| asked == Some(pool.name()))
         }
     }

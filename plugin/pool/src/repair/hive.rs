@@ -32,7 +32,7 @@ pub(super) fn check_hive_entry(
         cause: Cause::Hive { what: cause },
         remedy,
     };
-    let pools: Vec<_> = snapshot.pools_listing(entry.name()).map(Object::name).collect();
+    let pools: Vec<_> = snapshot.pools_that_list(entry.name()).map(Object::name).collect();
     if let [_, _, ..] = pools.as_slice() {
         let what = format!(
             "pools {} list this entry, and free each other's leases because Hive runs them: list the entry in \

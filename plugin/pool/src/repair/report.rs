@@ -77,7 +77,8 @@ pub struct FindingCounts {
     pub open: usize,
     /// How many findings cannot be repaired because something prevents it.
     pub blocked: usize,
-    pub by_name: usize,
+    /// How many findings are repaired only if the user names the entry with `--force`.
+    pub needs_force: usize,
     pub by_hand: usize,
 }
 
@@ -101,7 +102,7 @@ impl FindingResult {
         })
     }
 
-    /// What prevents that the missing cluster is created again.
+    /// What prevents the missing cluster from being created again.
     pub fn obstacle(&self) -> Option<&CreationObstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),
@@ -121,7 +122,7 @@ impl RepairReport {
             let of_sort = match found.finding.remedy {
                 _ if found.is_repaired() => &mut count.repaired,
                 _ if found.obstacle().is_some() => &mut count.blocked,
-                Remedy::Force => &mut count.by_name,
+                Remedy::Force => &mut count.needs_force,
                 Remedy::None => &mut count.by_hand,
                 Remedy::Free
                 | Remedy::Record { .. }

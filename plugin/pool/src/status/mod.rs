@@ -333,7 +333,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
     let is_it =
         |finding: &&Finding| matches!(&finding.subject, FindingSubject::Entry { name: of } if of == name);
     let others = snapshot
-        .pools_listing(name)
+        .pools_that_list(name)
         .filter(|other| other.name() != pool.name());
     let reservation = entry.map(EntryStatus::reservation);
     EntryUse {

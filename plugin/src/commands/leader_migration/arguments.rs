@@ -28,7 +28,7 @@ pub struct LeaderMigrationArguments {
 pub enum LeaderMigrationCommand {
     /// Show which controller manager runs each controller before and after an upgrade
     Check(CheckArguments),
-    /// Write a configuration that protects an upgrade, and the change that installs it
+    /// Generate the leader migration configuration for an upgrade, and the patch that installs it
     Generate(GenerateArguments),
     /// Show which controller manager runs each controller now, under which lock, and what proves it
     Status(StatusArguments),
@@ -40,16 +40,16 @@ pub enum LeaderMigrationCommand {
     Upgrade(UpgradeArguments),
     /// Remove the leader migration configuration after the upgrade
     Finish(FinishArguments),
-    /// Reverse the last step, until a Machine with the new version has joined
+    /// Reverse the last step, unless a Machine with the new version has joined
     Rollback(RollbackArguments),
 }
 
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
 manager.
 
-With deployment/NAME or daemonset/NAME, --ccm reads the workload cluster, and the ConfigMap with the leader migration \
-configuration as well. A file can contain a Pod, Deployment or DaemonSet, and that ConfigMap. Write ./deployment/NAME for a \
-file of that name.
+With deployment/NAME or daemonset/NAME, --ccm reads this object from the workload cluster, and the ConfigMap with its \
+leader migration configuration. A file can contain a Pod, Deployment or DaemonSet, and that ConfigMap. Write \
+./deployment/NAME for a file of that name.
 
 Examples:
   kubectl kcp leader-migration check edge --to v1.36.0
@@ -89,11 +89,11 @@ pub struct CheckArguments {
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = parse_namespace)]
     pub ccm_namespace: String,
 
-    /// Kubernetes version of the libraries of --ccm [default: from the tag of its image]
+    /// Version of the Kubernetes libraries in the image of --ccm [default: from the tag of its image]
     #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "ccm")]
     pub ccm_version: Option<u64>,
 
-    /// Kubernetes version of the libraries of --old-ccm [default: from the tag of its image]
+    /// Version of the Kubernetes libraries in the image of --old-ccm [default: from the tag of its image]
     #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "old_ccm")]
     pub old_ccm_version: Option<u64>,
 
@@ -107,14 +107,14 @@ pub struct CheckArguments {
 }
 
 const GENERATE_HELP: &str =
-    "The output is YAML: the configuration for both controller managers, and, with --filename, a \
-merge patch of the KubeadmControlPlane before the upgrade.
+    "The output is YAML: the configuration for both controller managers, and, with --filename, a merge patch to apply to \
+the KubeadmControlPlane before the upgrade.
 
 Examples:
   kubectl kcp leader-migration generate --from v1.35.4 --to v1.36.0 --node-ipam
   kubectl kcp leader-migration generate --from v1.30.2 --to v1.31.0 -f control-plane.yaml";
 
-/// Write a configuration that protects an upgrade, and the change that installs it.
+/// Generate the leader migration configuration for an upgrade, and the patch that installs it.
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_HELP)]
 pub struct GenerateArguments {
@@ -126,7 +126,7 @@ pub struct GenerateArguments {
     #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
     pub to: u64,
 
-    /// Migrate Node IPAM, too
+    /// Also migrate Node IPAM
     #[arg(long)]
     pub node_ipam: bool,
 
@@ -139,13 +139,14 @@ pub struct GenerateArguments {
     pub file: Option<PathBuf>,
 }
 
-const STATUS_HELP: &str = "A Lease alone proves nothing: its holder renews it even if it runs none of the controllers. So this \
-command asks each controller manager, through port-forwards, what it runs (/healthz?verbose) and with which settings \
-(/configz, which needs a client certificate in the kubeconfig of the workload cluster and the verb get on that path; \
-otherwise /flagz, or the Pod's flags, marked as not verified).
+const STATUS_HELP: &str = "A Lease alone proves nothing: its holder renews the Lease even while it runs none of the \
+controllers. So this command asks each controller manager, through port-forwards, which controllers it runs \
+(/healthz?verbose) and which settings it has (/configz). For /configz, the kubeconfig of the workload cluster must contain \
+a client certificate, and its user needs the verb get on that path. Otherwise the command reads /flagz or the Pod's flags, \
+and marks the settings as not verified.
 
-Exit code 0 means protected or nothing to migrate, 1 means unprotected, stale, orphaned or runs twice, 2 means that something \
-could not be read.
+Exit code 0 means protected or nothing to migrate, 1 means unprotected, stale, orphaned or runs twice, 2 means that \
+something could not be read.
 
 Examples:
   kubectl kcp leader-migration status
@@ -177,11 +178,12 @@ pub struct StatusArguments {
     pub timeout: Duration,
 }
 
-const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, it asks the API server of \
-the workload cluster what both users may do with the Lease. Exit code 1 then means that a permission is missing.
+const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, it \
+asks the API server of the workload cluster what the users of both controller managers may do with the Lease. Exit code 1 \
+then means that a permission is missing.
 
---apply creates the Role and the RoleBinding leader-migration, or adds to them what they lack. It never changes the roles of \
-the system.
+--apply creates the Role and the RoleBinding leader-migration, or adds to them what they lack. It never changes the \
+built-in roles of Kubernetes.
 
 Examples:
   kubectl kcp leader-migration rbac

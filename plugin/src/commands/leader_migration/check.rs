@@ -118,8 +118,8 @@ async fn read_cloud(
     };
     let Some(origin) = origin else {
         bail!(
-            "{}/{name} is an object of the workload cluster: give the NAME of the control plane instead of --old, or the \
-             manifest in a file",
+            "{}/{name} is an object of the workload cluster: name the control plane instead of passing --old, or \
+             pass the manifest in a file",
             kind.resource()
         );
     };

@@ -40,7 +40,7 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
     // The patch needs the control plane, because a merge patch replaces whole lists and must repeat their items.
     let Some(control_plane) = control_plane else {
         return Ok(format!(
-            "{title}# For the patch that installs it, add the control plane with --filename:\n\
+            "{title}# To also get the patch that installs it, pass the control plane with --filename:\n\
              #   kubectl get kubeadmcontrolplane NAME -o yaml > control-plane.yaml\n{configuration}"
         ));
     };

@@ -64,14 +64,14 @@ pub(super) fn cloud_among(
     };
     let Some(minor) = minor.or_else(|| workload.minor()) else {
         bail!(
-            "the image of cloud-controller-manager does not tell its Kubernetes version; give the version of its Kubernetes \
-             libraries with --ccm-version or --old-ccm-version"
+            "the image tag of cloud-controller-manager does not show its Kubernetes version; give the version of its \
+             Kubernetes libraries with --ccm-version or --old-ccm-version"
         );
     };
     let Some(flags) = workload.flags() else {
         bail!(
-            "the manifest does not show the flags of cloud-controller-manager: write them to command or args, without a shell, \
-             environment variables or placeholders"
+            "the manifest does not show the flags of cloud-controller-manager: write the flags in command or args, \
+             without a shell, environment variables or placeholders"
         );
     };
     let text = match flags.configuration_path() {
@@ -92,12 +92,12 @@ fn configuration(
         MountedFile::Host(host) => match inline_file(control_plane, &host) {
             Some(content) => return Ok(content.to_owned()),
             None => bail!(
-                "the leader migration configuration {host} is a file of the Node, and not plain text in \
-                 spec.kubeadmConfigSpec.files; write it to a ConfigMap"
+                "the leader migration configuration is the file {host} on the Node, and spec.kubeadmConfigSpec.files \
+                 does not contain this file as plain text; put the configuration in a ConfigMap"
             ),
         },
         MountedFile::Unknown => {
-            bail!("the leader migration configuration {path} is not in a ConfigMap; write it to one")
+            bail!("the leader migration configuration {path} is not in a ConfigMap; put it in a ConfigMap")
         }
     };
     let data = objects
@@ -107,7 +107,10 @@ fn configuration(
     match data {
         Some(data) => Ok(data.to_owned()),
         None => {
-            bail!("found no ConfigMap {name} with the key {key}, the leader migration configuration; add it")
+            bail!(
+                "found no ConfigMap {name} with the key {key}, which must contain the leader migration \
+                configuration; add the ConfigMap"
+            )
         }
     }
 }
@@ -153,7 +156,8 @@ mod tests {
         };
         assert_eq!(
             error(&[workload]),
-            "found no ConfigMap migration with the key leader.yaml, the leader migration configuration; add it"
+            "found no ConfigMap migration with the key leader.yaml, which must contain the leader migration \
+             configuration; add the ConfigMap"
         );
         assert_eq!(
             error(&[]),
@@ -165,8 +169,8 @@ mod tests {
             cloud_among(&[without_version], &json!({}), None)
                 .unwrap_err()
                 .to_string(),
-            "the image of cloud-controller-manager does not tell its Kubernetes version; give the version of its Kubernetes \
-             libraries with --ccm-version or --old-ccm-version"
+            "the image tag of cloud-controller-manager does not show its Kubernetes version; give the version of its \
+             Kubernetes libraries with --ccm-version or --old-ccm-version"
         );
     }
 
@@ -187,8 +191,8 @@ mod tests {
             cloud_among(&[workload], &encoded, Some(36))
                 .unwrap_err()
                 .to_string(),
-            "the leader migration configuration /etc/m/leader.yaml is a file of the Node, and not plain text in \
-             spec.kubeadmConfigSpec.files; write it to a ConfigMap"
+            "the leader migration configuration is the file /etc/m/leader.yaml on the Node, and \
+             spec.kubeadmConfigSpec.files does not contain this file as plain text; put the configuration in a ConfigMap"
         );
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn parse_lease(text: &str) -> Result<String, String> {
         "kube-scheduler",
     ];
     if IN_USE.contains(&text) {
-        return Err("this Lease belongs to a component".to_owned());
+        return Err("a Kubernetes component uses the Lease with this name; choose another name".to_owned());
     }
     if !kcp_rules::syntax::is_dns1123_subdomain(text.as_bytes()) {
         return Err("expected a valid Lease name: lower-case letters, digits, - and .".to_owned());

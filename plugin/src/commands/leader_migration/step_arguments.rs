@@ -61,7 +61,7 @@ pub struct CloudManifestArguments {
     #[arg(long, value_name = "FILE")]
     pub ccm_manifest: Option<PathBuf>,
 
-    /// Kubernetes version of the libraries of --ccm-manifest [default: from the tag of its image]
+    /// Version of the Kubernetes libraries in the image of --ccm-manifest [default: from the tag of its image]
     #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "ccm_manifest")]
     pub ccm_version: Option<u64>,
 }
@@ -85,7 +85,7 @@ pub struct StartArguments {
     #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
     pub to: u64,
 
-    /// Migrate Node IPAM, too
+    /// Also migrate Node IPAM
     #[arg(long)]
     pub node_ipam: bool,
 
@@ -97,13 +97,13 @@ pub struct StartArguments {
     pub step: StepArguments,
 }
 
-const UPGRADE_HELP: &str = "In one update, the command changes the version, removes leader migration from \
-kube-controller-manager, which exits with it at 1.36 and later, and disables the migrated controllers there. With --ccm-manifest, \
-the same update installs a static Pod of cloud-controller-manager; without it, a cloud-controller-manager must run already, \
-for example as a DaemonSet.
+const UPGRADE_HELP: &str = "In one update, the command changes the version, disables the migrated controllers in \
+kube-controller-manager, and removes leader migration from it, because kube-controller-manager 1.36 and later exits if \
+leader migration is enabled. With --ccm-manifest, the same update installs a static Pod of cloud-controller-manager; \
+without it, a cloud-controller-manager must run already, for example as a DaemonSet.
 
-The command refuses while one kube-controller-manager does not use leader migration, while a permission for the Lease is \
-missing, while the workers are too old for the version, and if a controller would run twice or not at all.
+The command refuses the upgrade if any kube-controller-manager does not use leader migration, if a permission for the \
+Lease is missing, if the workers are too old for the version, or if a controller would run twice or not at all.
 
 Run it again after the rollout: exit code 0 then means that every Machine has the version. Until the first new Machine has \
 joined, `leader-migration rollback` returns to the old version.
@@ -130,9 +130,9 @@ pub struct UpgradeArguments {
     pub step: StepArguments,
 }
 
-const FINISH_HELP: &str = "The command removes the configuration from the control plane, which replaces every control-plane \
-Machine once more. It refuses until every Machine has the new version, no kube-controller-manager migrates, and \
-cloud-controller-manager runs the migrated controllers.
+const FINISH_HELP: &str = "The command removes the configuration from the control plane, which replaces every \
+control-plane Machine once more. It refuses to do so until every Machine has the new version, no kube-controller-manager \
+uses leader migration, and cloud-controller-manager runs the migrated controllers.
 
 Run it again after the rollout, or use --wait: once no controller manager uses leader migration, the command deletes the \
 migration Lease, unless a process renews it.
@@ -155,15 +155,15 @@ pub struct FinishArguments {
     pub step: StepArguments,
 }
 
-const ROLLBACK_HELP: &str = "After `start`, the command removes leader migration from the control plane. After `upgrade`, it \
-restores the old version and leader migration, unless a Machine with the new version has joined: Kubernetes does not support \
-downgrades. It restores exactly the fields that the step changed, from an annotation of the control plane.
+const ROLLBACK_HELP: &str = "After `start`, the command removes leader migration from the control plane. After `upgrade`, \
+it restores the old version and leader migration, unless a Machine with the new version has joined: Kubernetes does not \
+support downgrades. It restores exactly the fields that the step changed, from an annotation of the control plane.
 
 Examples:
   kubectl kcp leader-migration rollback edge --dry-run=server
   kubectl kcp leader-migration rollback edge --wait";
 
-/// Reverse the last step, until a Machine with the new version has joined.
+/// Reverse the last step, unless a Machine with the new version has joined.
 #[derive(Debug, Args)]
 #[command(after_help = ROLLBACK_HELP)]
 pub struct RollbackArguments {

@@ -56,7 +56,7 @@ pub struct LeaseArguments {
     pub holder: HolderArguments,
 
     /// How long the lease lasts, such as 2h; 0 means until it is released. Without --ttl, an existing lease keeps its end
-    /// [default: 24h]
+    /// time [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 

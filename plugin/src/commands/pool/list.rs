@@ -24,7 +24,7 @@ use crate::{
   kubectl kcp pool list hosts
   kubectl kcp pool list -A --holder paris")]
 pub struct ListArguments {
-    /// Cluster pool to list; all pools of the namespace if absent
+    /// Cluster pool to list; all pools of the namespace if omitted
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
     pub pool: Option<String>,
 

@@ -42,7 +42,7 @@ pub struct RenewArguments {
     pub id: Option<String>,
 
     /// How long the lease lasts from now, such as 2h; 0 means until it is released. A lease that ends later keeps its
-    /// end [default: 24h]
+    /// end time [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 

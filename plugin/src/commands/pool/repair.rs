@@ -34,7 +34,7 @@ use crate::{
   kubectl kcp pool repair hosts --yes --force host-a
   kubectl kcp pool repair hosts --yes --recreate --install-config secret/install-config")]
 pub struct RepairArguments {
-    /// Cluster pool to repair; all pools of the namespace if absent
+    /// Cluster pool to repair; all pools of the namespace if omitted
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
     pub pool: Option<String>,
 

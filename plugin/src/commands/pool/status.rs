@@ -32,7 +32,7 @@ use document::{PoolStatus, PoolStatusList};
   kubectl kcp pool status hosts
   kubectl kcp pool status -A -l team=edge")]
 pub struct PoolStatusArguments {
-    /// Cluster pool to show; all pools of the namespace if absent
+    /// Cluster pool to show; all pools of the namespace if omitted
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
     pub pool: Option<String>,
 

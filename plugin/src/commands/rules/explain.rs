@@ -187,10 +187,10 @@ impl Explanation {
         let on = operations(rule).join(", ").to_lowercase();
         fact("checks", &format!("{} on {on}", rule.check.kinds().join(", ")));
         fact("considers", scope_text(rule.scope));
-        fact("finding", effect_of(rule.action));
+        fact("effect", effect_of(rule.action));
         fact("source", rule.source);
         fact("override", &override_of(rule));
-        fact("no webhook", &enforcement_without_webhook(rule));
+        fact("policy", &policy_of(rule));
         fact(
             "configure",
             &format!(
@@ -225,15 +225,15 @@ const fn effect_of(action: Action) -> &'static str {
     match action {
         Action::Deny => "refuses the write",
         Action::Warn => "warns",
-        Action::Audit => "is recorded in the audit log",
-        Action::Off => "the rule is off unless the configuration enables it",
+        Action::Audit => "records the finding in the audit log",
+        Action::Off => "none: the rule is off unless the configuration enables it",
     }
 }
 
 fn override_of(rule: &Rule) -> String {
     if rule.overridable {
         format!(
-            "annotate {}: {}=<RFC 3339 time, at most 24 h ahead>",
+            "set this annotation on the object: {}: \"{}=<RFC 3339 time, at most 24 h ahead>\"",
             overrides::ANNOTATION,
             rule.id
         )
@@ -242,11 +242,10 @@ fn override_of(rule: &Rule) -> String {
     }
 }
 
-fn enforcement_without_webhook(rule: &Rule) -> String {
+fn policy_of(rule: &Rule) -> String {
     match rule.cel.no_cel() {
-        None => "enforced by the policies that this command prints: kubectl kcp rules export --format vap"
-            .to_owned(),
-        Some(why) => format!("only enforced by the webhook: {}", why.as_str()),
+        None => "this command exports the rule as a policy: kubectl kcp rules export --format vap".to_owned(),
+        Some(why) => format!("none, only the webhook enforces this rule: {}", why.as_str()),
     }
 }
 
@@ -419,10 +418,10 @@ mod tests {
                 "  what to do ",
                 "  checks ",
                 "  considers",
-                "  finding ",
+                "  effect ",
                 "  source ",
                 "  override ",
-                "  no webhook ",
+                "  policy ",
                 "  configure ",
                 "  accepted ",
                 "  message ",

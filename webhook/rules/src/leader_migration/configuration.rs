@@ -52,7 +52,7 @@ pub enum Problem {
     #[error("{0} must be set")]
     Missing(String),
     /// From 1.32 on, an unknown field is an error.
-    #[error("{parent} has an unknown field; {known} are known")]
+    #[error("{parent} has an unknown field; the known fields are {known}")]
     UnknownField {
         /// The path of the object that contains the unknown field.
         parent: String,
@@ -485,7 +485,8 @@ controllerLeaders:
                 VALID.replace("leaderName", "resourceLock: leases\nleaderName"),
                 32,
                 &[
-                    "the document has an unknown field; apiVersion, kind, leaderName, controllerLeaders are known",
+                    "the document has an unknown field; the known fields are apiVersion, kind, leaderName, \
+                     controllerLeaders",
                 ],
             ),
             (

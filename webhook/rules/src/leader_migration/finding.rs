@@ -53,9 +53,11 @@ impl Finding {
         match self {
             Self::UnknownName(..) => "correct or remove the entry".to_owned(),
             Self::NotShared(_, name) => {
-                format!("remove the entry {name}; kube-controller-manager then runs it under the main lock")
+                format!(
+                    "remove the entry {name}; kube-controller-manager then runs {name} under the main lock"
+                )
             }
-            Self::Alias { name, .. } => format!("add an entry for {name}, and keep the other one"),
+            Self::Alias { name, .. } => format!("add an entry for {name}, and keep the existing entry"),
             Self::Repeated(_, name) => match known_names::shown(name) {
                 Some(name) => format!("keep one entry for {name}"),
                 None => "keep one of the entries with the same name".to_owned(),
@@ -64,14 +66,16 @@ impl Finding {
                 format!("set --enable-leader-migration of {component}, or remove --{CONFIGURATION_FLAG}")
             }
             Self::EnableIgnored(component) => {
-                format!("remove --leader-elect=false of {component}, or --enable-leader-migration")
+                format!("remove --leader-elect=false or --enable-leader-migration from {component}")
             }
             Self::SelectsNothing(component, _) => format!(
                 "add a controller that {component} runs, such as node-ipam-controller, to controllerLeaders, or remove \
                  --enable-leader-migration"
             ),
             Self::DifferentLocks(..) => {
-                "set the same leaderName and the same --leader-elect-resource-namespace on both".to_owned()
+                "set the same leaderName and the same --leader-elect-resource-namespace on both controller \
+                 managers"
+                    .to_owned()
             }
             Self::LeaderNameInvalid(..) => {
                 "set leaderName to a valid Lease name: lower-case letters, digits, - and .".to_owned()
@@ -90,8 +94,8 @@ impl fmt::Display for Finding {
             ),
             Self::NotShared(component, name) => write!(
                 f,
-                "the configuration of {component} names {name}, which only kube-controller-manager has, so it stops while \
-                 cloud-controller-manager holds the migration lock"
+                "the configuration of {component} names {name}, which only kube-controller-manager has, so {name} \
+                 stops while cloud-controller-manager holds the migration lock"
             ),
             Self::Alias {
                 component,
@@ -100,8 +104,8 @@ impl fmt::Display for Finding {
                 name,
             } => write!(
                 f,
-                "the configuration of {component} names {entry}, whose name at 1.{minor} is {name}; leader migration does \
-                 not resolve aliases, so {name} runs under the main lock"
+                "the configuration of {component} names {entry}, which is called {name} at 1.{minor}; leader \
+                 migration does not resolve aliases, so {name} runs under the main lock"
             ),
             Self::Repeated(component, name) => write!(
                 f,

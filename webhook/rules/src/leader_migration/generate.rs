@@ -25,8 +25,8 @@ pub struct Request {
 pub enum Refusal {
     /// kube-controller-manager exits with leader migration enabled.
     #[error(
-        "kube-controller-manager 1.{0} exits if leader migration is enabled, so it cannot hand a controller over: stop its \
-         controller with --controllers, then start cloud-controller-manager"
+        "kube-controller-manager 1.{0} exits if leader migration is enabled, so it cannot hand a controller over: \
+         disable the controller with --controllers, then start cloud-controller-manager"
     )]
     Unsupported(u64),
     /// The old version has no controller that can migrate.

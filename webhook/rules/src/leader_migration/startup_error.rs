@@ -42,21 +42,22 @@ impl fmt::Display for StartupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MigrationUnsupported => f.write_str(
-                "leader migration is enabled, which 1.36 and later cannot run: informer name \"kube-controller-manager\" is \
-                 already registered",
+                "leader migration is enabled, and versions 1.36 and later exit in this case: informer name \
+                 \"kube-controller-manager\" is already registered",
             ),
             Self::NoServiceAccountKey => f.write_str(
-                "leader migration is enabled and --service-account-private-key-file is not set, which ends 1.35 and later \
-                 with a segmentation violation",
+                "leader migration is enabled and --service-account-private-key-file is not set, and versions 1.35 \
+                 and later crash with a segmentation violation in this case",
             ),
             Self::NotABoolean(flag) => write!(f, "the value of --{flag} is not a boolean"),
             Self::FeatureGate => {
-                f.write_str("1.27 and later does not know the feature gate ControllerManagerLeaderMigration")
+                f.write_str("versions 1.27 and later do not know the feature gate ControllerManagerLeaderMigration")
             }
             Self::LockedGate => {
-                f.write_str("the feature gate DisableCloudProviders is false, with which 1.31 and later does not start")
+                f.write_str("the feature gate DisableCloudProviders is set to false, and versions 1.31 and later do \
+                    not start with that setting")
             }
-            Self::UnknownFlag(flag) => write!(f, "the version does not know --{flag}"),
+            Self::UnknownFlag(flag) => write!(f, "this version does not know --{flag}"),
             Self::UnknownController(name) => {
                 let name = known_names::shown(name).unwrap_or("a name");
                 write!(f, "{name} in --controllers is not in the list of known controllers")
@@ -80,8 +81,8 @@ impl StartupError {
     pub fn fix(&self) -> String {
         match self {
             Self::MigrationUnsupported => {
-                "remove --enable-leader-migration and --leader-migration-config of kube-controller-manager in the \
-                same update that changes spec.version"
+                "remove --enable-leader-migration and --leader-migration-config from kube-controller-manager in the \
+                 same update that changes spec.version"
                     .to_owned()
             }
             Self::NoServiceAccountKey => "set --service-account-private-key-file".to_owned(),

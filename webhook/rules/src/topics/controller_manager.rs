@@ -98,7 +98,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             ),
             StartupError::ResourceLock => (
                 "leader-elect-resource-lock",
-                "controller managers exit at startup with a lock other than leases".to_owned(),
+                "kube-controller-manager exits at startup with any lock other than leases".to_owned(),
                 "remove the flag; leases is the default",
             ),
             StartupError::UnknownFlag(flag) => (
@@ -207,11 +207,11 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "cloud-provider of the first Machine's kubelet is {first}, and of the other Machines' kubelets {others}, so \
-             the cloud-controller-manager initializes only some of the Nodes"
+            "cloud-provider is {first} for the first Machine's kubelet, and {others} for the other Machines' \
+             kubelets, so the cloud-controller-manager initializes only some of the Nodes"
         )
         .into(),
-        remedy: "set cloud-provider to external in both sections, or in none".into(),
+        remedy: "set cloud-provider to external in both sections, or in neither".into(),
     });
 }
 

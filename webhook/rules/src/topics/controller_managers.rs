@@ -31,8 +31,8 @@ pub enum Unknown {
     SeveralClouds,
     /// The image of cloud-controller-manager does not tell the version of Kubernetes.
     #[error(
-        "the image of cloud-controller-manager does not tell its Kubernetes version: only the tags of the images of AWS, \
-         Azure, GCP, OpenStack and vSphere do"
+        "the image tag of cloud-controller-manager does not show its Kubernetes version: only the tags of the images \
+         of AWS, Azure, GCP, OpenStack and vSphere do"
     )]
     NoCloudVersion,
     /// The configuration is not inline text in `files`.

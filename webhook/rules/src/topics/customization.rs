@@ -316,7 +316,7 @@ fn pointer_fault(field: String, fault: &PointerFault) -> Fault {
     let (detail, remedy) = match fault {
         PointerFault::Relative => (
             "a JSON pointer starts with a slash; without it, Hive patches the wrong field and reports success",
-            "write a slash before each step, as in /metadata/name",
+            "write a slash before each field name, as in /metadata/name",
         ),
         PointerFault::Escape => (
             "in a JSON pointer, ~ is allowed only in ~0 (a tilde) and ~1 (a slash)",

@@ -31,7 +31,8 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Cluster,
     overridable: true,
-    source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
+    source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
+             ClusterDeploymentCustomization\"",
     check: Check::ClusterDeployment(held_by_another),
     cel: Cel::None(NoCel::OtherObjects),
 }];

@@ -27,7 +27,7 @@ const RULES: &[Rule] = &[
         id: "spec-changed-while-leased",
         summary: "a customization's patches must not change while a cluster uses it",
         why: "The cluster was installed with the old patches. A change has no effect on that cluster, and the \
-            customization no longer shows the names and addresses that the cluster uses.",
+              customization no longer shows the names and addresses that the cluster uses.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -45,7 +45,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
-        source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
+        source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
+                 ClusterDeploymentCustomization\"",
         check: Check::Customization(deleted_while_in_use),
         cel: Cel::None(NoCel::OtherObjects),
     },

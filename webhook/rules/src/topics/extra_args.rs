@@ -25,8 +25,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "extra-args-duplicate",
     summary: "each flag of a component must be set only once",
-    why: "Cluster API passes each flag to a component once. Which of two values the component gets does not \
-          follow from the manifest.",
+    why: "Cluster API passes each flag to a component once. The manifest does not determine which of two values \
+          the component gets.",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,

@@ -30,7 +30,8 @@ const RULES: &[Rule] = &[
         id: "cluster-configuration-immutable",
         summary: "settings that kubeadm init sets once for the whole cluster must not change",
         why: "kubeadm init writes these settings into certificates, kubeconfigs and manifests of the first \
-              Machine. A later change applies to new Machines only, which then do not fit the existing ones.",
+              Machine. A later change applies only to new Machines, which then no longer match the existing \
+              ones.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -42,8 +43,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-removed",
         summary: "the cluster, init and join configurations must not be removed",
-        why: "Without one of these sections, kubeadm creates new Machines with its own defaults, so they differ from \
-            the existing Machines.",
+        why: "Without one of these sections, kubeadm creates new Machines with its own defaults, so they differ \
+              from the existing Machines.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -61,7 +62,8 @@ const RULES: &[Rule] = &[
         action: Action::Off,
         scope: Scope::Transition,
         overridable: true,
-        source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API now allows changes",
+        source: "KubeadmControlPlane proposal of 2019, Upgrade: kubeadmConfigSpec is immutable; Cluster API now \
+                 allows changes",
         check: Check::ControlPlane(config_frozen),
         cel: Cel::None(NoCel::Normalized),
     },
@@ -85,14 +87,14 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
         field: "controlPlaneEndpoint",
         in_all_versions: true,
         value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
-        reason: "every Machine's kubeconfig uses this endpoint",
+        reason: "every Machine's kubeconfig uses the original endpoint",
         remedy: "keep the endpoint, and change the address in its DNS record",
     },
     ImmutableField {
         field: "certificatesDir",
         in_all_versions: true,
         value: |configuration| text(configuration.certificates_dir.as_ref()),
-        reason: "existing Machines have their certificates in this directory",
+        reason: "existing Machines have their certificates in the original directory",
         remedy: "keep the current value",
     },
     ImmutableField {
@@ -104,28 +106,28 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
                 .filter(|days| *days != 0)
                 .map(FieldValue::Number)
         },
-        reason: "the cluster's CAs were created with this validity",
+        reason: "the cluster's CAs were created with the original validity",
         remedy: "keep the current validity, and rotate the CAs if they must last longer",
     },
     ImmutableField {
         field: "networking.serviceSubnet",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
-        reason: "Services have addresses in this range",
+        reason: "Services have addresses in the original range",
         remedy: "keep the current range, or create a new Cluster with the new range",
     },
     ImmutableField {
         field: "networking.podSubnet",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
-        reason: "pods have addresses in this range",
+        reason: "pods have addresses in the original range",
         remedy: "keep the current range, or create a new Cluster with the new range",
     },
     ImmutableField {
         field: "networking.dnsDomain",
         in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.dns_domain.as_ref()),
-        reason: "workloads resolve Service names in this domain",
+        reason: "workloads resolve Service names in the original domain",
         remedy: "keep the current domain, or create a new Cluster with the new domain",
     },
     ImmutableField {

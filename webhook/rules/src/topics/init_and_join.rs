@@ -138,7 +138,7 @@ fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults
             "the value in {other} is {expected}, and Cluster API requires the same value in both sections"
         )
         .into(),
-        remedy: format!("set {expected} in this section, or another value in both sections").into(),
+        remedy: format!("set {expected} in this section, or change the value in both sections").into(),
     });
 }
 

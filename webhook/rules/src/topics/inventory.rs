@@ -33,8 +33,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive's CRD: spec.inventory itself is the list, not spec.inventory.ClusterDeploymentCustomizations \
-            as in the design document",
+        source: "Hive's CRD: spec.inventory itself is the list, not \
+                 spec.inventory.ClusterDeploymentCustomizations as in the design document",
         check: Check::ClusterPool(inventory_not_a_list),
         cel: Cel::None(NoCel::SchemaFirst),
     },
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "ClusterPool inventory, Validation: it is not an empty list",
+        source: "Hive design document \"ClusterPool inventory\", section \"Validation\": it is not an empty list",
         check: Check::ClusterPool(inventory_empty),
         cel: Cel::Faults(include_str!("cel/inventory-empty.cel")),
     },
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "ClusterPool inventory, Size and MaxSize: nonempty entries",
+        source: "Hive design document \"ClusterPool inventory\", section \"Size and MaxSize\": nonempty entries",
         check: Check::ClusterPool(entry_name_empty),
         cel: Cel::Faults(include_str!("cel/inventory-name-empty.cel")),
     },
@@ -71,7 +71,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "ClusterPool inventory, Maintaining the lease: one holder for each customization",
+        source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
+                 ClusterDeploymentCustomization\": one holder for each customization",
         check: Check::ClusterPool(entry_duplicate),
         cel: Cel::Faults(include_str!("cel/inventory-duplicate.cel")),
     },
@@ -83,7 +84,8 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster,
         overridable: false,
-        source: "ClusterPool inventory, Validation: a reference to a ClusterDeploymentCustomization that does not exist",
+        source: "Hive design document \"ClusterPool inventory\", section \"Validation\": a reference to a \
+                 ClusterDeploymentCustomization that does not exist",
         check: Check::ClusterPool(entry_name_unknown),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -97,7 +99,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
-        source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees another pool's leases on its entries",
+        source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
+                 ClusterDeploymentCustomization\"; Hive: a pool frees another pool's leases on its entries",
         check: Check::ClusterPool(entry_shared),
         cel: Cel::None(NoCel::OtherObjects),
     },

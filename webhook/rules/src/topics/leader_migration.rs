@@ -42,8 +42,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-ignored",
         summary: "leader migration must not be configured where it has no effect",
-        why: "The controller manager migrates only if enable-leader-migration and leader election are on. \
-              Otherwise two programs can run the same controller during a migration.",
+        why: "The controller manager uses leader migration only if enable-leader-migration and leader election \
+              are on. Otherwise two programs can run the same controller during a migration.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -68,8 +68,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-invalid",
         summary: "the leader migration configuration must be valid",
-        why: "The controller manager exits at startup if it cannot parse the configuration, and never holds the \
-              migration lock if the configuration names another one.",
+        why: "The controller manager exits at startup if it cannot parse the configuration. It never gets the \
+              migration lock if leaderName is not a valid Lease name or is the Lease of another component.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -261,7 +261,7 @@ fn file_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     };
     let (detail, remedy) = match source {
         Source::Unmounted => (
-            "no volume of the controller manager contains this path, so it would exit at startup",
+            "no volume of the controller manager contains this path, so the controller manager would exit at startup",
             "add an entry to controllerManager.extraVolumes, or put the file in /etc/kubernetes/pki, which kubeadm mounts",
         ),
         Source::NoFile => (
@@ -403,8 +403,8 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
         } else if let Some(other) = other {
             push(
                 format!(
-                    "at 1.{minor} the name of {other} is {name}, and leader migration does not resolve aliases, so \
-                     {name} runs under the main lock"
+                    "{other} is called {name} at 1.{minor}, and leader migration does not resolve aliases, so {name} \
+                     runs under the main lock"
                 ),
                 format!("add an entry for {name}"),
             );

@@ -44,9 +44,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-changed-during-rollout",
-        summary: "a new migration must use the lock of Machines that still migrate",
-        why: "Machines keep their configuration until they are replaced. If the Machines of an ended migration still run and \
-              disagree with the new ones on the lock, a controller can run twice, or not at all.",
+        summary: "a new migration must use the same lock as Machines of an earlier migration",
+        why: "Machines keep their configuration until they are replaced. If Machines of an earlier migration \
+              still run and disagree with the new ones on the lock, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -132,16 +132,16 @@ fn changed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     };
     let what = match difference(&before, &after) {
         Some(Difference::LeaderName) => {
-            "leaderName would change, and Machines with different names hold different locks"
+            "leaderName would change, so old and new Machines would use different locks"
         }
-        Some(Difference::Controllers) => "the controllers of the migration lock would change",
+        Some(Difference::Controllers) => "the set of controllers under the migration lock would change",
         None => return,
     };
     faults.push(Fault {
         field: field(&new, file),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("{what}, so that during the rollout a controller could run twice, or not at all").into(),
+        detail: format!("{what}; during the rollout a controller could run twice, or not at all").into(),
         remedy: "remove enable-leader-migration and wait for the rollout, then enable it with the new configuration".into(),
     });
 }
@@ -162,7 +162,7 @@ fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
     };
     let what = match running.iter().find_map(|before| difference(before, &after)) {
         Some(Difference::LeaderName) => "with another leaderName",
-        Some(Difference::Controllers) => "with other controllers in the migration lock",
+        Some(Difference::Controllers) => "with another set of controllers under the migration lock",
         None => return,
     };
     faults.push(Fault {

@@ -28,8 +28,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "leader-migration-handover-unsafe",
     summary: "each controller must run in one controller manager during and after an upgrade",
-    why: "During an upgrade, old and new controller managers run at the same time. Without a common lock, both can run the \
-          same controller. A controller that no controller manager enables does not run at all.",
+    why: "During an upgrade, old and new controller managers run at the same time. Without a common lock, both \
+          can run the same controller. A controller that no controller manager enables does not run at all.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,
@@ -149,8 +149,8 @@ fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
         Verdict::CannotStart(Component::Cloud, phase) if phase != Phase::Now => {
             let error = cloud_then?.startup_errors.first()?;
             let detail = format!(
-                "after the rollout no controller manager would run {names}, because cloud-controller-manager exits at \
-                 start: {error}"
+                "after the rollout no controller manager would run {names}, because cloud-controller-manager exits \
+                 at startup: {error}"
             );
             Some((detail, certain))
         }
@@ -188,15 +188,15 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
     };
     if row.then.is_empty() {
         let now = if row.now.is_empty() {
-            "in none".to_owned()
+            "which no controller manager runs now".to_owned()
         } else {
-            places(&row.now)
+            format!("which now runs {}", places(&row.now))
         };
-        format!("{when} the rollout no controller manager would run {names}, which now runs {now}")
+        format!("{when} the rollout no controller manager would run {names}, {now}")
     } else {
         format!(
-            "{names} would run {}, and {when} the rollout it would stop while the migration lock is held by a controller \
-             manager that does not run it",
+            "{names} would run {}, but would stop {when} the rollout while a controller manager that does not run \
+             {names} holds the migration lock",
             places(&row.then)
         )
     }
@@ -204,8 +204,13 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
 
 fn not_in_files(names: &str, known: Cloud) -> String {
     let why = match known {
-        Cloud::Unknown => "and admission cannot read the static Pod in files that may run it",
-        Cloud::Absent | Cloud::Known => "and files has no cloud-controller-manager that does",
+        Cloud::Unknown => {
+            "and admission cannot read a static Pod in spec.kubeadmConfigSpec.files that may do so"
+        }
+        Cloud::Absent | Cloud::Known => {
+            "and spec.kubeadmConfigSpec.files contains no cloud-controller-manager that \
+            does"
+        }
     };
     format!("after this update kube-controller-manager does not run {names}, {why}")
 }

@@ -91,7 +91,7 @@ fn glob_leaves_directory(change: &Change<'_, ClusterDeploymentCustomization<'_>>
         } else if leaves_directory(glob) {
             (
                 "the .. in this glob leaves the installer's directory",
-                "select manifests below it, such as manifests/*.yaml",
+                "select manifests below the installer's directory, such as manifests/*.yaml",
             )
         } else {
             continue;

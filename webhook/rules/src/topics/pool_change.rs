@@ -31,7 +31,8 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
-        source: "ClusterPool inventory, Pool Version; Adding An Inventory; Deleting The Inventory",
+        source: "Hive design document \"ClusterPool inventory\", sections \"Pool Version\", \"Adding An \
+                 Inventory\" and \"Deleting The Inventory\"",
         check: Check::ClusterPool(version_changed),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -43,7 +44,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
-        source: "ClusterPool inventory, Removing An Entry from the Inventory",
+        source: "Hive design document \"ClusterPool inventory\", section \"Removing An Entry from the Inventory\"",
         check: Check::ClusterPool(entry_removed),
         cel: Cel::None(NoCel::OtherObjects),
     },

@@ -23,8 +23,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "platform-not-one",
         summary: "a pool must have exactly one platform",
-        why: "Hive creates all clusters of a pool on one platform. Without a platform, or with several, Hive cannot \
-            create clusters.",
+        why: "Hive creates all clusters of a pool on one platform. Without a platform, or with several, Hive \
+              cannot create clusters.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive's CRD, minimum of size and runningCount; maxSize and maxConcurrent have none there",
+        source: "Hive's CRD: size and runningCount have a minimum; maxSize and maxConcurrent have none",
         check: Check::ClusterPool(limits_negative),
         cel: Cel::Faults(include_str!("cel/limits-negative.cel")),
     },
@@ -54,7 +54,8 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
-        source: "ClusterPool inventory, Size and MaxSize; Validation: size greater than length of the inventory",
+        source: "Hive design document \"ClusterPool inventory\", sections \"Size and MaxSize\" and \
+                 \"Validation\": size greater than length of the inventory",
         check: Check::ClusterPool(size_above_inventory),
         cel: Cel::Faults(include_str!("cel/size-above-inventory.cel")),
     },
@@ -67,7 +68,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
-        source: "ClusterPool inventory, Size and MaxSize",
+        source: "Hive design document \"ClusterPool inventory\", section \"Size and MaxSize\"",
         check: Check::ClusterPool(max_size_above_inventory),
         cel: Cel::Faults(include_str!("cel/max-size-above-inventory.cel")),
     },
@@ -86,8 +87,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "running-count-not-size",
         summary: "on OpenStack and vSphere, every cluster of a pool must run",
-        why: "Hive cannot hibernate clusters on these platforms, and ignores a pool whose runningCount is lower than \
-            its size.",
+        why: "Hive cannot hibernate clusters on these platforms, and ignores a pool whose runningCount is lower \
+              than its size.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -151,7 +152,7 @@ fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         (
             "spec.maxConcurrent",
             spec.max_concurrent,
-            "set 0 to stop installs and removals, a positive limit, or remove the field for no limit",
+            "set 0 to stop installs and removals, set a positive limit, or remove the field for no limit",
         ),
     ] {
         if let Some(limit) = limit.filter(|limit| *limit < 0) {

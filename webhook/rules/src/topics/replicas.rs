@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "2019 proposal, Scale Down: scale to 0 must be rejected",
+        source: "KubeadmControlPlane proposal of 2019, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(replicas_not_positive),
         cel: Cel::FaultsAlsoForScale(include_str!("cel/replicas-not-positive.cel")),
     },
@@ -60,7 +60,7 @@ const RULES: &[Rule] = &[
         id: "replicas-above-seven",
         summary: "more than seven etcd members slow down every write",
         why: "The leader of etcd waits for a majority of the members before it confirms a write. Each additional \
-            pair of members makes every write slower.",
+              pair of members makes every write slower.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

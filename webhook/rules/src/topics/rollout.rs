@@ -41,8 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-unsupported",
         summary: "maxSurge must be 0 or 1",
-        why: "Cluster API changes one etcd member at a time. It reads a percentage or other text as 0, and then deletes a \
-            Machine before it creates the replacement.",
+        why: "Cluster API changes one etcd member at a time. It reads a percentage or other text as 0, and then \
+              deletes a Machine before it creates the replacement.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
         id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
         why: "Cluster API replaces every Machine that is older than this time. A time in the past starts the \
-              rollout immediately, or never.",
+              rollout immediately, or has no effect.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

@@ -30,7 +30,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
-        source: "2019 proposal, Scale Up: not in conjunction with an upgrade, enforced by a validation webhook",
+        source: "KubeadmControlPlane proposal of 2019, Scale Up: not in conjunction with an upgrade, enforced by \
+                 a validation webhook",
         check: Check::ControlPlane(scales_with_upgrade),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -43,7 +44,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
-        source: "2019 proposal, Scale Up and Scale Down: not in conjunction with an upgrade operation",
+        source: "KubeadmControlPlane proposal of 2019, Scale Up and Scale Down: not in conjunction with an \
+                 upgrade operation",
         check: Check::ControlPlane(scales_during_rollout),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -56,7 +58,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
-        source: "both proposals, Scale Up and Scale Down: not in conjunction with adopting Machines",
+        source: "KubeadmControlPlane proposals of 2019 and 2021, Scale Up and Scale Down: not in conjunction \
+                 with adopting Machines",
         check: Check::ControlPlane(scales_while_adopting),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -142,7 +145,8 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     {
         let observed = observed.map_or_else(|| "none".to_owned(), |observed| observed.to_string());
         format!(
-            "Cluster API has not processed the last change yet (generation {generation}, observed {observed}), which may start a rollout"
+            "Cluster API has not yet processed the last change, which may start a rollout (generation {generation}, \
+             observed {observed})"
         )
     } else {
         return;
@@ -182,8 +186,8 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "Machine {} has no controller, so the control plane is about to adopt it; until then, the current \
-                 number {from} does not count this Machine",
+                "no controller owns Machine {}, so the control plane is about to adopt it; until then, the current \
+                 number of replicas, {from}, does not include this Machine",
                 machine.name
             )
             .into(),

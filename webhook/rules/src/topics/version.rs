@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
         id: "version-not-semantic",
         summary: "the version must be a semantic version",
         why: "Cluster API and kubeadm compare versions to decide on upgrades, images and features. They cannot \
-            compare text that is not a semantic version.",
+              compare text that is not a semantic version.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -41,8 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-without-v",
         summary: "the version must begin with v",
-        why: "The tags of Kubernetes images begin with v. Without the v, the images of the first new Machine do not \
-            exist.",
+        why: "The tags of Kubernetes images begin with v. Without the v, the images of the first new Machine do \
+              not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -68,12 +68,12 @@ const RULES: &[Rule] = &[
         id: "version-changes-too-early",
         summary: "a minor upgrade must wait until the previous one has rolled out",
         why: "Until the previous upgrade has rolled out, some Machines are one version behind. Another upgrade \
-            would put them two versions behind, which Kubernetes does not support.",
+              would put them two versions behind, which Kubernetes does not support.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
-        source: "Kubernetes version skew policy: Machines would be two minors apart",
+        source: "Kubernetes version skew policy: Machines would be two minor versions apart",
         check: Check::ControlPlane(changes_too_early),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -106,8 +106,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
-        why: "No Machine runs the new version yet, so it is safe to return to the old one. The warning points out \
-              that the write does not upgrade.",
+        why: "No Machine runs the new version yet, so it is safe to return to the old one. The warning only \
+              points out that the write is a downgrade.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,

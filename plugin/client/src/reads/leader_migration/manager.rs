@@ -55,7 +55,7 @@ impl ManagerReader<'_> {
             let (health, settings) = Box::pin(self.health_and_settings(&described)).await;
             (workload.minor(), health, settings)
         } else {
-            let why = "the Pod has no container of a controller manager";
+            let why = "no container of the Pod runs a controller manager";
             (None, Health::Unread(why.to_owned()), Settings::unknown(why))
         };
         ObservedManager {

@@ -143,7 +143,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 2),
             ),
             Verdict::Protected,
-            "ccm runs it and holds Lease m",
+            "ccm runs the controller and holds Lease m",
         ),
         (
             "its short name in an old version",
@@ -152,13 +152,13 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("kube_1", 2),
             ),
             Verdict::Protected,
-            "kcm runs it and holds Lease m",
+            "kcm runs the controller and holds Lease m",
         ),
         (
             "no leader migration",
             observed(vec![kube("", started(&[IPAM]))], None),
             Verdict::NothingToMigrate,
-            "kcm runs it, and no other controller manager can",
+            "kcm runs the controller, and no other controller manager can",
         ),
         (
             "a migrating kube-controller-manager and a configuration that does not name it",
@@ -170,7 +170,8 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 2),
             ),
             Verdict::Unprotected,
-            "kcm runs it under its main lock, Lease kube-controller-manager, although leader migration is on",
+            "kcm runs the controller under its main lock, Lease kube-controller-manager, although leader migration \
+             is on",
         ),
         (
             "the other one would run it when it starts",
@@ -179,7 +180,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 2),
             ),
             Verdict::Unprotected,
-            "ccm runs it under the migration lock, but kcm would run it without that lock",
+            "ccm runs the controller under the migration lock, but kcm would run the controller without that lock",
         ),
         (
             "a migration Lease without holder",
@@ -188,7 +189,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 None,
             ),
             Verdict::Unprotected,
-            "ccm runs it, but Lease m has no holder",
+            "ccm runs the controller, but Lease m has no holder",
         ),
         (
             "both run it",
@@ -197,7 +198,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 2),
             ),
             Verdict::RunsTwice,
-            "kcm and ccm run it at the same time",
+            "kcm and ccm run the controller at the same time",
         ),
         (
             "a fresh Lease, and a configuration that assigns it to the other one",
@@ -209,7 +210,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 2),
             ),
             Verdict::Orphaned,
-            "the configuration of ccm assigns it to another component",
+            "the configuration of ccm assigns the controller to another component",
         ),
         (
             "a lock that cannot be taken",
@@ -239,7 +240,8 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("kube_1", 2),
             ),
             Verdict::Orphaned,
-            "kube-controller-manager renews Lease m and does not run the controller, which ccm would run with that Lease",
+            "kube-controller-manager renews Lease m but does not run the controller; ccm would run the controller if \
+             it held that Lease",
         ),
         (
             "the holder has not started it",
@@ -266,7 +268,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 60),
             ),
             Verdict::Stale,
-            "cloud_2 has not renewed Lease m for 1m, and no controller manager runs it",
+            "cloud_2 has not renewed Lease m for 1m, and no controller manager runs the controller",
         ),
         (
             "a holder that runs it and does not renew",
@@ -275,13 +277,13 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 60),
             ),
             Verdict::Stale,
-            "cloud_2 has not renewed Lease m for 1m, but ccm runs it",
+            "cloud_2 has not renewed Lease m for 1m, but ccm runs the controller",
         ),
         (
-            "no controller manager has it",
+            "no controller manager has this controller",
             observed(vec![kube(NO_IPAM, started(&[]))], None),
             Verdict::NothingToMigrate,
-            "no controller manager has it",
+            "no controller manager has this controller",
         ),
     ];
     for (case, observed, verdict, reason) in cases {
@@ -345,7 +347,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
         ),
         (
             with(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
-            "ccm runs it, but Lease m is held by stranger_3, which is not the holder of the main lock of ccm",
+            "ccm runs the controller, but Lease m is held by stranger_3, which is not the holder of the main lock of \
+             ccm",
         ),
         (
             // The field manager that wrote the holder contradicts the holder's identity.
@@ -355,7 +358,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
                     lease.as_mut().unwrap().writer = Some(writer.to_owned());
                 }
             }),
-            "ccm runs it, but Lease m is held by cloud_2, which is not the holder of the main lock of ccm",
+            "ccm runs the controller, but Lease m is held by cloud_2, which is not the holder of the main lock of \
+             ccm",
         ),
     ] {
         let decision = node_ipam(&observed);

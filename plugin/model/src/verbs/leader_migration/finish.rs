@@ -44,10 +44,13 @@ pub fn decide(
     match migration.phase {
         Phase::Off => Ok(off(snapshot, observed)),
         Phase::Enabled => Ok(refused_with(
-            vec!["kube-controller-manager still migrates, and runs the controllers".to_owned()],
+            vec![
+                "kube-controller-manager still uses leader migration, and runs the migrated controllers"
+                    .to_owned(),
+            ],
             vec![format!(
-                "hand them over with: kubectl kcp leader-migration upgrade {} --to VERSION; or end the migration with: kubectl \
-                 kcp leader-migration rollback {}",
+                "hand the controllers over with: kubectl kcp leader-migration upgrade {} --to VERSION; or end the \
+                 migration with: kubectl kcp leader-migration rollback {}",
                 control_plane(snapshot),
                 control_plane(snapshot)
             )],
@@ -111,7 +114,11 @@ fn settling(
 fn why_not_taken_over(observed: &Observed, configuration: Option<&str>) -> Vec<String> {
     let parsed = configuration.and_then(|text| LeaderMigrationConfiguration::parse(text, None).ok());
     let Some(parsed) = parsed else {
-        return vec!["the leader migration configuration in files is not valid, so the migrated controllers are unknown".to_owned()];
+        return vec![
+            "the leader migration configuration in spec.kubeadmConfigSpec.files is not valid, so the \
+            migrated controllers are unknown"
+                .to_owned(),
+        ];
     };
     let migrates = |controller: &Controller| {
         let mut names = parsed
@@ -151,7 +158,7 @@ fn why_cloud_still_migrates(
     observed: &Observed,
     manifest: Option<CloudManifest<'_>>,
 ) -> Option<String> {
-    let fix = "give a manifest without --enable-leader-migration with --ccm-manifest";
+    let fix = "pass a manifest without --enable-leader-migration to --ccm-manifest";
     let in_files = match (manifest, &managers.cloud) {
         (Some(manifest), _) => Some(manifest.manager),
         (None, Ok(cloud)) => cloud.as_ref().map(|cloud| &cloud.manager),
@@ -168,7 +175,7 @@ fn why_cloud_still_migrates(
                 .to_owned(),
         ),
         Ok(Some(_)) => None,
-        Ok(None) => Some("no cloud-controller-manager runs".to_owned()),
+        Ok(None) => Some("no cloud-controller-manager is running".to_owned()),
         Err(why) => why.into_iter().next(),
     }
 }

@@ -85,7 +85,8 @@ fn each_kube(
     let machines = snapshot.observed.machines.len();
     if kube.len() != machines {
         reasons.push(format!(
-            "the number of Pods of kube-controller-manager is {}, and the number of control-plane Machines is {machines}",
+            "the number of Pods of kube-controller-manager is {}, but the number of control-plane Machines is \
+             {machines}",
             kube.len()
         ));
     }
@@ -129,7 +130,8 @@ pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec
         match settings(manager) {
             Err(why) => reasons.push(why),
             Ok(settings) if found.is_some_and(|found| found != settings) => reasons.push(format!(
-                "{} has other settings than another cloud-controller-manager; wait for its rollout",
+                "the settings of {} differ from those of another cloud-controller-manager; wait for the rollout of \
+                 cloud-controller-manager",
                 manager.pod
             )),
             Ok(settings) => found = Some(settings),

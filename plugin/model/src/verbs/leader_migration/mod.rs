@@ -96,7 +96,7 @@ fn control_plane(snapshot: &ChangeSnapshot) -> String {
 
 fn watch_the_rollout(snapshot: &ChangeSnapshot) -> String {
     format!(
-        "run the command again after the rollout; watch it with: kubectl kcp rollout status {} --watch",
+        "run the command again after the rollout; watch the rollout with: kubectl kcp rollout status {} --watch",
         control_plane(snapshot)
     )
 }
@@ -141,9 +141,9 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
                 control_plane(snapshot)
             ),
             format!(
-                "then start cloud-controller-manager with {names}; no controller manager runs {names} from the end of the \
-                 rollout until cloud-controller-manager holds its main lock: at once, or {:.0} to {:.0} s after its start if an \
-                 earlier holder did not release the Lease",
+                "then start cloud-controller-manager with {names}; no controller manager runs {names} from the end \
+                 of the rollout until cloud-controller-manager holds its main lock, which it takes at startup, or \
+                 {:.0} to {:.0} s later if an earlier holder did not release the Lease",
                 min.as_secs_f64(),
                 max.as_secs_f64()
             ),

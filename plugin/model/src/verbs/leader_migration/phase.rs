@@ -60,7 +60,7 @@ impl Migration {
             .filter(|machine| machine.spec.version.as_deref() != Some(version))
             .map(|machine| {
                 let found = machine.spec.version.as_deref().unwrap_or("no version");
-                format!("Machine {} has {found}, and not yet {version}", machine.name())
+                format!("Machine {} has {found}, not yet {version}", machine.name())
             })
             .collect()
     }

@@ -44,8 +44,8 @@ pub fn decide(
     }
     let Some(record) = Record::of(snapshot.control_plane()) else {
         return Ok(refused(vec![
-            "the control plane does not record its last step, because another client took it: reverse the change \
-             with that client"
+            "the control plane does not record its last leader migration step, because another client made that \
+             change: reverse the change with that client"
                 .to_owned(),
         ]));
     };
@@ -63,7 +63,10 @@ pub fn decide(
         }
     }
     let (reason, detail) = if migration.phase == Phase::Enabled {
-        ("LeaderMigrationDisabled", "to before its start".to_owned())
+        (
+            "LeaderMigrationDisabled",
+            "to the state before leader migration".to_owned(),
+        )
     } else {
         let version = record.undo.version.clone().unwrap_or_default();
         (
@@ -90,7 +93,8 @@ fn joined(snapshot: &ChangeSnapshot) -> Vec<String> {
         .filter(|machine| machine.spec.version.as_deref() == Some(version) && machine.has_node())
         .map(|machine| {
             format!(
-                "Machine {} has joined with {version}, and Kubernetes does not support a downgrade: continue with the rollout",
+                "Machine {} has joined with {version}, and Kubernetes does not support downgrades: continue with the \
+                 rollout",
                 machine.name()
             )
         })

@@ -121,7 +121,7 @@ fn unsettled(snapshot: &ChangeSnapshot, phase: Phase, options: StartOptions<'_>)
             let version = snapshot.control_plane().spec.version();
             Some(refused_with(
                 vec![format!(
-                    "the migration in the upgrade to {version} is not finished"
+                    "the leader migration of the upgrade to {version} is not finished"
                 )],
                 vec![format!(
                     "finish it with: kubectl kcp leader-migration finish {name}"
@@ -134,8 +134,9 @@ fn unsettled(snapshot: &ChangeSnapshot, phase: Phase, options: StartOptions<'_>)
                 refused_with(
                     reasons,
                     vec![format!(
-                        "wait until the rollout has replaced each such kube-controller-manager, and remove \
-                         --enable-leader-migration from cloud-controller-manager; see: kubectl kcp leader-migration status {name}"
+                        "wait until the rollout has replaced every kube-controller-manager that uses leader \
+                         migration, and remove --enable-leader-migration from cloud-controller-manager; see: kubectl \
+                         kcp leader-migration status {name}"
                     )],
                 )
             })

@@ -66,8 +66,8 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
             37,
             true,
             Err(
-                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller over: \
-                 stop its controller with --controllers, then start cloud-controller-manager",
+                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller \
+                 over: disable the controller with --controllers, then start cloud-controller-manager",
             ),
         ),
         (
@@ -173,7 +173,7 @@ fn start_refuses_until_the_migration_before_it_is_finished() {
     snapshot.object = object;
     assert_eq!(
         why(decision(&snapshot, &observed(handed_over(), None), &[])),
-        ["the migration in the upgrade to v1.35.4 is not finished"]
+        ["the leader migration of the upgrade to v1.35.4 is not finished"]
     );
 }
 
@@ -220,7 +220,7 @@ fn start_passes_only_if_every_old_controller_manager_migrates() {
         (
             vec![migrating("k1"), migrating("k2")],
             Some("k_1"),
-            "the number of Pods of kube-controller-manager is 2, and the number of control-plane Machines is 3",
+            "the number of Pods of kube-controller-manager is 2, but the number of control-plane Machines is 3",
         ),
         (three(), None, "no controller manager holds Lease m"),
         (

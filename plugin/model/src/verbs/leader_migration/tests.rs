@@ -150,8 +150,8 @@ fn every_verb_decides_in_every_phase() {
         let written = decide(Verb::FinishWith, &before, &taken_over(MIGRATING));
         take(before, &written)
     };
-    let behind = "refused: Machine m1 has v1.35.4, and not yet v1.36.0; Machine m2 has v1.35.4, and not yet v1.36.0; Machine \
-                  m3 has v1.35.4, and not yet v1.36.0";
+    let behind = "refused: Machine m1 has v1.35.4, not yet v1.36.0; Machine m2 has v1.35.4, not yet v1.36.0; Machine \
+        m3 has v1.35.4, not yet v1.36.0";
     let gone = "done: nothing to migrate: kube-controller-manager 1.36 runs no controller that cloud-controller-manager can run";
     let started = "done: every kube-controller-manager uses leader migration with Lease m";
     for (phase, snapshot, observed, expected) in [
@@ -173,8 +173,8 @@ fn every_verb_decides_in_every_phase() {
             [
                 started,
                 "writes: upgraded from v1.35.4 to v1.36.0, with the handover to cloud-controller-manager",
-                "refused: kube-controller-manager still migrates, and runs the controllers",
-                "writes: rolled back to before its start",
+                "refused: kube-controller-manager still uses leader migration, and runs the migrated controllers",
+                "writes: rolled back to the state before leader migration",
             ],
         ),
         (
@@ -196,10 +196,10 @@ fn every_verb_decides_in_every_phase() {
                 gone,
                 "done: every Machine has v1.36.0",
                 "writes: leader migration finished at v1.36.0",
-                "refused: Machine m1 has joined with v1.36.0, and Kubernetes does not support a downgrade: continue with the \
-                 rollout; Machine m2 has joined with v1.36.0, and Kubernetes does not support a downgrade: continue with the \
-                 rollout; Machine m3 has joined with v1.36.0, and Kubernetes does not support a downgrade: continue with the \
-                 rollout",
+                "refused: Machine m1 has joined with v1.36.0, and Kubernetes does not support downgrades: continue \
+                 with the rollout; Machine m2 has joined with v1.36.0, and Kubernetes does not support downgrades: \
+                 continue with the rollout; Machine m3 has joined with v1.36.0, and Kubernetes does not support \
+                 downgrades: continue with the rollout",
             ],
         ),
         (
@@ -315,7 +315,7 @@ fn upgrade_waits_for_every_controller_manager() {
             Verb::Upgrade,
             with(three()),
             "",
-            "refused: no cloud-controller-manager runs, and no manifest was given",
+            "refused: no cloud-controller-manager is running, and no manifest was given",
         ),
         (
             Verb::Upgrade,
@@ -354,8 +354,8 @@ fn finish_waits_until_cloud_controller_manager_has_taken_over() {
         (
             Verb::Finish,
             taken_over(MIGRATING),
-            "refused: the static Pod of cloud-controller-manager enables leader migration: give a manifest without \
-             --enable-leader-migration with --ccm-manifest",
+            "refused: the static Pod of cloud-controller-manager enables leader migration: pass a manifest without \
+             --enable-leader-migration to --ccm-manifest",
         ),
         (
             Verb::FinishWith,
@@ -389,9 +389,9 @@ fn versions_that_cannot_migrate_name_what_to_stop_and_start() {
              *,bootstrapsigner,tokencleaner,-node-ipam-controller in \
              spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the rollout: kubectl kcp \
              rollout status example -n default --watch",
-            "then start cloud-controller-manager with node-ipam-controller; no controller manager runs node-ipam-controller from \
-             the end of the rollout until cloud-controller-manager holds its main lock: at once, or 13 to 21 s after its start \
-             if an earlier holder did not release the Lease",
+            "then start cloud-controller-manager with node-ipam-controller; no controller manager runs \
+             node-ipam-controller from the end of the rollout until cloud-controller-manager holds its main lock, \
+             which it takes at startup, or 13 to 21 s later if an earlier holder did not release the Lease",
         ]
     );
 }

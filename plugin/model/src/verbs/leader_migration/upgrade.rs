@@ -54,7 +54,7 @@ pub fn decide(
         Phase::Off if is_current => Decision::Unchanged(format!("version is already {version}")),
         Phase::Off => off(snapshot, &migration.managers.kube),
         Phase::Enabled if is_current => refused(vec![format!(
-            "the control plane has {version} already: the version must be the one after the upgrade"
+            "the control plane already has {version}: --to must be the version after the upgrade"
         )]),
         Phase::Enabled => return enabled(snapshot, &migration, &version, options, context),
         Phase::Upgrading if is_current => refused_with(
@@ -64,7 +64,7 @@ pub fn decide(
         Phase::Settling if is_current => Decision::Unchanged(format!("every Machine has {version}")),
         Phase::Upgrading | Phase::Settling => refused_with(
             vec![format!(
-                "the migration in the upgrade to {current} is not finished"
+                "the leader migration of the upgrade to {current} is not finished"
             )],
             vec![format!(
                 "finish it with: kubectl kcp leader-migration finish {}",
@@ -94,10 +94,12 @@ fn off(snapshot: &ChangeSnapshot, kube: &Manager) -> Decision {
         ],
         vec![
             format!(
-                "enable it, for Node IPAM with --node-ipam: kubectl kcp leader-migration start {control_plane} --to 1.{next}"
+                "enable leader migration (for Node IPAM, add --node-ipam): kubectl kcp leader-migration start \
+                 {control_plane} --to 1.{next}"
             ),
             format!(
-                "if nothing migrates, upgrade with: kubectl kcp upgrade {control_plane} --version VERSION"
+                "if there is no controller to migrate, upgrade with: kubectl kcp upgrade {control_plane} --version \
+                 VERSION"
             ),
         ],
     )
@@ -122,8 +124,8 @@ fn enabled(
     };
     if kube.flags.configuration_path() != Some(PATH) {
         return Ok(refused(vec![format!(
-            "the leader migration configuration of kube-controller-manager is not {PATH}, where leader-migration start \
-             installs it"
+            "the leader migration configuration of kube-controller-manager is not at {PATH}, where `leader-migration \
+             start` installs it"
         )]));
     }
     let pod_path = migration.managers.cloud_path.as_deref().unwrap_or(MANIFEST_PATH);
@@ -206,7 +208,7 @@ fn why_not_ready(
         }
     };
     if then.is_none() {
-        reasons.push("no cloud-controller-manager runs, and no manifest was given".to_owned());
+        reasons.push("no cloud-controller-manager is running, and no manifest was given".to_owned());
         return reasons;
     }
     let pair = Pair {

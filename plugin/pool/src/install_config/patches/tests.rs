@@ -145,7 +145,7 @@ fn rejects_patches_that_neither_the_rfc_nor_hive_applies() {
         ),
         (
             json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
-            "(test \"/pullSecret\"): the document has another value",
+            "(test \"/pullSecret\"): the document has a different value",
         ),
         (
             json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),

@@ -187,7 +187,7 @@ fn held_by(status: &Status, lock: &ObservedLock) -> String {
     let attribution = status.observed.attribution(lock);
     match (attribution.by_holder, attribution.by_writer) {
         (Some(holder), Some(writer)) if holder != writer => {
-            format!("unclear: the holder is {holder}, but {writer} wrote it")
+            format!("unclear: the holder is {holder}, but {writer} wrote the Lease")
         }
         (Some(holder), _) => holder.name().to_owned(),
         (None, _) => "unknown".to_owned(),

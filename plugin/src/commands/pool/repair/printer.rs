@@ -220,7 +220,7 @@ fn summary(count: FindingCounts, is_applied: bool) -> String {
         (count.open, open),
         (count.blocked, "blocked: the cluster was not created again"),
         (
-            count.by_name,
+            count.needs_force,
             "to free with --yes --force NAME, if you know that the holder no longer exists",
         ),
         (count.by_hand, "to resolve by hand"),

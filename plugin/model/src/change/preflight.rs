@@ -335,7 +335,8 @@ mod tests {
         lost.observed.etcd_members =
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
         let etcd =
-            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status".to_owned();
+            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status"
+                .to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
@@ -357,7 +358,8 @@ mod tests {
             preflight.warnings,
             [
                 "could not read the etcd members: Secret/c1-etcd: it is not there; using the Machines' conditions instead",
-                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value also in the manifest that it applies"
+                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: change the value \
+                 in the applied manifest too"
             ]
         );
         assert_eq!(preflight.refusal, None);

@@ -328,8 +328,8 @@ mod tests {
             .control_plane
             .spec
             .certificates_expiry_days = Some(400);
-        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, and \
-                       new certificates last 365 days";
+        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, \
+            but new certificates are valid for 365 days";
         assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
@@ -396,7 +396,7 @@ mod tests {
             (
                 "the topology moves",
                 |machine| machine.context.observed.set_topology("v9.9.9"),
-                &["the Cluster's topology upgrades to v9.9.9 first"],
+                &["the Cluster's topology must set the control plane's version to v9.9.9 first"],
             ),
             (
                 "certificates",

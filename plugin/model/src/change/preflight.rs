@@ -305,7 +305,8 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "etcd member node-m2 of Machine m2 is unhealthy: gone",
-                    "the controller does not detect this problem; its first step could make etcd lose quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                    "the controller does not detect this problem, so its first step could make etcd lose quorum: 1 of \
+                     2 voting members healthy, 2 needed for quorum",
                 ],
             );
             let way_out = "repair the member, or replace its Machine: kubectl kcp machine replace m2 -n d";

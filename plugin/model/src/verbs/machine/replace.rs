@@ -16,8 +16,8 @@ use crate::{
     snapshot::{Snapshot, change::MachineSnapshot},
 };
 
-pub const FORCE_HINT: &str =
-    "use --force to delete the Machine now; the controller creates a new one once its preflight passes";
+pub const FORCE_HINT: &str = "use --force to delete the Machine now; the controller creates a new one once Cluster \
+    API's preflight checks pass";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplaceOptions {

@@ -40,7 +40,7 @@ pub struct MachineArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
-    /// Delete a Machine so that the control plane creates a new one, if etcd keeps its quorum
+    /// Delete a Machine if etcd keeps its quorum without it; the control plane then creates a new one
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),

@@ -279,8 +279,8 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
     let is_less = count.votes.unhealthy > 0 && !count.is_lost;
     let message = is_less.then(|| {
         let more = match count.votes.failure_tolerance() {
-            0 => "etcd cannot lose another member".to_owned(),
-            more => format!("etcd can lose {more} more"),
+            0 => "cannot lose another member".to_owned(),
+            more => format!("can lose {more} more"),
         };
         format!("{}: {more}{}", count.votes, count.by)
     });

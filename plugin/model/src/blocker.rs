@@ -262,8 +262,8 @@ impl Blocker {
             } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
             Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
             Self::LeaderUnreachable { member } => format!(
-                "etcd's leader {member} does not respond, so Cluster API cannot move the leadership, and therefore \
-                 does not remove any member"
+                "etcd's leader {member} does not respond, so Cluster API can neither move the leadership nor remove a \
+                 member"
             ),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member has not started, and no Machine belongs to it".to_owned()

@@ -44,7 +44,7 @@ pub enum MachineCommand {
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
-    /// Name the command that deletes a Machine
+    /// Show which command deletes a Machine
     #[command(
         hide = true,
         after_help = "Examples:\n  kubectl kcp machine replace edge-9hng4"

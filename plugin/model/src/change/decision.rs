@@ -87,7 +87,7 @@ impl Refusal {
     pub fn unconfirmed() -> Self {
         Self::new(
             RefusedBy::Command,
-            vec!["the change was not confirmed".to_owned()],
+            vec!["you did not confirm the change".to_owned()],
         )
     }
 

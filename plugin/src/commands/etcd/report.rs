@@ -262,7 +262,7 @@ mod tests {
         };
         assert_eq!(
             plain(&report.table(Layout::default())),
-            "kubeadmcontrolplane/c1-cp not compacted: refused by kubectl kcp\n  the change was not confirmed\n"
+            "kubeadmcontrolplane/c1-cp not compacted: refused by kubectl kcp\n  you did not confirm the change\n"
         );
         assert_every_format(&report);
     }

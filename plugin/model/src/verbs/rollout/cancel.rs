@@ -98,7 +98,7 @@ pub fn decide(
         Err(refusal) => return Ok(Decision::Refused(refusal)),
     };
     let mut consequences = Vec::new();
-    let mut detail = format!("that was planned for {after}");
+    let mut detail = format!("(planned for {after})");
     if let Some((replacements, left)) = in_progress {
         (warnings, consequences) = after_cancelling(snapshot, &patch, context, &replacements, &left)?;
         if !running {
@@ -108,7 +108,7 @@ pub fn decide(
                 consequences,
             )));
         }
-        detail = format!("that had run since {after}");
+        detail = format!("(running since {after})");
     }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
@@ -361,7 +361,7 @@ mod tests {
             assert_eq!((warnings, consequences), (Vec::<String>::new(), vec![]));
             assert_eq!(
                 event.note("alice"),
-                "rollout cancelled by alice that was planned for 2026-08-21T13:00:00Z"
+                "rollout cancelled by alice (planned for 2026-08-21T13:00:00Z)"
             );
         }
     }

@@ -219,8 +219,8 @@ impl Blocker {
                  replace Machines: {message}"
             ),
             Self::NoKubeadmConfig { why } => format!(
-                "ConfigMap kube-system/kubeadm-config of the workload cluster {why}: the controller starts no rollout, and no \
-                 Machine can join"
+                "ConfigMap kube-system/kubeadm-config of the workload cluster {why}: the controller does not start a \
+                 rollout, and no Machine can join"
             ),
             Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
             Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),

@@ -126,7 +126,7 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     );
     match id {
         Some(id) => format!(
-            "save a snapshot: {}; then remove the etcd member of {}, with etcdctl on another Machine: etcdctl member \
+            "save a snapshot: {}; then, with etcdctl on another Machine, remove the etcd member of {}: etcdctl member \
              remove {id}; then remove the deletion hook of the Machine: {hook}",
             snapshot_command(observed),
             first.name()

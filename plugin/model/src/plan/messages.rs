@@ -184,7 +184,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         ),
         NoPlan::Stuck { names } => {
             format!(
-                "the controller cannot continue until these are healthy: {}",
+                "the controller cannot continue until these Machines or members are healthy: {}",
                 join_names(names, "and")
             )
         }

@@ -173,7 +173,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let created = steps.iter().position(|step| step.action == Action::Create);
     let Some(created) = created else {
         return vec![format!(
-            "the control plane creates no replacement: replicas is {}",
+            "the control plane does not create a replacement: replicas is {}",
             plan.desired.spec.size()
         )];
     };
@@ -334,7 +334,7 @@ mod tests {
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(0);
-        let none = "the control plane creates no replacement: replicas is 0".to_owned();
+        let none = "the control plane does not create a replacement: replicas is 0".to_owned();
         let desired = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![desired], vec![none]));
     }
@@ -477,7 +477,7 @@ mod tests {
         machine.context.observed.control_plane.spec.replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
-            ["the control plane creates no replacement: replicas is 2"]
+            ["the control plane does not create a replacement: replicas is 2"]
         );
     }
 

@@ -36,9 +36,9 @@ const MAX_HELP_WIDTH: usize = 110;
 const EXIT_CODES: &str = "Exit codes:
   0    success
   1    negative result: unhealthy, denied, blocked, exhausted, timed out
-  2    no result: usage, input and output, the API, permissions
+  2    no result, because of an error: usage, input or output, the API, permissions
   130  interrupted
-A command under `pool exec` keeps its own exit code; see its help.";
+`pool exec` returns the exit code of the command that it runs; see the help of `pool exec`.";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

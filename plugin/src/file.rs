@@ -67,7 +67,7 @@ impl NewFile {
             cause,
         };
         if path.symlink_metadata().is_ok() {
-            let exists = "a file with this name exists";
+            let exists = "a file with this name already exists";
             return Err(fails(io::Error::new(io::ErrorKind::AlreadyExists, exists)));
         }
         let name = path

@@ -141,7 +141,9 @@ async fn leadership_moves(
     ensure!(
         again.code == 0
             && again.stdout
-                == format!("kubeadmcontrolplane/edge: etcd unchanged: member {before} leads already\n"),
+                == format!(
+                    "kubeadmcontrolplane/edge: etcd unchanged: member {before} is already the leader\n"
+                ),
         "{again}"
     );
     let events = management
@@ -276,8 +278,8 @@ async fn a_killed_member_ends_it(
     ensure!(
         ended.code == 2
             && ended.stderr.contains(&format!(
-                "error: etcd member {killed} failed during its defragmentation, which loses no data; no other member is \
-                 defragmented."
+                "error: etcd member {killed} failed during its defragmentation (no data is lost; run the command again \
+                 when the member is healthy"
             )),
         "{ended}"
     );
@@ -378,7 +380,7 @@ async fn brought_back(management: &ManagementCluster) -> Result<()> {
     succeed(management, NAMESPACE, "compact", &["--keep-revisions=0"]).await?;
     // The other members compact shortly afterwards.
     wait::until("only a defragmentation is missing", || async {
-        let why = " MiB large, and its quota is 48 MiB";
+        let why = " MiB on disk, and its quota is 48 MiB";
         let fragmented = refused(management, NAMESPACE, "disarm", why).await?;
         let hint =
             "hint: return the space to the file system: kubectl kcp etcd defrag edge -n etcd-no-space\n";

@@ -189,7 +189,7 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
     );
 
     subject
-        .says("rollout cancel edge", 0, &format!("rollout of {after} cancelled"))
+        .says("rollout cancel edge", 0, &format!("rollout at {after} cancelled"))
         .await?;
     ensure!(
         subject.spec().await? == before && rest == subject.spec_and_time().await?.0,

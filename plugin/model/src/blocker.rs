@@ -211,16 +211,16 @@ impl Blocker {
                  Machines of the Cluster belong to this control plane"
             ),
             Self::CannotAdopt { machine, why } => format!(
-                "the controller cannot adopt Machine {machine}, and does nothing until all control plane Machines of the Cluster \
-                 belong to this control plane: {why}"
+                "the controller cannot adopt Machine {machine}: {why}; the controller does nothing until all control \
+                 plane Machines of the Cluster belong to this control plane"
             ),
             Self::WorkloadUnreachable { message } => format!(
-                "the controller cannot connect to the workload cluster, and therefore creates, deletes and replaces no Machine: \
-                 {message}"
+                "the controller cannot connect to the workload cluster, and therefore does not create, delete or \
+                 replace Machines: {message}"
             ),
             Self::NoKubeadmConfig { why } => format!(
-                "ConfigMap kube-system/kubeadm-config of the workload cluster {why}: the controller starts no rollout, and no \
-                 Machine can join"
+                "ConfigMap kube-system/kubeadm-config of the workload cluster {why}: the controller does not start a \
+                 rollout, and no Machine can join"
             ),
             Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
             Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
@@ -232,7 +232,7 @@ impl Blocker {
                  without it"
             ),
             Self::TopologyVersion { version } => {
-                format!("the Cluster's topology upgrades to {version} first")
+                format!("the Cluster's topology must set the control plane's version to {version} first")
             }
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()
@@ -262,7 +262,8 @@ impl Blocker {
             } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
             Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
             Self::LeaderUnreachable { member } => format!(
-                "etcd's leader {member} does not respond, so Cluster API cannot move the leadership and removes no member"
+                "etcd's leader {member} does not respond, so Cluster API can neither move the leadership nor remove a \
+                 member"
             ),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member has not started, and no Machine belongs to it".to_owned()
@@ -270,15 +271,15 @@ impl Blocker {
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
             Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
             Self::MalformedRemediation { machine: None } => format!(
-                "annotation {} of the control plane cannot be decoded: the controller stops with an error before it remediates, \
-                 rolls out or scales",
+                "annotation {} of the control plane cannot be decoded: every reconciliation fails before the \
+                 controller remediates, rolls out or scales",
                 annotation::REMEDIATION_IN_PROGRESS
             ),
             Self::MalformedRemediation {
                 machine: Some(machine),
             } => format!(
-                "annotation {} of Machine {machine}, which awaits remediation, cannot be decoded: the controller stops with an \
-                 error before it remediates, rolls out or scales",
+                "annotation {} of Machine {machine}, which awaits remediation, cannot be decoded: every reconciliation \
+                 fails before the controller remediates, rolls out or scales",
                 annotation::REMEDIATION_FOR
             ),
             Self::TriedRecently { until } => {
@@ -306,7 +307,7 @@ impl Blocker {
                  {observed_generation}"
             ),
             Self::NoProgress { condition, message } => with(
-                format!("{condition} is True, but the controller creates and deletes no Machine"),
+                format!("{condition} is True, but the controller neither creates nor deletes Machines"),
                 message,
             ),
         }
@@ -323,8 +324,9 @@ impl Blocker {
                 "correct the labels or the owner of the Machine: kubectl get machine {machine} -n {namespace} -o yaml"
             )),
             Self::CannotAdopt { machine, .. } => Some(format!(
-                "correct spec.bootstrap.configRef, the version or the labels of the Machine; then set any annotation on the \
-                 control plane, because the controller does not watch Machines without an owner: kubectl edit machine {machine} -n {namespace}"
+                "correct spec.bootstrap.configRef, the version or the labels of the Machine: kubectl edit machine \
+                 {machine} -n {namespace}; then set any annotation on the control plane, because the controller does \
+                 not watch Machines without an owner"
             )),
             Self::WorkloadUnreachable { .. } => Some(format!(
                 "check the endpoint of the workload cluster and the kubeconfig in its Secret: kubectl kcp status {name} -n \
@@ -340,13 +342,13 @@ impl Blocker {
                 group,
                 template,
             } => Some(format!(
-                "create {kind} {template} in namespace {namespace}, or refer to another template, which replaces every Machine; list the templates with: \
-                 kubectl get {}.{group} -n {namespace}",
+                "create {kind} {template} in namespace {namespace}, or refer to another template: the controller then \
+                 replaces every Machine; list the templates with: kubectl get {}.{group} -n {namespace}",
                 kind.to_lowercase()
             )),
             Self::NoCa { secret } => Some(format!(
-                "restore Secret {secret} from a backup; the certificates of a new CA do not match those of the running members: \
-                 kubectl get secrets -n {namespace}"
+                "restore Secret {secret} from a backup, because certificates from a new CA would not match those of \
+                 the running Machines; list the Secrets with: kubectl get secrets -n {namespace}"
             )),
             Self::Silent { machine, .. } => Some(format!(
                 "repair the member, or replace its Machine: kubectl kcp machine replace {machine} -n {namespace}"

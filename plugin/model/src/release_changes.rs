@@ -339,8 +339,8 @@ impl OutdatedTag {
             default,
         } = self;
         format!(
-            "{field} pins {image} at {tag}, but kubeadm {version} installs {default} or newer by default: use a newer tag, \
-             or remove it"
+            "{field} pins {image} at {tag}, but kubeadm {version} installs {default} or newer by default: use a newer \
+             tag, or remove the field"
         )
     }
 }
@@ -517,7 +517,7 @@ mod tests {
     fn a_message_says_what_to_do() {
         let config = json!({"clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}}});
         let found = outdated_tags(&config, "v1.34.2");
-        insta::assert_snapshot!(found[0].message("v1.34.2"), @"clusterConfiguration.etcd.local.imageTag pins etcd at 3.5.21-0, but kubeadm v1.34.2 installs 3.6.4-0 or newer by default: use a newer tag, or remove it");
+        insta::assert_snapshot!(found[0].message("v1.34.2"), @"clusterConfiguration.etcd.local.imageTag pins etcd at 3.5.21-0, but kubeadm v1.34.2 installs 3.6.4-0 or newer by default: use a newer tag, or remove the field");
     }
 
     #[test]

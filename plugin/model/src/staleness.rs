@@ -467,7 +467,8 @@ mod tests {
                 "a_replica_is_missing_for_too_long",
                 |s| controller_says(s, condition_since(11, "ScalingUp", True, "from 3 to 4")),
                 &[
-                    "for 11m: ScalingUp is True, but the controller creates and deletes no Machine: Reason: from 3 to 4",
+                    "for 11m: ScalingUp is True, but the controller neither creates nor deletes Machines: Reason: from \
+                     3 to 4",
                 ],
             ),
             (
@@ -478,7 +479,9 @@ mod tests {
             (
                 "a_rollout_stands_still",
                 |s| controller_says(s, condition_since(31, "RollingOut", True, "")),
-                &["for 31m: RollingOut is True, but the controller creates and deletes no Machine: Reason"],
+                &[
+                    "for 31m: RollingOut is True, but the controller neither creates nor deletes Machines: Reason",
+                ],
             ),
             (
                 "a_rollout_waits_for_a_new_machine",

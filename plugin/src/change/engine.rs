@@ -26,8 +26,8 @@ use kcp_control_plane::{
 };
 
 /// The hint about `--force` for verbs that change a control plane.
-pub const FORCE_EFFECT: &str =
-    "use --force to write the change anyway; the controller starts when its preflight passes";
+pub const FORCE_EFFECT: &str = "use --force to write the change anyway; the controller carries it out once Cluster \
+    API's preflight checks pass";
 
 /// A verb such as `scale`, with the texts that report its result.
 #[derive(Clone, Copy, Debug)]

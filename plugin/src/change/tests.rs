@@ -359,7 +359,7 @@ async fn a_refusal_names_what_another_client_changed() {
     let outcome = decided(&scaled_while_reading(), Decision::Refused(refusal(&["no"]))).await;
     let expected = refusal(&[
         "no",
-        "another client changed spec.replicas; the change was checked again",
+        "another client changed spec.replicas in the meantime, so this command checked its own change again",
     ]);
     assert_eq!(outcome, ChangeOutcome::Refused(expected));
 }

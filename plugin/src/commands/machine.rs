@@ -40,11 +40,11 @@ pub struct MachineArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
-    /// Delete a Machine so that the control plane creates a new one, if etcd keeps its quorum
+    /// Delete a Machine if etcd keeps its quorum without it; the control plane then creates a new one
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
-    /// Name the command that deletes a Machine
+    /// Show which command deletes a Machine
     #[command(
         hide = true,
         after_help = "Examples:\n  kubectl kcp machine replace edge-9hng4"

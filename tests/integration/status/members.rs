@@ -133,7 +133,7 @@ async fn unreachable_leader_is_reported(
         .context("no other Machine")?;
     workload.inflict(Fault::Expire, leader).await?;
     let message =
-        format!("etcd's leader {leader} does not respond, so Cluster API cannot move the leadership");
+        format!("etcd's leader {leader} does not respond, so Cluster API can neither move the leadership");
     wait::until("the unreachable leader blocks deletions", || async {
         let status = StatusResult::take(management, &[]).await?;
         let blockers = status.at("/preflight/scaleDown/blockedBy").to_string();

@@ -87,7 +87,7 @@ impl Refusal {
     pub fn unconfirmed() -> Self {
         Self::new(
             RefusedBy::Command,
-            vec!["the change was not confirmed".to_owned()],
+            vec!["you did not confirm the change".to_owned()],
         )
     }
 
@@ -106,7 +106,7 @@ impl Refusal {
     pub fn hints<'r>(&'r self, is_configured: bool, forced: Option<&'r str>) -> Vec<&'r str> {
         let other = match (self.by, is_configured) {
             (RefusedBy::Rules, false) => Some(
-                "if the webhook runs with a different configuration, pass that file with --configuration",
+                "if the webhook runs with a different configuration, pass its configuration file with --configuration",
             ),
             (RefusedBy::Preflight, _) => forced,
             (RefusedBy::Rules, true) | (RefusedBy::Command, _) => None,
@@ -277,8 +277,9 @@ mod tests {
 
     #[test]
     fn a_refusal_names_its_source_and_what_helps() {
-        let file =
-            Some("if the webhook runs with a different configuration, pass that file with --configuration");
+        let file = Some(
+            "if the webhook runs with a different configuration, pass its configuration file with --configuration",
+        );
         let force = Some("use --force");
         for (by, is_configured, expected) in [
             (
@@ -309,7 +310,7 @@ mod tests {
             refusal.hints(false, None),
             [
                 "resume it",
-                "if the webhook runs with a different configuration, pass that file with --configuration"
+                "if the webhook runs with a different configuration, pass its configuration file with --configuration"
             ]
         );
     }

@@ -225,7 +225,8 @@ impl AppliedField {
         } = self;
         let product = product.map_or_else(String::new, |product| format!(" ({product})"));
         format!(
-            "{manager}{product} also applies {field} and will revert this change: set the new value also in the manifest that it applies"
+            "{manager}{product} also applies {field} and will revert this change: change the value in the applied \
+             manifest too"
         )
     }
 }
@@ -283,7 +284,11 @@ impl FieldConflict {
             contested: contested.collect(),
             others: others
                 .filter(|field| !own.contains(field))
-                .map(|field| format!("another client changed {field}; the change was checked again"))
+                .map(|field| {
+                    format!(
+                        "another client changed {field} in the meantime, so this command checked its own change again"
+                    )
+                })
                 .collect(),
         }
     }
@@ -526,7 +531,8 @@ mod tests {
         };
         assert_eq!(
             field.message(),
-            "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value also in the manifest that it applies"
+            "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: change the value in \
+             the applied manifest too"
         );
         assert_eq!(
             topology_refusal("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
@@ -553,7 +559,8 @@ mod tests {
         assert_eq!(
             of("capi-kubeadmcontrolplane"),
             [
-                "capi-kubeadmcontrolplane also applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will revert this change: set the new value also in the manifest that it applies"
+                "capi-kubeadmcontrolplane also applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will \
+                 revert this change: change the value in the applied manifest too"
             ]
         );
         assert_eq!(of("capi-topology"), Vec::<String>::new());
@@ -617,7 +624,8 @@ mod tests {
                 FieldConflict {
                     contested: vec![],
                     others: vec![
-                        "another client changed spec.version; the change was checked again".to_owned(),
+                        "another client changed spec.version in the meantime, so this command checked its own change \
+                         again".to_owned(),
                     ],
                 },
             ),

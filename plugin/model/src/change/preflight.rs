@@ -311,7 +311,8 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "etcd member node-m2 of Machine m2 is unhealthy: gone",
-                    "the controller does not detect this problem; its first step could make etcd lose quorum: 1 of 2 voting members healthy, 2 needed for quorum",
+                    "the controller does not detect this problem, so its first step could make etcd lose quorum: 1 of \
+                     2 voting members healthy, 2 needed for quorum",
                 ],
             );
             let way_out = "repair the member, or replace its Machine: kubectl kcp machine replace m2 -n d";
@@ -364,7 +365,8 @@ mod tests {
             preflight.warnings,
             [
                 "could not read the etcd members: Secret/c1-etcd: it is not there; using the Machines' conditions instead",
-                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: set the new value also in the manifest that it applies"
+                "argocd-controller (Argo CD) also applies spec.replicas and will revert this change: change the value \
+                 in the applied manifest too"
             ]
         );
         assert_eq!(preflight.refusal, None);

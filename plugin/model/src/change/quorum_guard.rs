@@ -296,9 +296,10 @@ mod tests {
             KubeadmControlPlaneSpec,
             &'static [&'static str],
         );
-        const COSTS_4: &str = "the controller does not detect this problem; its first step could make etcd lose quorum: 2 of 4 voting members healthy, 3 needed for quorum";
-        const COSTS_2: &str = "the controller does not detect this problem; its first step could make etcd lose quorum: 1 of 2 \
-                               voting members healthy, 2 needed for quorum";
+        const COSTS_4: &str = "the controller does not detect this problem, so its first step could make etcd lose \
+            quorum: 2 of 4 voting members healthy, 3 needed for quorum";
+        const COSTS_2: &str = "the controller does not detect this problem, so its first step could make etcd lose \
+            quorum: 1 of 2 voting members healthy, 2 needed for quorum";
         let one = || with_replicas(spec(), 1);
         let five = || with_replicas(spec(), 5);
         let cases: Vec<Case> = vec![

@@ -142,8 +142,8 @@ pub fn check_secrets_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult
         .map(|purpose| format!("{cluster}-{purpose}"))
         .filter(|name| observed.unowned_secrets.contains(name))
         .map(|name| {
-            let message = "has no ownerReference: Cluster API adds one if the Secret has the type cluster.x-k8s.io/secret; \
-                           otherwise the Secret is not deleted with its Cluster";
+            let message = "has no ownerReference, so deleting the Cluster does not delete the Secret; Cluster API adds \
+                an ownerReference only if the Secret has the type cluster.x-k8s.io/secret";
             Finding::info(format!("Secret/{name}"), message).hint(format!(
                 "see who provided the Secret: kubectl kcp certificates {} -n {}",
                 control_plane.name(),

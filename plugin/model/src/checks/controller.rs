@@ -23,7 +23,7 @@ pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
         ..
     }) = lease
     else {
-        return format!("; namespace {} has no Lease of the controller", lease::NAMESPACE);
+        return format!("; the controller has no Lease in namespace {}", lease::NAMESPACE);
     };
     match (holder, renewed) {
         (Some(holder), Some(renewed)) => {
@@ -38,6 +38,6 @@ pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
                 format!("; the controller runs as {holder}: see its log")
             }
         }
-        _ => "; no process holds the Lease of the controller".to_owned(),
+        _ => "; no process holds the controller's Lease".to_owned(),
     }
 }

@@ -70,8 +70,8 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     }
     let names: Vec<&str> = deleting.iter().map(|machine| machine.name()).collect();
     let message = format!(
-        "the deletions of {} block each other: Cluster API counts their etcd members as unhealthy, and removes no member if \
-         fewer than {} healthy ones would be left",
+        "the deletions of {} block each other: Cluster API counts their etcd members as unhealthy, and does not remove \
+         a member if fewer than {} healthy members would be left",
         names.join(" and "),
         votes.quorum()
     );
@@ -88,8 +88,8 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     });
     let hint = if !survives {
         format!(
-            "save a snapshot: {}; and keep the hooks: every Machine with a healthy etcd member is being deleted, and the data \
-             would be lost with the last one",
+            "save a snapshot: {}; and keep the deletion hooks, because every Machine with a healthy etcd member is \
+             being deleted, and the data would be lost with the last one",
             snapshot_command(observed)
         )
     } else if !others().all(|member| is_healthy(&member)) {
@@ -126,12 +126,14 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     );
     match id {
         Some(id) => format!(
-            "save a snapshot: {}; then remove the etcd member of {}, with etcdctl on another Machine: etcdctl member remove \
-             {id}; then remove the hook of the Machine: {hook}",
+            "save a snapshot: {}; then, with etcdctl on another Machine, remove the etcd member of {}: etcdctl member \
+             remove {id}; then remove the deletion hook of the Machine: {hook}",
             snapshot_command(observed),
             first.name()
         ),
-        None => format!("remove the hook of the Machine, whose member is removed already: {hook}"),
+        None => format!(
+            "the Machine's etcd member is already removed, so remove the deletion hook of the Machine: {hook}"
+        ),
     }
 }
 

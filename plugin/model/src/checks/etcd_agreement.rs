@@ -97,8 +97,9 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
             hexadecimal(usual)
         );
         Some(member_finding(queried, CheckOutcome::Fail, &message).hint(format!(
-            "writes through its API server do not reach the other members: save its data with kubectl kcp etcd snapshot {name} \
-             -n {namespace} --member {} --file FILE; then replace its Machine",
+            "writes through this member's API server do not reach the other members: save the member's data with \
+             kubectl kcp etcd snapshot {name} -n {namespace} --member {} --file FILE; then replace the member's \
+             Machine",
             queried.name
         )))
     });
@@ -212,7 +213,7 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
             (None, None) => "has no leader; no other member has a leader either".to_owned(),
             (None, Some((_, leader))) => {
                 format!(
-                    "has no leader, but other members follow {}: it is disconnected from them",
+                    "has no leader and is disconnected from the other members, which follow {}",
                     name(leader)
                 )
             }
@@ -286,7 +287,7 @@ pub fn check_etcd_raft_lag(observed: &Snapshot, now: Timestamp) -> CheckResult {
         let behind_itself = status.raft_index.saturating_sub(status.raft_applied_index);
         let message = if behind_others > RAFT_LAG_LIMIT {
             format!(
-                "is {behind_others} raft log entries behind the most advanced member, at raft index {}",
+                "is at raft index {}, {behind_others} entries behind the most advanced member",
                 status.raft_index
             )
         } else if behind_itself > RAFT_LAG_LIMIT {

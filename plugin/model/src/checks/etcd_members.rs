@@ -138,7 +138,7 @@ fn member_without_machine(
         ),
     )
     .hint(format!(
-        "do not remove the member while a Machine has no node, because the member may belong to it; {}",
+        "do not remove the member while a Machine has no node, because the member may belong to that Machine; {}",
         describe_hint(first)
     ))
 }

@@ -265,8 +265,8 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
         .is_lost
         .then(|| format!("quorum is lost: {}{}", count.votes, count.by));
     if message.is_none() && only_api_server_responds(observed) {
-        let cut_off =
-            "quorum is lost, or the API server cannot connect to etcd: it reports that etcd does not respond";
+        let cut_off = "the API server reports that etcd does not respond: either quorum is lost, or the API server \
+            cannot connect to etcd";
         message = Some(cut_off.to_owned());
     }
     let hint = "start the stopped members on their hosts: etcd recovers once most members run, and the controller cannot \

@@ -69,7 +69,7 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
         return Err(NoResult::unknown(if survey.statuses().next().is_none() {
             "no etcd member has reported its status"
         } else {
-            "no etcd member reports its quota; etcd reports it from version 3.6"
+            "no etcd member reports its quota; only etcd 3.6 and later report it"
         }));
     }
     let quotas = || reported.iter().map(|(_, _, quota)| *quota);
@@ -79,7 +79,8 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
         .filter(|(_, _, quota)| smallest < largest && Some(*quota) == smallest)
         .map(|(queried, _, quota)| {
             let message = format!(
-                "quota is {} MiB, other members have up to {} MiB: all members reject writes once the smallest database is full",
+                "the quota is {} MiB, but other members have up to {} MiB: all members reject writes once the member \
+                 with the smallest quota is full",
                 mebibytes(*quota),
                 mebibytes(largest.unwrap_or(*quota))
             );
@@ -151,7 +152,7 @@ pub fn check_etcd_versions_differ(observed: &Snapshot, now: Timestamp) -> CheckR
     let (outcome, means) = if is_wide {
         (
             CheckOutcome::Fail,
-            "etcd allows a difference of one minor version",
+            "etcd allows a difference of at most one minor version",
         )
     } else if is_rolling_out(observed, now) || are_machines_changing(observed, now) {
         (CheckOutcome::Info, "Machines are being replaced")

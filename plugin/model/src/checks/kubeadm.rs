@@ -49,7 +49,7 @@ pub fn check_kubeadm_config_outdated(observed: &Snapshot, now: Timestamp) -> Che
     } = config
     else {
         return Err(NoResult::skipped(
-            "the workload cluster's kubeadm-config contains no version",
+            "the workload cluster's kubeadm-config does not contain a version",
         ));
     };
     let desired = observed.control_plane.spec.version();

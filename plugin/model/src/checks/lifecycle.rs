@@ -39,7 +39,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "cluster-not-ready",
-        "the Cluster's infrastructure is ready and it has an endpoint",
+        "the Cluster has an endpoint, and its infrastructure is ready",
         check_cluster_not_ready,
     ),
     Check::new(
@@ -180,7 +180,7 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
     let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
-    let message = format!("the Cluster's topology upgrades to {version} before the control plane does");
+    let message = format!("the Cluster's topology has not set the control plane's version to {version} yet");
     Ok(vec![Finding::info(observed.object(), message)])
 }
 
@@ -197,8 +197,8 @@ pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResul
             control_plane.name()
         );
         Finding::warn(machine_object(name), message).hint(format!(
-            "the controller adopts the Machine and the Secrets of its KubeadmConfig; if it does not, see its owners: kubectl \
-             get machine {name} -n {namespace} -o yaml"
+            "the controller adopts the Machine and the Secrets of its KubeadmConfig; if the controller does not adopt \
+             them, see the owners of the Machine: kubectl get machine {name} -n {namespace} -o yaml"
         ))
     });
     let others = observed.others.iter().map(|other| {

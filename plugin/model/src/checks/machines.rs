@@ -87,7 +87,7 @@ fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
         .as_ref()
         .map_or_else(String::new, |phase| format!(", {}", phase.to_lowercase()));
     let joined = if of.has_node() {
-        "; its node has joined, but Cluster API has not reported all its components healthy yet"
+        "; its node has joined, but Cluster API has not reported all components as healthy yet"
     } else {
         ""
     };
@@ -125,8 +125,8 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
         let finding = Finding::new(outcome, machine_object(of.name()), message);
         Some(match (of.foreign_deletion_hooks().next(), outcome) {
             (Some(hook), _) => finding.hint(format!(
-                "another program holds the deletion with the annotation {hook}; if it does not remove the annotation, run: \
-                 kubectl annotate machine {} -n {} {hook}-",
+                "another program delays the deletion with the annotation {hook}; if that program does not remove the \
+                 annotation, run: kubectl annotate machine {} -n {} {hook}-",
                 of.name(),
                 of.namespace()
             )),

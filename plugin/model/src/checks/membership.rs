@@ -88,7 +88,7 @@ impl<'s> Membership<'s> {
     pub fn one_cluster(&self) -> Result<(), NoResult> {
         if self.cluster_id.is_none() && self.is_disputed() {
             return Err(NoResult::unknown(
-                "members belong to different etcd clusters; the cluster with the data is unknown",
+                "members belong to different etcd clusters; it is unknown which one has the data",
             ));
         }
         Ok(())

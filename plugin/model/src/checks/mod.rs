@@ -47,7 +47,7 @@ pub struct Check {
     pub id: &'static str,
     /// A statement that is true if the check passes.
     pub summary: &'static str,
-    /// Whether the controller creates and deletes no Machine while the check fails.
+    /// Whether the controller neither creates nor deletes Machines while the check fails.
     pub is_preflight: bool,
     /// Whether the pending change makes no progress while the check fails.
     pub is_blocking: bool,

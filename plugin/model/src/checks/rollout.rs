@@ -24,7 +24,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "rollout-endless",
-        "new Machines stay up to date, so that a rollout can end",
+        "new Machines are up to date, so a rollout can end",
         check_rollout_endless,
     ),
     Check::new(
@@ -107,8 +107,8 @@ pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
         return Ok(Vec::new());
     }
     let message = format!(
-        "Machines are replaced {} days before their certificates expire, and new certificates last {} days: the rollout \
-         never ends",
+        "Machines are replaced {} days before their certificates expire, but new certificates are valid for {} days: \
+         the rollout never ends",
         observed
             .control_plane
             .spec

@@ -112,8 +112,8 @@ fn endpoint_hint(observed: &Snapshot, message: &str) -> Option<String> {
     let name = observed.control_plane.cluster()?;
     (message.contains("https://") && !message.contains(&address)).then(|| {
         format!(
-            "the address in Secret/{name}-kubeconfig differs from the endpoint of Cluster/{name}, {address}: correct the \
-             Secret, or delete it, so that Cluster API creates it again"
+            "the address in Secret/{name}-kubeconfig differs from the endpoint of Cluster/{name}, {address}: correct \
+             the address in the Secret, or delete the Secret; Cluster API then creates the Secret again"
         )
     })
 }

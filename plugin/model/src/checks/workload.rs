@@ -68,7 +68,9 @@ pub fn check_controller_leases_expired(observed: &Snapshot, now: Timestamp) -> C
     let workload = require(&observed.workload, WORKLOAD)?;
     let leases = require(&workload.leases, "Leases")?;
     if leases.is_empty() {
-        return Err(NoResult::skipped("the controllers have no Leases"));
+        return Err(NoResult::skipped(
+            "kube-controller-manager and kube-scheduler have no Leases",
+        ));
     }
     let findings = leases.iter().filter_map(|lease| {
         let object = format!("Lease/{}", lease.name);

@@ -51,14 +51,14 @@ pub fn in_place_note(plan: &Plan) -> Option<String> {
     let handlers = join_names(&plan.in_place_handlers, "and");
     Some(if plan.in_place_handlers.len() > 1 {
         format!(
-            "extensions {handlers} are registered for in-place updates: if the controller's feature gate InPlaceUpdates is on, \
-             it fails at step {number}, because it accepts only one"
+            "extensions {handlers} are registered for in-place updates: if feature gate InPlaceUpdates is on, the \
+             controller fails at step {number}, because it accepts only one extension"
         )
     } else {
         format!(
-            "extension {handlers} is registered for in-place updates: if the controller's feature gate InPlaceUpdates is on, and \
-             the extension can apply the change, the controller updates the Machine instead of deleting it and creating another \
-             one; the steps after step {number} assume that it does not"
+            "extension {handlers} is registered for in-place updates: if the controller's feature gate InPlaceUpdates \
+             is on, and the extension can apply the change, the controller updates the Machine in place instead of \
+             replacing it; the steps after step {number} assume that the controller replaces the Machine"
         )
     })
 }
@@ -179,12 +179,12 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
             expiry_days,
             validity_days,
         } => format!(
-            "the rollout would never end: Machines are replaced {expiry_days} days before their certificates expire, and \
-             new certificates last {validity_days} days"
+            "the rollout would never end: Machines are replaced {expiry_days} days before their certificates expire, \
+             but new certificates are valid for {validity_days} days"
         ),
         NoPlan::Stuck { names } => {
             format!(
-                "the controller cannot continue until these are healthy: {}",
+                "the controller cannot continue until these Machines or members are healthy: {}",
                 join_names(names, "and")
             )
         }
@@ -194,7 +194,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 /// Says why the plugin refuses a change although the controller would take its first step.
 pub fn quorum_risk(votes: Votes) -> String {
     format!(
-        "the controller does not detect this problem; its first step could make etcd lose quorum: {votes}"
+        "the controller does not detect this problem, so its first step could make etcd lose quorum: {votes}"
     )
 }
 

@@ -55,7 +55,7 @@ fn adoption_obstacle(machine: &Machine, lacks_config: bool, version: &str) -> Op
         && !is_adoptable_version(own, version)
     {
         return Some(format!(
-            "its version {own} is more than one minor version from {version}, the version of the control plane"
+            "its version {own} is more than one minor version away from {version}, the version of the control plane"
         ));
     }
     lacks_config.then(|| format!("KubeadmConfig {} does not exist", config.name))
@@ -135,7 +135,8 @@ mod tests {
                 "two_minors_older",
                 |machine| machine.spec.version = Some("v1.32.0".to_owned()),
                 Some(
-                    "its version v1.32.0 is more than one minor version from v1.34.1, the version of the control plane",
+                    "its version v1.32.0 is more than one minor version away from v1.34.1, the version of the control \
+                     plane",
                 ),
             ),
         ];

@@ -258,7 +258,7 @@ impl Gap {
             Self::TemplateUnknown => {
                 "the infrastructure Machine has no annotation with the name of its template"
             }
-            Self::ConfigUnreferenced => "the Machine references no bootstrap configuration",
+            Self::ConfigUnreferenced => "the Machine does not reference a bootstrap configuration",
             Self::ConfigMissing => "the bootstrap configuration does not exist",
             Self::ConfigVersion => {
                 "the bootstrap configuration and the control plane have different API versions"

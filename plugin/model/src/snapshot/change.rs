@@ -142,9 +142,10 @@ pub enum Part {
     Cluster,
     /// [`Snapshot::machines`], which are then empty.
     Machines,
-    /// The bootstrap configurations, which are then [`Bootstrap::Missing`] for every Machine.
+    /// The bootstrap configurations. If they cannot be read, every Machine gets [`Bootstrap::Missing`].
     Bootstrap,
-    /// The infrastructure Machines of one kind, which are then [`Infrastructure::Missing`] for their Machines.
+    /// The infrastructure Machines of one kind. If they cannot be read, the Machines that use them get
+    /// [`Infrastructure::Missing`].
     Infrastructure,
 }
 

@@ -91,7 +91,7 @@ fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusa
 }
 
 fn replicas_text(replicas: Option<i64>) -> String {
-    replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
+    replicas.map_or_else(|| "unset".to_owned(), |replicas| replicas.to_string())
 }
 
 #[cfg(test)]
@@ -181,10 +181,7 @@ mod tests {
             panic!("not written");
         };
         assert_eq!(proposal.write, patch(None));
-        assert_eq!(
-            proposal.event.note("alice"),
-            "scaled by alice from an unset number to 5"
-        );
+        assert_eq!(proposal.event.note("alice"), "scaled by alice from unset to 5");
     }
 
     #[test]

@@ -433,7 +433,8 @@ mod tests {
                     Some("https://github.com/kubernetes/kubernetes/pull/130162")
                 ),
                 (
-                    "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 or newer by default: use a newer tag, or remove it",
+                    "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 \
+                     or newer by default: use a newer tag, or remove the field",
                     None
                 ),
                 (

@@ -63,7 +63,8 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
     }
     if certificate.lacks_owner {
         last.push_str(
-            "; the Secret has no ownerReference to the control plane, so it is not deleted with the Cluster",
+            "; the Secret has no ownerReference to the control plane, so deleting the Cluster does not delete the \
+             Secret",
         );
     }
     vec![

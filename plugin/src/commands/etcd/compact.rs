@@ -27,10 +27,12 @@ const NOT_DONE: &str = "not compacted";
 /// Delete the old revisions of all keys.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without a flag, etcd keeps what the next compaction of kube-apiserver would keep: the history since \
-    its last round, which it begins every five minutes (--etcd-compaction-interval) and records in the key \
-    compact_rev_key. If the database is full, kube-apiserver cannot begin a round and no longer compacts. Clients that watch \
-    from a deleted revision list again. The space becomes free for new data; etcd defrag returns it to the file system.
+    after_help = "Without a flag, etcd keeps what the next compaction by kube-apiserver would keep: the history since \
+        the last compaction round of kube-apiserver. kube-apiserver begins a round every five minutes \
+        (--etcd-compaction-interval) and records it in the key compact_rev_key. If the database is full, \
+        kube-apiserver cannot begin a round, and no longer compacts etcd. A client that watches from a deleted \
+        revision must list the objects again. etcd reuses the freed space for new data; etcd defrag returns it to the \
+        file system.
 
 Examples:
   kubectl kcp etcd compact edge
@@ -91,7 +93,7 @@ async fn compact(
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     let goal = format!(
-        "delete the revisions of etcd before {} of control plane {}, and keep {} besides the newest,",
+        "delete the revisions before {} from the etcd of control plane {} (this keeps {} revisions besides the newest)",
         compaction.revision,
         arguments.maintenance.name,
         compaction.kept()

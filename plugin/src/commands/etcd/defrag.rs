@@ -27,9 +27,10 @@ const NOT_DONE: &str = "not defragmented";
 /// Return the unused space of each member's database to the file system.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A member serves no requests while it rewrites its database: a few seconds for each GiB. The command \
-    defragments the leader last, and each other member only after the one before is healthy and has applied the latest \
-    writes. It stops if etcd would have no quorum without the next member, and while a Machine comes or goes.
+    after_help = "A member serves no requests while it rewrites its database, which takes a few seconds for each GiB. \
+        The command defragments one member after the other, the leader last. Before each member, the command waits \
+        until the previous member is healthy and has applied the latest writes. The command stops if etcd would have \
+        no quorum without the next member, or if a Machine is being created or deleted.
 
 Examples:
   kubectl kcp etcd defrag edge
@@ -39,11 +40,11 @@ pub struct DefragArguments {
     #[command(flatten)]
     pub maintenance: MaintenanceArguments,
 
-    /// Defragment although etcd has only one or two members: the API server pauses until the member has finished
+    /// Defragment even if etcd has only one or two members; the API server pauses until each member has finished
     #[arg(long)]
     pub allow_pause: bool,
 
-    /// Time limit for each member, until it is in step again
+    /// Time limit for each member, until it is healthy and has applied the latest writes again
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10m")]
     pub member_timeout: Duration,
 }
@@ -128,7 +129,8 @@ async fn defragment(
             Ok(DefragStep::Wait(why)) => {
                 if Instant::now() >= end {
                     return Err(anyhow!(
-                        "{why}; it is not in step {} after its defragmentation began, so no other member is defragmented",
+                        "{why}; the member has not caught up {} after its defragmentation began, so the command does \
+                         not defragment the other members",
                         format_duration(arguments.member_timeout)
                     ));
                 }
@@ -154,15 +156,15 @@ async fn rewrite(
         .terminal
         .spin(&format!("defragmenting etcd member {name}"));
     maintenance.terminal.on_interrupt(format!(
-        "etcd member {name} completes its defragmentation; check it with: kubectl kcp status {} -n {}",
+        "etcd member {name} still completes its defragmentation; check the member with: kubectl kcp status {} -n {}",
         arguments.maintenance.name,
         maintenance.connection().namespace
     ));
     // etcd keeps the old database until the new one is complete, so a member that fails loses nothing.
     opened.defragment().await.with_context(|| {
         format!(
-            "etcd member {name} failed during its defragmentation, which loses no data; no other member is defragmented. \
-             When the member is healthy again, run the command again"
+            "etcd member {name} failed during its defragmentation (no data is lost; run the command again when the \
+             member is healthy, because the other members are not defragmented yet)"
         )
     })
 }

@@ -18,7 +18,8 @@ const NOT_DONE: &str = "not disarmed";
 #[derive(Debug, Args)]
 #[command(
     after_help = "etcd raises NOSPACE when a database reaches its quota, and then rejects writes until the alarm is \
-    disarmed. CORRUPT is never disarmed: etcd would serve and change data that differs between its members.
+        disarmed. The command never disarms CORRUPT, because etcd would then serve and change data that differs \
+        between its members.
 
 Examples:
   kubectl kcp etcd compact edge

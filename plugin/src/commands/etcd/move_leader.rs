@@ -28,8 +28,8 @@ const NOT_DONE: &str = "leadership not moved";
 /// Move the leadership to another member.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The new leader must be a healthy voting member that has applied the latest writes, on a Machine \
-    that is not being deleted. Without --to, it is the member on the newest Machine, as Cluster API selects it.
+    after_help = "The new leader must be a healthy voting member that has applied the latest writes, on a Machine that \
+        is not being deleted. Without --to, the command selects the member on the newest Machine, as Cluster API does.
 
 Examples:
   kubectl kcp etcd move-leader edge
@@ -86,7 +86,8 @@ async fn move_leader(
         while !is_moved(&maintenance.observe().await?, moved.to_id) {
             if Instant::now() >= end {
                 return Err(anyhow!(
-                    "etcd member {} was told to lead, but the members follow another leader; check with: kubectl kcp status {}",
+                    "this command asked etcd to make member {} the leader, but the members still follow another \
+                     leader; check with: kubectl kcp status {}",
                     moved.to,
                     arguments.maintenance.name
                 ));

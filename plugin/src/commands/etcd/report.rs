@@ -60,7 +60,7 @@ impl MaintenanceResult {
                 was_compact: true,
                 ..
             } => vec![format!(
-                "etcd unchanged: the revisions before {revision} are deleted already"
+                "etcd unchanged: the revisions before {revision} are already deleted"
             )],
             Self::Compact {
                 revision,
@@ -69,7 +69,7 @@ impl MaintenanceResult {
             } => {
                 let verb = if is_dry_run { "would be" } else { "are" };
                 vec![format!(
-                    "the revisions of etcd before {revision} {verb} deleted, the last {} stay",
+                    "the revisions of etcd before {revision} {verb} deleted; the last {} remain",
                     current_revision - revision + 1
                 )]
             }
@@ -84,7 +84,7 @@ impl MaintenanceResult {
                     .collect()
             }
             Self::MoveLeader { from: None, to } => {
-                vec![format!("etcd unchanged: member {to} leads already")]
+                vec![format!("etcd unchanged: member {to} is already the leader")]
             }
             Self::MoveLeader { from: Some(from), to } => {
                 let verb = if is_dry_run { "would move" } else { "has moved" };
@@ -102,7 +102,7 @@ fn defragmented(member: &DefragmentedMember, is_dry_run: bool) -> String {
         "is defragmented"
     };
     format!(
-        "etcd member {} {verb}: {} -> {}, {} won",
+        "etcd member {} {verb}: {} -> {}, {} freed",
         member.name,
         size_text(member.db_size_before),
         size_text(member.db_size_after),
@@ -266,7 +266,7 @@ mod tests {
         };
         assert_eq!(
             plain(&report.table(Layout::default())),
-            "kubeadmcontrolplane/c1-cp not compacted: refused by kubectl kcp\n  the change was not confirmed\n"
+            "kubeadmcontrolplane/c1-cp not compacted: refused by kubectl kcp\n  you did not confirm the change\n"
         );
         assert_every_format(&report);
     }

@@ -25,9 +25,10 @@ use crate::{
 /// Save a snapshot of a control plane's etcd.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The snapshot comes from a member that does not lead, through the API server of the workload \
-    cluster. The file appears under its name only after the hash of the snapshot was checked. It contains every \
-    Secret of the workload cluster: store it like a private key, or write it to stdout and encrypt it there. Restore it with: etcdutl snapshot restore FILE
+    after_help = "A follower, if there is one, sends the snapshot through the API server of the workload cluster. The \
+        command creates the file under its final name only after it has checked the hash of the snapshot. The snapshot \
+        contains every Secret of the workload cluster: store it like a private key, or write it to stdout and encrypt \
+        it there. Restore it with: etcdutl snapshot restore FILE
 
 Examples:
   kubectl kcp etcd snapshot edge --file edge.db
@@ -75,7 +76,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     let is_stdout = request.is_stdout();
     if is_stdout && !arguments.output.is_text() {
         return Err(anyhow!(
-            "--output needs --file with a file, because the snapshot goes to stdout"
+            "--output cannot be used with --file -, because the snapshot goes to stdout"
         ));
     }
     let connection = session.connect_within(arguments.timeout).await?;

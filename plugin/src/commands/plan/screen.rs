@@ -262,7 +262,8 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     remarks.extend(provider_updates(plan));
     if plan.members_unread && !plan.steps().is_empty() {
         remarks.push((
-            "etcd could not be queried: every Machine with a node is assumed to have a member".to_owned(),
+            "etcd could not be queried, so the plan assumes that every Machine with a node has an etcd member"
+                .to_owned(),
             None,
         ));
     }
@@ -280,7 +281,7 @@ fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
         gaps.map(|gap| (gap.message().to_owned(), verdict.machine.as_str()))
     });
     let lines = group_machines(texts).into_iter().map(|(gap, machines)| {
-        let line = format!("assumed up to date (could not check): {machines}: {gap}");
+        let line = format!("{machines}: assumed up to date, but not checked: {gap}");
         (line, Some(restart.clone()))
     });
     lines.collect()

@@ -78,7 +78,7 @@ pub fn decide(
         ));
         refusal
             .remedies
-            .push("to keep a number of revisions, use --keep-revisions".to_owned());
+            .push("to keep a given number of revisions, use --keep-revisions".to_owned());
         return Err(refusal);
     }
     Ok(Compaction {
@@ -97,12 +97,11 @@ impl Compaction {
 
 fn without_round(observed: &Snapshot) -> Refusal {
     let mut refusal = refused(
-        "no kube-apiserver has begun to compact this etcd: it does not have the key compact_rev_key"
-            .to_owned(),
+        "no kube-apiserver has begun to compact this etcd: the key compact_rev_key does not exist".to_owned(),
     );
     refusal.remedies.push(format!(
-        "kube-apiserver writes the key five minutes after it starts, unless --etcd-compaction-interval of control plane {} \
-         is 0; to compact now, use --keep-revisions or --revision",
+        "kube-apiserver writes the key five minutes after it starts, unless --etcd-compaction-interval is 0 in control \
+         plane {}; to compact now, use --keep-revisions or --revision",
         observed.control_plane.metadata.name.as_deref().unwrap_or_default()
     ));
     refusal
@@ -146,7 +145,7 @@ mod tests {
                 SinceLastRound,
                 None,
                 Err(
-                    "no kube-apiserver has begun to compact this etcd: it does not have the key compact_rev_key"
+                    "no kube-apiserver has begun to compact this etcd: the key compact_rev_key does not exist"
                         .to_owned(),
                 ),
             ),

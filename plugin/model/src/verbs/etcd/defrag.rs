@@ -174,7 +174,10 @@ impl Defragmentation {
         let mut refusal =
             cluster.without_quorum(format!("etcd has no quorum without member {member}: {votes}"));
         refusal.remedies.extend(if is_small {
-            Some("if the API server may pause until the member has finished, use --allow-pause".to_owned())
+            Some(
+                "to accept that the API server pauses until the member has finished, use --allow-pause"
+                    .to_owned(),
+            )
         } else {
             None
         });

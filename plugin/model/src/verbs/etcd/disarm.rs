@@ -44,7 +44,8 @@ pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption().map_err(|mut refusal| {
         refusal.why.push(
-            "kubectl-kcp never disarms CORRUPT: etcd would serve and change data that differs between its members".to_owned(),
+            "kubectl-kcp never disarms CORRUPT, because etcd would then serve and change data that differs between its \
+             members".to_owned(),
         );
         refusal
     })?;
@@ -86,14 +87,14 @@ fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Resul
         let (size, what) = if used >= limit {
             (used, "in use")
         } else if file >= limit {
-            (file, "large")
+            (file, "on disk")
         } else {
             continue;
         };
         is_fragmented = true;
         needs_compaction |= used.saturating_mul(100) >= quota.saturating_mul(COMPACTION_PERCENT);
         refusal.why.push(format!(
-            "the database of etcd member {} is {} MiB {what}, and its quota is {} MiB",
+            "the database of etcd member {} has {} MiB {what}, and its quota is {} MiB",
             member.name,
             mebibytes(size),
             mebibytes(quota)
@@ -222,13 +223,13 @@ mod tests {
                     o.status(1).db_size_in_use = 2047 * MEBIBYTE;
                     o.status(1).db_size = 2048 * MEBIBYTE;
                 },
-                "the database of etcd member node-m1 is 2047 MiB in use, and its quota is 2048 MiB",
+                "the database of etcd member node-m1 has 2047 MiB in use, and its quota is 2048 MiB",
                 Some(COMPACT),
             ),
             (
                 "fragmented",
                 |o| o.status(3).db_size = 2047 * MEBIBYTE,
-                "the database of etcd member node-m3 is 2047 MiB large, and its quota is 2048 MiB",
+                "the database of etcd member node-m3 has 2047 MiB on disk, and its quota is 2048 MiB",
                 Some(DEFRAG),
             ),
             (
@@ -237,7 +238,7 @@ mod tests {
                     o.status(3).db_size_quota = None;
                     o.status(3).db_size = 2047 * MEBIBYTE;
                 },
-                "the database of etcd member node-m3 is 2047 MiB large, and its quota is 2048 MiB",
+                "the database of etcd member node-m3 has 2047 MiB on disk, and its quota is 2048 MiB",
                 Some(DEFRAG),
             ),
             (
@@ -248,7 +249,7 @@ mod tests {
                         config(json!({"clusterConfiguration": {"etcd": {"local": {
                         "extraArgs": [{"name": "quota-backend-bytes", "value": "62914560"}]}}}}));
                 },
-                "the database of etcd member node-m3 is 60 MiB large, and its quota is 60 MiB",
+                "the database of etcd member node-m3 has 60 MiB on disk, and its quota is 60 MiB",
                 Some(COMPACT),
             ),
             (
@@ -290,7 +291,8 @@ mod tests {
                 why,
                 [
                     "etcd has raised the alarm CORRUPT: the data of its members differs",
-                    "kubectl-kcp never disarms CORRUPT: etcd would serve and change data that differs between its members"
+                    "kubectl-kcp never disarms CORRUPT, because etcd would then serve and change data that differs \
+                     between its members"
                 ]
             );
         }

@@ -204,7 +204,7 @@ fn health(
         return Err("the member has no leader".to_owned());
     }
     if status.leader != leader {
-        return Err("the member follows another leader than the other members".to_owned());
+        return Err("the member does not follow the same leader as the other members".to_owned());
     }
     if status.member_id != id {
         return Err("another member responds on its node".to_owned());

@@ -52,7 +52,7 @@ pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<Lea
         Ok(healthy) => healthy.queried.clone(),
         Err(why) => {
             return Err(refused(format!(
-                "the leader {} cannot be told to move the leadership: {why}",
+                "this command cannot ask the leader {} to move the leadership: {why}",
                 leader.name
             )));
         }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(
             decided(&observed, None),
             Err(lines(&[
-                "the leader node-m1 cannot be told to move the leadership: cannot connect: connection refused"
+                "this command cannot ask the leader node-m1 to move the leadership: cannot connect: connection refused"
             ]))
         );
         observed.kill(2);

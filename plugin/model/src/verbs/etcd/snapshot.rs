@@ -48,7 +48,10 @@ impl SnapshotRecord {
     /// Decides how to store this record. A newer record stays.
     pub fn decide(&self, control_plane: &KubeadmControlPlane) -> Decision {
         if let Some(stored) = Self::of(control_plane).filter(|stored| stored.completed >= self.completed) {
-            return Decision::Unchanged(format!("a newer snapshot of {} is recorded", stored.completed));
+            return Decision::Unchanged(format!(
+                "a newer snapshot, from {}, is already recorded",
+                stored.completed
+            ));
         }
         // A record always has a JSON form.
         let text = serde_json::to_string(self).unwrap_or_default();
@@ -83,11 +86,11 @@ pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timesta
     }
     let recorded = match SnapshotRecord::of(control_plane) {
         Some(record) if now.duration_since(record.completed) <= RECENT => return None,
-        Some(record) => format!("the last recorded snapshot of etcd is of {}", record.completed),
+        Some(record) => format!("the last recorded snapshot of etcd is from {}", record.completed),
         None => "no snapshot of etcd is recorded".to_owned(),
     };
     Some(format!(
-        "{recorded}: save one before the change with --snapshot FILE"
+        "{recorded}: to save one before the change, use --snapshot FILE"
     ))
 }
 
@@ -328,9 +331,9 @@ mod tests {
             }
             recent_snapshot_warning(control_plane, now())
         };
-        let none = "no snapshot of etcd is recorded: save one before the change with --snapshot FILE";
-        let old = "the last recorded snapshot of etcd is of 2026-08-20T11:00:00Z: save one before the change with --snapshot \
-                   FILE";
+        let none = "no snapshot of etcd is recorded: to save one before the change, use --snapshot FILE";
+        let old = "the last recorded snapshot of etcd is from 2026-08-20T11:00:00Z: to save one before the change, use \
+            --snapshot FILE";
         let external: fn(&mut Snapshot) = |o| use_external_etcd(&mut o.control_plane.spec);
         let uninitialized: fn(&mut Snapshot) = |o| o.control_plane.status.initialized = false;
         assert_eq!(warning(None, |_| {}).as_deref(), Some(none));

@@ -22,8 +22,8 @@ use crate::{
     verbs::machine::replace,
 };
 
-pub const FORCE_HINT: &str =
-    "use --force to mark the Machine now; the controller replaces it once its preflight passes";
+pub const FORCE_HINT: &str = "use --force to mark the Machine now; the controller replaces the Machine once Cluster \
+    API's preflight checks pass";
 
 pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: Timestamp) -> Decision {
     let name = &machine.object.name();

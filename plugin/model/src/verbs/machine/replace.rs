@@ -17,8 +17,8 @@ use crate::{
     snapshot::{Snapshot, change::MachineSnapshot},
 };
 
-pub const FORCE_HINT: &str =
-    "use --force to delete the Machine now; the controller creates a new one once its preflight passes";
+pub const FORCE_HINT: &str = "use --force to delete the Machine now; the controller creates a new one once Cluster \
+    API's preflight checks pass";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplaceOptions {
@@ -176,7 +176,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let created = steps.iter().position(|step| step.action == Action::Create);
     let Some(created) = created else {
         return vec![format!(
-            "the control plane creates no replacement: replicas is {}",
+            "the control plane does not create a replacement: replicas is {}",
             plan.desired.spec.size()
         )];
     };
@@ -331,13 +331,13 @@ mod tests {
             .control_plane
             .spec
             .certificates_expiry_days = Some(400);
-        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, and \
-                       new certificates last 365 days";
+        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, \
+            but new certificates are valid for 365 days";
         assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(0);
-        let none = "the control plane creates no replacement: replicas is 0".to_owned();
+        let none = "the control plane does not create a replacement: replicas is 0".to_owned();
         let desired = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![desired], vec![none]));
     }
@@ -399,7 +399,7 @@ mod tests {
             (
                 "the topology moves",
                 |machine| machine.context.observed.set_topology("v9.9.9"),
-                &["the Cluster's topology upgrades to v9.9.9 first"],
+                &["the Cluster's topology must set the control plane's version to v9.9.9 first"],
             ),
             (
                 "certificates",
@@ -480,7 +480,7 @@ mod tests {
         machine.context.observed.control_plane.spec.replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
-            ["the control plane creates no replacement: replicas is 2"]
+            ["the control plane does not create a replacement: replicas is 2"]
         );
     }
 

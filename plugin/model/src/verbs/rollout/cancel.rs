@@ -82,7 +82,7 @@ pub fn decide(
         RequestedRollout::None => return Ok(Decision::Unchanged("no rollout is planned".to_owned())),
         RequestedRollout::Complete { after } => {
             return Ok(Decision::Unchanged(format!(
-                "no rollout is planned; the rollout of {after} is complete, and its time stays in the spec"
+                "no rollout is planned; the rollout at {after} is complete, and its time stays in the spec"
             )));
         }
         RequestedRollout::Planned { after } => (after, None),
@@ -98,7 +98,7 @@ pub fn decide(
         Err(refusal) => return Ok(Decision::Refused(refusal)),
     };
     let mut consequences = Vec::new();
-    let mut detail = format!("that was planned for {after}");
+    let mut detail = format!("(planned for {after})");
     if let Some((replacements, left)) = in_progress {
         (warnings, consequences) = after_cancelling(snapshot, &patch, context, &replacements, &left)?;
         if !running {
@@ -108,11 +108,11 @@ pub fn decide(
                 consequences,
             )));
         }
-        detail = format!("that had run since {after}");
+        detail = format!("(running since {after})");
     }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
-        done: format!("rollout of {after} cancelled"),
+        done: format!("rollout at {after} cancelled"),
         warnings,
         consequences,
         event: ChangeEvent {
@@ -197,7 +197,7 @@ fn refused_without_running(
     let control_plane = snapshot.control_plane();
     let (name, namespace) = (&control_plane.name(), &control_plane.namespace());
     let mut why = vec![format!(
-        "the rollout of {after} is already in progress; if you cancel it:"
+        "the rollout at {after} is already in progress; if you cancel it:"
     )];
     why.extend(consequences);
     Refusal {
@@ -361,7 +361,7 @@ mod tests {
             assert_eq!((warnings, consequences), (Vec::<String>::new(), vec![]));
             assert_eq!(
                 event.note("alice"),
-                "rollout cancelled by alice that was planned for 2026-08-21T13:00:00Z"
+                "rollout cancelled by alice (planned for 2026-08-21T13:00:00Z)"
             );
         }
     }
@@ -381,7 +381,7 @@ mod tests {
                 ..Refusal::new(
                     RefusedBy::Command,
                     [
-                        "the rollout of 2026-08-21T08:30:00Z is already in progress; if you cancel it:",
+                        "the rollout at 2026-08-21T08:30:00Z is already in progress; if you cancel it:",
                         stay,
                         rest,
                     ]

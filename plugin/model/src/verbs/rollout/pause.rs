@@ -17,7 +17,8 @@ use crate::{
     verbs::rollout::progress,
 };
 
-const CLUSTER_IS_PAUSED: &str = "the Cluster is paused too: no controller reconciles the control plane until spec.paused of the Cluster is false";
+const CLUSTER_IS_PAUSED: &str = "the Cluster is paused: no controller reconciles the control plane until spec.paused \
+    of the Cluster is false";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseAction {

@@ -78,7 +78,7 @@ fn state(generation: &Generation) -> (String, Style) {
             ("current".to_owned(), GOOD)
         } else {
             (
-                format!("assumed up to date (could not check): {}", unseen.join("; ")),
+                format!("assumed up to date, but not checked: {}", unseen.join("; ")),
                 WARN,
             )
         };

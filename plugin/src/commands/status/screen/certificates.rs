@@ -68,7 +68,9 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
 fn excluded(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let (namespace, name) = (escape(control_plane.namespace()), escape(control_plane.name()));
-    format!("without CAs and kubeconfigs; list all with:\n  kubectl kcp certificates {name} -n {namespace}\n")
+    format!(
+        "CAs and kubeconfigs are not shown; list all with:\n  kubectl kcp certificates {name} -n {namespace}\n"
+    )
 }
 
 /// The line about the expiry of all certificates, such as `Certificates:  earliest expiry 2027-11-20 (in 363d)`.

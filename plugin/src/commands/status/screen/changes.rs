@@ -185,7 +185,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
     let lines = changed.map(|(what, allowed, checks)| match allowed {
         Some(true) => format!("{what} is allowed now"),
         Some(false) => format!("{what} is blocked by {}", checks.join(", ")),
-        None => format!("whether {what} is allowed is unknown: {}", checks.join(", ")),
+        None => format!("it is unknown whether {what} is allowed: {}", checks.join(", ")),
     });
     lines.collect()
 }

@@ -67,7 +67,7 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
         let (name, what) = if member.name.is_empty() {
             ("(not started)", "the member has never started")
         } else {
-            (member.name.as_str(), "no Machine has this node: not queried")
+            (member.name.as_str(), "not queried: no Machine has this node")
         };
         table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
     }

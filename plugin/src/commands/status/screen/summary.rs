@@ -48,7 +48,7 @@ pub(super) fn summary(
         let age = age(Some(record.completed), now);
         lines.push((
             "Snapshot",
-            format!("{age} ago, of etcd member {}", record.member),
+            format!("{age} ago, from etcd member {}", record.member),
             plain,
         ));
     }

@@ -347,5 +347,5 @@ fn the_summary_shows_the_age_of_the_last_etcd_snapshot() {
     });
     let text = plain(&screen(&with_record, Some(80), false).text());
     let line = text.lines().find(|line| line.starts_with("Snapshot:"));
-    assert_eq!(line, Some("Snapshot:      12m ago, of etcd member node-m2"));
+    assert_eq!(line, Some("Snapshot:      12m ago, from etcd member node-m2"));
 }

@@ -169,7 +169,7 @@ mod tests {
     use kcp_api::kind::MACHINE;
     use serde_json::{Value, json};
 
-    use super::{Error, Objects};
+    use super::{Error, ListParams, Objects};
     use crate::{Action, Connection, canned::failure};
 
     /// Reads objects from a server that gives these responses one after the other, and then repeats the last one.

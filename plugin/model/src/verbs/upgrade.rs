@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_wconfirmed_as_can_come_about_otherwise() {
+    fn only_what_the_user_confirmed_is_written() {
         let confirmed = upgrade(&snapshot(), "v1.35.0", false, &Workers::default());
         let mut moved = snapshot();
         moved.observed.control_plane.spec.version = Some("v1.34.9".to_owned());

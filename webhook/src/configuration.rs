@@ -72,7 +72,7 @@ impl fmt::Display for FileStatus {
                 f.write_str("unusable: the webhook still uses the previous configuration; see the log")
             }
             (false, _, 0) => f.write_str("ok"),
-            (false, _, unknown) => write!(f, "in use, except for {unknown} unknown rule ids; see the log"),
+            (false, _, unknown) => write!(f, "in use; unknown rule ids: {unknown}; see the log"),
         }
     }
 }
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(configuration.get().exemptions[0].rules, Some(BTreeSet::new()));
         assert_eq!(
             configuration.status().unwrap().to_string(),
-            "in use, except for 2 unknown rule ids; see the log"
+            "in use; unknown rule ids: 2; see the log"
         );
         assert!(
             metrics

@@ -114,7 +114,7 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
         causes.truncate(MAX_CAUSES);
         causes.push(StatusCause {
             reason: "FieldValueInvalid",
-            message: format!("{beyond} more problems are not listed; correct the ones above first").into(),
+            message: format!("not listed: {beyond} more; correct the problems above first").into(),
             field: "",
         });
     }

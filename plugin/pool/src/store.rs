@@ -148,8 +148,8 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Changes an object once. The merge patch must contain a resourceVersion. `Changed` also means that the object no
-    /// longer exists.
+    /// Patches an object, without another attempt after a conflict. The merge patch must contain a resourceVersion. Returns
+    /// [`Written::Changed`] if another client has changed or deleted the object.
     pub async fn patch_object_once(
         &self,
         made: ObjectTarget<'_>,
@@ -367,7 +367,7 @@ impl Store<'_> {
         found.map_err(|error| with_product(kind, error))
     }
 
-    /// Patches one object. `Changed` also means that the object no longer exists.
+    /// Patches one object. Returns [`Written::Changed`] if another client has changed or deleted the object.
     async fn patch_object(
         &self,
         place: ObjectPath<'_>,
@@ -389,7 +389,7 @@ impl Store<'_> {
         }
     }
 
-    /// Deletes one object. `Stored` also means that the object no longer exists.
+    /// Deletes one object. Returns [`Written::Stored`] also if the object no longer exists.
     async fn delete_at(
         &self,
         place: ObjectPath<'_>,

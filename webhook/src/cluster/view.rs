@@ -7,7 +7,7 @@ use std::sync::{
 
 use kcp_rules::{
     api::hive::ClusterDeploymentCustomizationStatus,
-    topics::leader_migration_change::of_kubeadm_config,
+    topics::leader_migration_change::migration_of_kubeadm_config,
     view::{
         self, MissingParts, Part, View,
         object::{
@@ -213,7 +213,7 @@ impl LiveReads<'_> {
             .await?;
         let migrations = configs
             .iter()
-            .filter_map(|config| of_kubeadm_config(config.spec_text()?));
+            .filter_map(|config| migration_of_kubeadm_config(config.spec_text()?));
         Ok(migrations.collect())
     }
 

@@ -41,7 +41,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "machine-conditions-outdated",
-        "the controller reports the etcd members that respond",
+        "the controller keeps the condition EtcdMemberHealthy of each Machine up to date",
         check_machine_conditions_outdated,
     )
     .blocking(),

@@ -15,8 +15,8 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// The Machine conditions that the controller checks, and whether each concerns a stacked etcd. They have the order in
-/// which the controller remediates.
+/// The Machine conditions that the controller checks, and whether each concerns a stacked etcd. The
+/// controller first remediates the Machine that fails the earliest of them.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER_HEALTHY, true),
     (ETCD_POD_HEALTHY, true),

@@ -296,7 +296,8 @@ impl fmt::Display for LeaseRefusal {
                 why,
             } => write!(
                 f,
-                "{cluster_deployment} already holds {customization} and cannot get another entry: {why}"
+                "the patches of {customization}, which {cluster_deployment} already holds, cannot be applied: {why}; to \
+                get another entry, first release the lease of {customization}, or use another name"
             ),
             Self::Creation(why) => why.fmt(f),
             Self::ClusterNotCreated {

@@ -82,8 +82,8 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             StartupError::FeatureGate => (
                 "feature-gates",
                 format!(
-                    "kube-controller-manager 1.{} and later does not know the feature gate \
-                     ControllerManagerLeaderMigration, and exits at startup",
+                    "kube-controller-manager 1.{} and later do not know the feature gate \
+                     ControllerManagerLeaderMigration, and exit at startup",
                     startup_error::GATE_UNKNOWN_SINCE
                 ),
                 "remove the gate; leader migration needs none",
@@ -104,7 +104,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             StartupError::UnknownFlag(flag) => (
                 *flag,
                 format!(
-                    "kube-controller-manager 1.{} and later does not know this flag and exits at startup",
+                    "kube-controller-manager 1.{} and later do not know this flag and exit at startup",
                     startup_error::SERVICE_SYNCS_UNKNOWN_SINCE
                 ),
                 "remove the flag; cloud-controller-manager has it",
@@ -207,7 +207,7 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "cloud-provider is {first} for the first Machine's kubelet, and {others} for the other Machines' \
+            "cloud-provider is {first} for the first Machine's kubelet, but {others} for the other Machines' \
              kubelets, so the cloud-controller-manager initializes only some of the Nodes"
         )
         .into(),

@@ -50,7 +50,7 @@ fn partitions_above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &
                 reason: CauseReason::Invalid,
                 value: Some(total.to_string()),
                 detail: "the partitions of this disk add up to more than 100 percent".into(),
-                remedy: format!("reduce their sizes by {} percent in total", total - 100).into(),
+                remedy: format!("reduce the percentages by {} in total", total - 100).into(),
             });
         }
     }

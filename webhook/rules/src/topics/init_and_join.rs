@@ -71,19 +71,19 @@ const SECTIONS: &[(&str, IsSet, &str, &str)] = &[
     (
         "clusterConfiguration",
         |config| config.cluster_configuration.is_some(),
-        "kubeadm creates the cluster with its own defaults",
+        "kubeadm creates the cluster with kubeadm's defaults",
         "set the fields that the cluster needs, such as imageRepository",
     ),
     (
         "initConfiguration",
         |config| config.init_configuration.is_some(),
-        "kubeadm registers the first Node with its own defaults",
+        "kubeadm registers the first Node with kubeadm's defaults",
         "set at least nodeRegistration",
     ),
     (
         "joinConfiguration",
         |config| config.join_configuration.is_some(),
-        "kubeadm registers each additional Node with its own defaults",
+        "kubeadm registers each additional Node with kubeadm's defaults",
         "set at least nodeRegistration, as in initConfiguration",
     ),
 ];

@@ -138,7 +138,7 @@ pub(super) fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> 
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(flag) = enabled(change.new) else { return };
-    let exits = "kube-controller-manager 1.36 and later exits on startup if leader migration is enabled";
+    let exits = "kube-controller-manager 1.36 and later exits at startup if leader migration is enabled";
     let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
         field: flag.path(change.new),
         reason: CauseReason::Forbidden,

@@ -72,7 +72,7 @@ fn migration(configuration: &LeaderMigrationConfiguration) -> Migration {
 /// The leader migration that the `spec` of a Machine's `KubeadmConfig` enables, which has the fields of `kubeadmConfigSpec`.
 /// `None` if it enables none, or if the configuration is unknown. A `KubeadmConfig` has no Kubernetes version, so the
 /// controllers of the default configuration are unknown.
-pub fn of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
+pub fn migration_of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
     // A version whose controller managers ignore unknown fields, as those may run on this Machine.
     const LENIENT: u64 = 31;
     let object = format!(
@@ -297,7 +297,7 @@ mod tests {
             ("another type", json!({"clusterConfiguration": 1}), None),
         ] {
             let raw = serde_json::value::to_raw_value(&spec).unwrap();
-            assert_eq!(of_kubeadm_config(&raw), expected, "{case}");
+            assert_eq!(migration_of_kubeadm_config(&raw), expected, "{case}");
         }
     }
 }

@@ -188,7 +188,7 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
     };
     if row.then.is_empty() {
         let now = if row.now.is_empty() {
-            "which no controller manager runs now".to_owned()
+            "and none runs it now either".to_owned()
         } else {
             format!("which now runs {}", places(&row.now))
         };

@@ -53,7 +53,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless it is restored",
+        source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless the ClusterDeployment is restored from a backup",
         check: Check::ClusterDeployment(claim_set_on_creation),
         cel: Cel::Faults(include_str!("cel/claim-name-given.cel")),
     },
@@ -83,8 +83,8 @@ fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fa
         (Some(old), Some(new)) => (old, new),
         (None, None) => return,
         (None, Some(new)) => {
-            let detail = "this cluster was created without a pool, and the pool would delete it as surplus";
-            let remedy = "remove the reference; to get a cluster of the pool, create a ClusterClaim";
+            let detail = "this cluster was created without a pool, and the pool in this reference would delete it as surplus";
+            let remedy = "remove the reference; to get a cluster from the pool, create a ClusterClaim";
             return push(
                 REFERENCE,
                 Some(quoted(&new.pool_name)),

@@ -44,7 +44,7 @@ pub fn decide(
     }
     let Some(record) = Record::of(snapshot.control_plane()) else {
         return Ok(refused(vec![
-            "the control plane does not record its last leader migration step, because another client made that \
+            "the control plane has no record of its last leader migration step, because another client made that \
              change: reverse the change with that client"
                 .to_owned(),
         ]));

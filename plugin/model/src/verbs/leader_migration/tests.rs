@@ -274,7 +274,7 @@ fn rollback_is_possible_until_a_machine_with_the_new_version_has_joined() {
     foreign.observed.control_plane.metadata.annotations = None;
     assert!(
         shown(&decide(Verb::Rollback, &foreign, &observed))
-            .starts_with("refused: the control plane does not record its last leader migration step")
+            .starts_with("refused: the control plane has no record of its last leader migration step")
     );
     // Without leader migration, kube-controller-manager would run Node IPAM beside this one.
     let mut managers = three();

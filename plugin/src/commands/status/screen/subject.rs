@@ -17,7 +17,8 @@ pub(super) fn subject(objects: &[String]) -> Option<&str> {
     }
 }
 
-/// Whether the control plane itself is among the objects. The other objects are then causes.
+/// Whether the control plane itself is among the objects. If it is, the finding is about the control plane, and the other
+/// objects cause the problem.
 pub(super) fn names_control_plane(objects: &[String]) -> bool {
     objects.iter().any(|object| object.starts_with(CONTROL_PLANE))
 }

@@ -64,10 +64,10 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// Validates the `apiVersion`, the `kind` and the rule ids, which decoding does not check.
+    /// Validates what decoding does not check: the `apiVersion`, the `kind`, the rule ids and the exemptions.
     ///
     /// # Errors
-    /// [`ConfigurationError`] for an unexpected `apiVersion` or `kind`, or an unknown rule.
+    /// [`ConfigurationError`] for an unexpected `apiVersion` or `kind`, an unknown rule, or an exemption without limits.
     pub fn checked(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
         if self.api_version != API_VERSION || self.kind != KIND {
             return Err(ConfigurationError::Kind {

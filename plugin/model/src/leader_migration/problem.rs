@@ -101,7 +101,7 @@ fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
 fn fix_of_two_owners(pair: &Pair, name: &str) -> String {
     if pair.now.kube.minor >= UNSUPPORTED_SINCE {
         return format!(
-            "kube-controller-manager 1.36 and later does not support leader migration: disable {name} in the \
+            "kube-controller-manager 1.36 and later do not support leader migration: disable {name} in the \
              --controllers of kube-controller-manager, wait for the rollout, then enable it in \
              cloud-controller-manager"
         );

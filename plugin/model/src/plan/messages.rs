@@ -126,7 +126,7 @@ const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
         FailureDomainReason::FewestThatStay => Some("its failure domain has the fewest up-to-date Machines"),
         FailureDomainReason::FewestInAll => Some("its failure domain has the fewest Machines"),
         FailureDomainReason::NotDeclared => Some("its failure domain is not declared"),
-        FailureDomainReason::MostThatMayGo => {
+        FailureDomainReason::MostDeletable => {
             Some("its failure domain has the most Machines that may be deleted")
         }
         FailureDomainReason::MostInAll => Some("its failure domain has the most Machines"),

@@ -90,7 +90,7 @@ pub enum FailureDomainReason {
     /// The failure domain is not among those that the Cluster declares.
     NotDeclared,
     /// The failure domain has the most Machines that may be deleted.
-    MostThatMayGo,
+    MostDeletable,
     /// Several failure domains have the most Machines that may be deleted; this one has the most Machines in total.
     MostInAll,
     /// The choice of the Machine does not depend on the failure domain.
@@ -187,7 +187,7 @@ pub fn domain_to_empty(
         why: if decided {
             FailureDomainReason::MostInAll
         } else {
-            FailureDomainReason::MostThatMayGo
+            FailureDomainReason::MostDeletable
         },
     })
 }
@@ -196,7 +196,7 @@ pub fn domain_to_empty(
 mod tests {
     use super::{
         FailureDomainReason::{
-            self, FewestInAll, FewestThatStay, MostInAll, MostThatMayGo, NoneDeclared, NotDeclared,
+            self, FewestInAll, FewestThatStay, MostDeletable, MostInAll, NoneDeclared, NotDeclared,
         },
         Group, Replica, domain_to_empty, domain_to_fill, next_to_delete,
     };
@@ -219,16 +219,16 @@ mod tests {
                 "m1@a! m2@b!d m3@bd",
                 &["m2"],
                 Group::OutdatedAndMarked,
-                MostThatMayGo,
+                MostDeletable,
             ),
-            ("a b", "m1@a! m2@b! m3@bd", &["m3"], Group::Marked, MostThatMayGo),
-            ("a b", "m1@a!f m2@b! m3@bd", &["m3"], Group::Marked, MostThatMayGo),
+            ("a b", "m1@a! m2@b! m3@bd", &["m3"], Group::Marked, MostDeletable),
+            ("a b", "m1@a!f m2@b! m3@bd", &["m3"], Group::Marked, MostDeletable),
             (
                 "a b",
                 "m1@a! m2@b! m3@b!f",
                 &["m3"],
                 Group::OutdatedAndFailed,
-                MostThatMayGo,
+                MostDeletable,
             ),
             // Unknown is not failed, and up to date is not outdated.
             (
@@ -236,24 +236,24 @@ mod tests {
                 "m1@a! m2@b! m3@b!u m4@af",
                 &["m2"],
                 Group::Outdated,
-                MostThatMayGo,
+                MostDeletable,
             ),
             ("a b", "m1@a! m2@b! m3@b", &["m2"], Group::Outdated, MostInAll),
-            ("a b", "m1@a m2@b m3@b", &["m2"], Group::Any, MostThatMayGo),
-            ("a b", "m1@a m2@b m3@bf", &["m2"], Group::Any, MostThatMayGo),
+            ("a b", "m1@a m2@b m3@b", &["m2"], Group::Any, MostDeletable),
+            ("a b", "m1@a m2@b m3@bf", &["m2"], Group::Any, MostDeletable),
             (
                 "a b c",
                 "m1@a m2@b m3@c",
                 &["m1", "m2", "m3"],
                 Group::Any,
-                MostThatMayGo,
+                MostDeletable,
             ),
             (
                 "a b c",
                 "m1@a m2@b m3@c m4@a m5@b",
                 &["m1", "m2"],
                 Group::Any,
-                MostThatMayGo,
+                MostDeletable,
             ),
             ("a", "m1@a m2@z m3@z", &["m2"], Group::Any, NotDeclared),
             ("a", "m1@a m2 m3@z", &["m2"], Group::Any, NotDeclared),
@@ -341,15 +341,15 @@ mod tests {
         let cases: &[Case] = &[
             ("", "m1! m2!", &["-"], NoneDeclared),
             ("", "m1@z! m2!", &["z"], NoneDeclared),
-            ("a b", "m1@a! m2@a! m3@b!", &["a"], MostThatMayGo),
+            ("a b", "m1@a! m2@a! m3@b!", &["a"], MostDeletable),
             ("a b", "m1@a! m2@b! n1@b", &["b"], MostInAll),
-            ("a b c", "m1@a! m2@b! n1@c", &["a", "b"], MostThatMayGo),
-            ("a b", "m1@a! m2@b!", &["a", "b"], MostThatMayGo),
+            ("a b c", "m1@a! m2@b! n1@c", &["a", "b"], MostDeletable),
+            ("a b", "m1@a! m2@b!", &["a", "b"], MostDeletable),
             // What is not declared any more goes first, the oldest of it.
             ("a b", "m1@a! m2@a! m3@z! m4@y!", &["z"], NotDeclared),
             ("a b", "m1@a! m2!", &["-"], NotDeclared),
             // Only of those that may go.
-            ("a b", "m1@a! m2@z", &["a"], MostThatMayGo),
+            ("a b", "m1@a! m2@z", &["a"], MostDeletable),
         ];
         for (domains, machines, expected, why) in cases {
             let replicas = replicas(machines);

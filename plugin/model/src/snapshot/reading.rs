@@ -7,7 +7,7 @@ pub enum Reading<T> {
         /// The command-line flag that excludes the source, such as `--no-etcd`.
         flag: &'static str,
     },
-    /// The source was not read, because the control plane has no running Machine yet.
+    /// The source was not read: the control plane is not initialized yet, or the command does not need the source.
     NotYet,
     /// The source is an external etcd to which the user's machine cannot connect. The verdict ignores this source.
     OutOfReach(Failure),

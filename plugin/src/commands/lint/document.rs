@@ -186,7 +186,9 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<YamlNode, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("JSON has no such number"))?;
+        let number = Number::from_f64(value).ok_or_else(|| {
+            E::custom("infinity and NaN are not allowed, because JSON cannot represent them")
+        })?;
         Ok(YamlNode::Scalar(Value::Number(number)))
     }
 

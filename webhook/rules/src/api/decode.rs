@@ -133,7 +133,7 @@ pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, Deco
     decode_part_reusing(part, None)
 }
 
-/// Same as [`decode_part`], but skips an object that equals `known`.
+/// Same as [`decode_part`], with the same result, but does not scan an object again that equals `known`.
 pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,

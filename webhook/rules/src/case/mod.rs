@@ -19,13 +19,13 @@ pub const NOW: &str = "2026-06-01T12:00:00Z";
 /// The write of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Write {
-    /// Creates the base object with this patch.
+    /// Creates the base object after this patch.
     Create(&'static str),
-    /// Updates the base object with the first patch to the base object with both patches.
+    /// Updates the base object, after the first patch, by the second patch.
     Update(&'static str, &'static str),
-    /// Scales the base object with this patch to a number of replicas.
+    /// Scales the base object, after this patch, to a number of replicas.
     Scale(&'static str, i64),
-    /// Deletes the base object with this patch.
+    /// Deletes the base object after this patch.
     Delete(&'static str),
 }
 

@@ -27,7 +27,7 @@ pub fn refusal(provider: &str, gates: &str, minor: Option<u64>) -> Option<String
         return None;
     }
     let Some(minor) = minor.filter(|minor| *minor <= LAST_IN_TREE) else {
-        return Some("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned());
+        return Some("Kubernetes 1.31 and later have no in-tree cloud providers".to_owned());
     };
     // A build of Kubernetes can contain a provider of another name.
     let (_, last) = CLOUD_PROVIDERS.iter().find(|(name, _)| *name == provider)?;
@@ -36,7 +36,7 @@ pub fn refusal(provider: &str, gates: &str, minor: Option<u64>) -> Option<String
         .any(|gate| gate.trim() == "DisableCloudProviders=false");
     if minor > *last {
         Some(format!(
-            "Kubernetes 1.{} and later does not have this cloud provider",
+            "Kubernetes 1.{} and later do not have this cloud provider",
             last + 1
         ))
     } else if minor >= DISABLED_SINCE && !is_enabled {

@@ -15,7 +15,7 @@ pub(super) const BOOLEAN: [&str; 4] = [
 /// The name of the flag with the path of the leader migration configuration.
 pub const CONFIGURATION_FLAG: &str = "leader-migration-config";
 
-/// The flags of a component, in order. Underscores in names are dashes.
+/// The flags of a component, in order. In their names, dashes replace underscores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags(Vec<(String, String)>);
 

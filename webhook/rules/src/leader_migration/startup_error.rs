@@ -167,7 +167,9 @@ mod tests {
         const MIGRATION: &str = "--enable-leader-migration --service-account-private-key-file=k";
         let unknown = |name: &str| StartupError::UnknownController(name.to_owned());
         let no_clouds = || {
-            StartupError::CloudProvider("Kubernetes 1.31 and later has no in-tree cloud providers".to_owned())
+            StartupError::CloudProvider(
+                "Kubernetes 1.31 and later have no in-tree cloud providers".to_owned(),
+            )
         };
         for (component, minor, command, expected) in [
             (Kube, 35, MIGRATION, vec![]),

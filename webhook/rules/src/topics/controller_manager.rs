@@ -91,7 +91,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             StartupError::LockedGate => (
                 "feature-gates",
                 format!(
-                    "kube-controller-manager 1.{} and later does not start if the feature gate DisableCloudProviders is false",
+                    "kube-controller-manager 1.{} and later do not start if the feature gate DisableCloudProviders is false",
                     cloud_provider::LAST_IN_TREE + 1
                 ),
                 "remove the gate; no later version has an in-tree cloud provider",
@@ -111,7 +111,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
-                names.push(known_names::shown(name).unwrap_or("a name in this list"));
+                names.push(known_names::shown(name).unwrap_or("one of these controllers"));
                 continue;
             }
             // Other rules report these.
@@ -135,7 +135,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             "kube-controller-manager 1.{minor} does not know {}, and exits at startup",
             names.join(" and ")
         );
-        let remedy = "correct or remove the name; kube-controller-manager --help lists all names";
+        let remedy = "correct or remove the name; kube-controller-manager --help lists all controllers";
         push(
             spec,
             "controllers",

@@ -244,7 +244,6 @@ mod tests {
         let mut snapshot = snapshot();
         let after = Some(minutes_ago(minutes));
         snapshot.observed.control_plane.spec.rollout_after = after;
-        snapshot.observed.control_plane.spec.rollout_after = after;
         let mut object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
         object["spec"]["rollout"]["after"] = json!(minutes_ago(minutes).to_string());
         snapshot.object = object.to_string();

@@ -53,7 +53,7 @@ pub struct ListRow {
     most_severe: Option<CheckOutcome>,
     /// Whether the control plane itself could be decoded. Otherwise the counts are unknown.
     is_decoded: bool,
-    /// The messages of the objects in the management cluster that could not be read.
+    /// Messages about the management cluster's objects that could not be read.
     unread: Vec<String>,
 }
 

@@ -214,8 +214,8 @@ fn etcd_out_of_reach(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: format!(
-            "cannot reach the etcd members without the workload cluster: {}: {}",
-            failure.object, failure.message
+            "cannot reach the etcd members without the workload cluster: {}",
+            failure.text()
         ),
         hint: failure.hint.clone(),
         forbidden: failure.forbidden.clone(),

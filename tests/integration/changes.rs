@@ -194,7 +194,7 @@ async fn a_dead_member_blocks_by_its_name(
     dead: &str,
 ) -> Result<()> {
     workload.inflict(Fault::Kill, dead).await?;
-    let named = format!("etcd member {dead} of Machine {dead} is unhealthy: ");
+    let named = format!("etcd member {dead} of Machine {dead} does not respond: ");
     for replicas in ["1", "5"] {
         let scale = ["scale", NAME, "--replicas", replicas];
         for force in [&["--dry-run=server"][..], &["--force", "--dry-run=server"]] {

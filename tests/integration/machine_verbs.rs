@@ -125,7 +125,7 @@ async fn dead_machine_is_replaced(
         let refused = machine(management, arguments).await?;
         let reason = format!(
             "machine/{live} not replaced: refused by kubectl kcp\n  without the Machine, etcd loses quorum: 1 of 2 voting \
-             members healthy, 2 needed for quorum\n  etcd member {dead} of Machine {dead} is unhealthy: "
+             members healthy, 2 needed for quorum\n  etcd member {dead} of Machine {dead} does not respond: "
         );
         ensure!(
             refused.code == 1 && refused.stdout.starts_with(&reason),

@@ -53,5 +53,6 @@ mod skipped_reviews;
 mod status;
 mod status_read;
 mod status_workload;
+mod stopped_controller;
 mod unobserved_changes;
 mod unreachable_mutation;

@@ -85,6 +85,11 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
             refused.code == 1 && refused.stdout.contains("is being replaced: "),
             "{refused}"
         );
+        // No preview and no prompt precede the refusal, and --force would not help.
+        ensure!(
+            !refused.stdout.contains("Plan:") && !refused.stderr.contains("--force"),
+            "{refused}"
+        );
     }
     cluster.settled(3).await?;
     let scaled = kcp(
@@ -144,6 +149,14 @@ async fn an_abandoned_replacement_is_withdrawn(
     let refused = kcp(management, &["machine", "replace", &other_name]).await?;
     let why = format!("Machine {abandoned_name} is being replaced: the Machine is about to be deleted\n");
     ensure!(refused.code == 1 && refused.stdout.contains(&why), "{refused}");
+    let refused = kcp(management, &["upgrade", NAME, "--version", "v1.34.3"]).await?;
+    ensure!(
+        refused.code == 1
+            && refused.stdout.contains(&why)
+            && !refused.stdout.contains("Plan:")
+            && !refused.stderr.contains("--force"),
+        "{refused}"
+    );
 
     announce(management, abandoned, 180).await?;
     let replaced = kcp(management, &["machine", "replace", &other_name, "--wait=10m"]).await?;

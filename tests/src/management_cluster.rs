@@ -93,6 +93,19 @@ impl ManagementCluster {
         unrefused.and(lived)
     }
 
+    /// Calls `live` while the kubeadm control plane controller of a namespace of [`Self::with_controllers`] is stopped
+    /// with SIGSTOP.
+    pub async fn without_control_plane_controller<T>(
+        &self,
+        namespace: &str,
+        live: impl AsyncFnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.controllers.freeze_control_plane(namespace, true).await?;
+        let lived = live().await;
+        self.controllers.freeze_control_plane(namespace, false).await?;
+        lived
+    }
+
     /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Cannot be combined with
     /// [`Self::with_controllers`].
     pub async fn start_controllers(&self) -> Result<()> {

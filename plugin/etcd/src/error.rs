@@ -197,6 +197,15 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 }
 
 impl Error {
+    /// When the member's certificate expired, in seconds since 1970, if the TLS handshake failed because of it.
+    #[must_use]
+    pub const fn certificate_expired(&self) -> Option<i64> {
+        match self {
+            Self::Handshake(HandshakeError::Expired { not_after }) => *not_after,
+            _ => None,
+        }
+    }
+
     /// Whether etcd has rejected a compaction because it has already deleted this history.
     #[must_use]
     pub fn is_compacted(&self) -> bool {

@@ -90,6 +90,7 @@ pub enum Blocker {
     Silent {
         member: String,
         machine: String,
+        /// The end of a sentence about the member, such as `has no leader`.
         why: String,
     },
     Alarm {
@@ -109,6 +110,8 @@ pub enum Blocker {
         /// The name of the member. Empty until the member starts.
         member: String,
     },
+    /// The etcd members report different members or belong to different etcd clusters.
+    MembersDisputed,
 
     /// An earlier remediation has deleted a Machine and not created its replacement yet.
     AnotherInProgress,
@@ -136,6 +139,17 @@ pub enum Blocker {
     LastMachine,
     NoOtherWorks,
     MembersUnknown,
+    /// `machine replace` is replacing another Machine.
+    ReplacementInProgress {
+        machine: String,
+        waits_for: String,
+    },
+    /// No sequence of steps completes the change.
+    NoWay {
+        why: String,
+        /// The id of the check in `status` that reports the reason.
+        check: &'static str,
+    },
     Quorum {
         /// etcd's votes after the change.
         votes: Votes,
@@ -161,6 +175,28 @@ pub enum Blocker {
 }
 
 impl Blocker {
+    /// The text before and after the Machine's name in the message, if several Machines can have the same problem.
+    pub(crate) fn cause_on_machine(&self) -> Option<(String, String)> {
+        match self {
+            Self::Condition {
+                condition,
+                status,
+                message,
+                ..
+            } => {
+                let message = message.as_deref().filter(|message| !message.is_empty());
+                let message = message.map_or_else(String::new, |message| format!(": {message}"));
+                Some(((*condition).to_owned(), format!("is {status}{message}")))
+            }
+            Self::Silent { why, .. } => Some(("the etcd member".to_owned(), why.clone())),
+            Self::Alarm { alarm, .. } => Some((
+                "the etcd member".to_owned(),
+                format!("has raised the alarm {alarm}"),
+            )),
+            _ => None,
+        }
+    }
+
     /// Returns the blocker for a Machine's condition that is not True.
     pub fn condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
         Self::Condition {
@@ -253,7 +289,7 @@ impl Blocker {
                 format!("the etcd member of Machine {machine} has not been promoted yet")
             }
             Self::Silent { member, machine, why } => {
-                format!("etcd member {member} of Machine {machine} is unhealthy: {why}")
+                format!("etcd member {member} of Machine {machine} {why}")
             }
             Self::Alarm {
                 member,
@@ -269,6 +305,10 @@ impl Blocker {
                 "an etcd member has not started, and no Machine belongs to it".to_owned()
             }
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
+            Self::MembersDisputed => {
+                "the etcd members contradict each other, so it is unknown which of them have the data"
+                    .to_owned()
+            }
             Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
             Self::MalformedRemediation { machine: None } => format!(
                 "annotation {} of the control plane cannot be decoded: every reconciliation fails before the \
@@ -294,6 +334,10 @@ impl Blocker {
             Self::LastMachine => "the control plane has no other Machine".to_owned(),
             Self::NoOtherWorks => "no other Machine has healthy control plane components".to_owned(),
             Self::MembersUnknown => "the controller cannot read the etcd members".to_owned(),
+            Self::ReplacementInProgress { machine, waits_for } => {
+                format!("Machine {machine} is being replaced: {waits_for}")
+            }
+            Self::NoWay { why, .. } => why.clone(),
             Self::Quorum { votes } => format!("etcd could lose quorum: {votes}"),
             Self::Blocked { condition, message } => with(
                 format!("the controller reports in condition {condition} that it is blocked"),
@@ -373,6 +417,9 @@ impl Blocker {
                 "remove the annotation: kubectl annotate machine {machine} -n {namespace} {}-",
                 annotation::REMEDIATION_FOR
             )),
+            Self::MembersDisputed => Some(format!(
+                "find out what each member reports: kubectl kcp status {name} -n {namespace}"
+            )),
             Self::LeaderUnreachable { member } => Some(format!(
                 "repair node {member}; stop its etcd member only if the other members have quorum without it: they then elect a \
                  new leader"
@@ -397,7 +444,10 @@ impl Blocker {
             Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
             Self::CertificatesNotAvailable => "certificates-unavailable",
-            Self::BeingDeleted { .. } | Self::AnotherBeingDeleted { .. } => "machine-deletions-slow",
+            Self::BeingDeleted { .. }
+            | Self::AnotherBeingDeleted { .. }
+            | Self::ReplacementInProgress { .. } => "machine-deletions-slow",
+            Self::NoWay { check, .. } => check,
             Self::NoNode { .. } | Self::AnotherComingUp { .. } => "machines-without-node",
             Self::Condition { condition, .. } => match *condition {
                 "APIServerPodHealthy" => "api-servers-not-ready",
@@ -411,6 +461,7 @@ impl Blocker {
             Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-unresponsive",
             Self::Alarm { .. } => "etcd-alarms",
             Self::MemberWithoutMachine { .. } | Self::NoMember { .. } => "etcd-members-mismatch",
+            Self::MembersDisputed => "etcd-member-lists-differ",
             Self::AnotherInProgress
             | Self::MalformedRemediation { .. }
             | Self::TriedRecently { .. }
@@ -437,6 +488,7 @@ impl Blocker {
             | Self::NoMember { machine }
             | Self::AnotherComingUp { machine }
             | Self::AnotherBeingDeleted { machine }
+            | Self::ReplacementInProgress { machine, .. }
             | Self::MalformedRemediation {
                 machine: Some(machine),
             } => Some(machine),

@@ -17,6 +17,10 @@ pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// How long the deletion of a Machine may take. The drain may wait for pod disruption budgets.
 pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
 
+/// How long a deletion takes before it is worth a message. Cluster API needs less than a minute for a Machine whose node
+/// runs only control plane pods.
+pub const SLOW_DELETION: Duration = Duration::from_secs(2 * 60);
+
 /// How long the components of a joined Machine may take to become healthy. Static pods start within two minutes of the
 /// node; kubeadm waits four minutes for them.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -153,7 +157,8 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
     })
 }
 
-fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
+/// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`].
+pub fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
     let since = control_plane.unprocessed_since()?;
     let is_stopped = !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {

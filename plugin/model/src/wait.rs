@@ -3,7 +3,11 @@
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
-use crate::{blocker::CONTROL_PLANE_CONTROLLER, snapshot::Snapshot, staleness::format_age};
+use crate::{
+    blocker::{Blocker, CONTROL_PLANE_CONTROLLER},
+    snapshot::Snapshot,
+    staleness::format_age,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
@@ -35,9 +39,10 @@ impl WaitCondition {
         let missing = self.missing(snapshot, now);
         if missing.is_empty() {
             WaitProgress::Met
-        } else if control_plane.is_paused() || control_plane.is("Paused") {
-            let why = "the control plane is paused; the change continues when you resume the control plane";
-            WaitProgress::Impossible(why.to_owned())
+        } else if let Some(blocker) = stopping_blocker(snapshot) {
+            let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+            let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+            WaitProgress::Impossible(blocker.message() + &hint)
         } else {
             WaitProgress::WaitingFor(missing)
         }
@@ -130,6 +135,28 @@ impl WaitCondition {
     }
 }
 
+/// What keeps the controller from a pending change until someone acts.
+fn stopping_blocker(snapshot: &Snapshot) -> Option<Blocker> {
+    let spec = &snapshot.control_plane.spec;
+    let lacks_template = || {
+        let is_missing = snapshot.lacks_template(spec);
+        is_missing.then(|| Blocker::no_template(&spec.infrastructure_ref))
+    };
+    pause(&snapshot.control_plane).or_else(lacks_template)
+}
+
+/// The blocker if the control plane or its Cluster is paused, according to the control plane alone.
+pub fn pause(control_plane: &KubeadmControlPlane) -> Option<Blocker> {
+    if control_plane.is_paused() {
+        return Some(Blocker::Paused);
+    }
+    let condition = control_plane.condition("Paused")?;
+    // Cluster API's `paused.EnsurePausedCondition` names the annotation. Without the annotation, such a condition is
+    // outdated.
+    let is_outdated = condition.message.contains("annotation") && !condition.message.contains("Cluster spec");
+    (condition.is_true() && !is_outdated).then_some(Blocker::ClusterPaused)
+}
+
 /// Machines that are not up to date although the control plane's status counts enough that are: one line each. The controller
 /// writes the counts after it has read the Machines, so the counts may be outdated.
 fn outdated_despite_counts(
@@ -217,8 +244,12 @@ mod tests {
         WaitProgress::WaitingFor,
     };
     use crate::{
-        snapshot::Snapshot,
-        testing::objects::{condition, healthy, minutes_ago, new_machine, now, pause, set},
+        blocker::Blocker,
+        snapshot::{Reading, Snapshot},
+        testing::{
+            objects::{condition, healthy, minutes_ago, new_machine, now, pause, set},
+            plan::template,
+        },
     };
 
     fn waiting(what: &[&str]) -> WaitProgress {
@@ -269,6 +300,48 @@ mod tests {
                 Met,
             ),
             (
+                "the_cluster_is_paused_during_a_rollout",
+                RolledOut,
+                |s| {
+                    let paused = condition("Paused", True, "Cluster spec.paused is set to true");
+                    set(&mut s.control_plane.status.conditions, paused);
+                    s.control_plane.status.up_to_date_replicas = 2;
+                },
+                Impossible(
+                    "the Cluster is paused: no controller reconciles the control plane; set spec.paused of the Cluster to false"
+                        .to_owned(),
+                ),
+            ),
+            (
+                "resumed_a_moment_ago",
+                RolledOut,
+                |s| {
+                    let message = "KubeadmControlPlane has the cluster.x-k8s.io/paused annotation";
+                    set(
+                        &mut s.control_plane.status.conditions,
+                        condition("Paused", True, message),
+                    );
+                    s.control_plane.status.up_to_date_replicas = 2;
+                },
+                waiting(&["Machines up to date: 2 of 3"]),
+            ),
+            (
+                "the_template_is_missing",
+                Replicas(3),
+                |s| {
+                    s.control_plane.spec.infrastructure_ref = template("t1");
+                    s.templates = [(template("t1"), Reading::Read(false))].into();
+                    s.control_plane.status.ready_replicas = 2;
+                },
+                Impossible(format!(
+                    "{}; {}",
+                    Blocker::no_template(&template("t1")).message(),
+                    Blocker::no_template(&template("t1"))
+                        .hint("d", "c1-cp")
+                        .unwrap_or_default()
+                )),
+            ),
+            (
                 "paused_during_a_rollout",
                 RolledOut,
                 |s| {
@@ -276,7 +349,8 @@ mod tests {
                     s.control_plane.status.up_to_date_replicas = 2;
                 },
                 Impossible(
-                    "the control plane is paused; the change continues when you resume the control plane"
+                    "the control plane is paused: no controller reconciles it; resume the control plane: kubectl kcp rollout \
+                     resume c1-cp -n d"
                         .to_owned(),
                 ),
             ),

@@ -20,7 +20,10 @@ use kcp_client::{
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
-    change::decision::{ChangeEvent, Decision, ObjectReference, ObjectWrite, Proposal, Refusal, RefusedBy},
+    change::{
+        decision::{ChangeEvent, Decision, ObjectReference, ObjectWrite, Proposal, Refusal, RefusedBy},
+        replacement::during_replacement,
+    },
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
 };
@@ -206,10 +209,7 @@ impl Engine<'_> {
         };
         let decision = decide(machine, self.now());
         let refusal = self.refusal_during_replacement(verb, &machine.context, Some(machine.object.name()));
-        match (decision, refusal) {
-            (Decision::Write(_), Some(refusal)) => Decision::Refused(refusal),
-            (decision, _) => decision,
-        }
+        during_replacement(decision, refusal)
     }
 
     /// Reads the object, lets the verb decide, and writes the change. Records an Event if the change was written.

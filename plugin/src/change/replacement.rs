@@ -23,7 +23,7 @@ use crate::change::engine::{Engine, Verb};
 
 impl Engine<'_> {
     /// The refusal of a verb while a Machine other than `target` is being replaced; `None` if no other is.
-    pub(super) fn refusal_during_replacement(
+    pub(crate) fn refusal_during_replacement(
         &self,
         verb: &Verb<'_>,
         snapshot: &ChangeSnapshot,

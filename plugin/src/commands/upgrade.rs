@@ -134,6 +134,10 @@ async fn upgrade(
         waits_for_replacement: true,
     };
     let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
+    if let Some(refusal) = engine.refusal_during_replacement(&verb, &snapshot, None) {
+        let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
+        return engine.report(&verb, &changed).await;
+    }
     let cluster = snapshot.control_plane().cluster();
     let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let view = snapshot.view();

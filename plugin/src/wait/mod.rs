@@ -18,7 +18,7 @@ use crate::{
     terminal::{Terminal, clock, escape},
     verdict::Verdict,
 };
-use kcp_client::{Error, reader::Reader};
+use kcp_client::{Error, reader::Reader, reads::template::add_template};
 use kcp_control_plane::{
     snapshot::Snapshot,
     staleness::find_stuck,
@@ -28,6 +28,12 @@ use kcp_control_plane::{
 /// The time between two polls of a change, which takes minutes. Unlike a watch, a wait continues after the API server of a
 /// self-hosted management cluster restarts.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the infrastructure template is read: at every poll whose number is a multiple of this.
+const TEMPLATE_POLLS: u32 = 10;
+
+/// The time limit of one read of the infrastructure template.
+const TEMPLATE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The time limit of a wait without a limit: ten years.
 const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -104,10 +110,15 @@ pub async fn poll_until(
     let deadline = deadline(timeout);
     let mut last = before;
     let mut unreachable: Option<Error> = None;
+    let mut polls: u32 = 0;
     loop {
         match timeout_at(deadline, reader.snapshot(namespace, name)).await {
-            Ok(Ok(snapshot)) => {
+            Ok(Ok(mut snapshot)) => {
                 unreachable = None;
+                if polls.is_multiple_of(TEMPLATE_POLLS) {
+                    Box::pin(add_template(reader, &mut snapshot, TEMPLATE_LIMIT)).await;
+                }
+                polls += 1;
                 let at = reader.connection.now();
                 if shown == Shown::Lines {
                     print_changes(last.as_ref(), &snapshot, at, terminal)?;

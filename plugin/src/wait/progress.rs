@@ -38,13 +38,27 @@ pub fn machine_changes<'m>(
     events
 }
 
-fn counts(Snapshot { control_plane, .. }: &Snapshot) -> String {
+/// Counts the Machines themselves, because the counts in the control plane's status lag behind and would contradict the
+/// rest of the line.
+fn counts(snapshot: &Snapshot) -> String {
+    let Snapshot {
+        control_plane,
+        machines,
+        ..
+    } = snapshot;
+    let ready = machines.iter().filter(|machine| machine.ready() == Some(true));
+    let reports = machines.iter().filter_map(Machine::up_to_date);
+    let up_to_date = if reports.clone().next().is_some() {
+        reports.filter(|is_up_to_date| *is_up_to_date).count()
+    } else {
+        // Machines of old versions of Cluster API do not report it.
+        usize::try_from(control_plane.status.up_to_date_replicas).unwrap_or_default()
+    };
     format!(
-        "{}/{} Machines, {} ready, {} up to date",
-        control_plane.status.replicas,
+        "{}/{} Machines, {} ready, {up_to_date} up to date",
+        machines.len(),
         control_plane.desired_replicas(),
-        control_plane.status.ready_replicas,
-        control_plane.status.up_to_date_replicas
+        ready.count()
     )
 }
 
@@ -123,14 +137,14 @@ mod tests {
         );
         assert_eq!(
             changes(Some(&ready), &leaving),
-            ["2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m1 is being deleted"]
+            ["2/3 Machines, 1 ready, 2 up to date  Machine c1-cp-m1 is being deleted"]
         );
 
         let mut gone = leaving.clone();
         gone.machines.remove(0);
         assert_eq!(
             changes(Some(&leaving), &gone),
-            ["2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m1 no longer exists"]
+            ["1/3 Machines, 1 ready, 1 up to date  Machine c1-cp-m1 no longer exists"]
         );
     }
 }

@@ -47,7 +47,11 @@ pub(super) async fn are_reported(
         (
             Fault::Expire,
             Fault::Renew,
-            vec![less.clone(), of_member("etcd-members-unresponsive")],
+            vec![
+                less.clone(),
+                of_member("etcd-members-unresponsive"),
+                of_member("etcd-certificates-expiring"),
+            ],
         ),
         (
             Fault::PodNotReady,

@@ -405,6 +405,7 @@ impl Observer {
         let refused = |machine: &String| QueriedMember {
             name: machine.clone(),
             machine: Some(machine.clone()),
+            certificate_expired: None,
             response: Err(Failure {
                 object: format!("etcd member {machine}"),
                 message: "TLS handshake failed: the member's certificate was not issued by etcd's CA"

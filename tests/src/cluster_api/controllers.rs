@@ -69,6 +69,21 @@ impl Controllers {
         Ok(())
     }
 
+    /// Stops the kubeadm control plane manager of a namespace with SIGSTOP, or continues it.
+    pub(crate) async fn freeze_control_plane(&self, namespace: &str, is_frozen: bool) -> Result<()> {
+        let mut sets = self.sets.lock().await;
+        let managers = sets.get_mut(namespace);
+        let managers =
+            managers.with_context(|| format!("no controllers look after namespace {namespace}"))?;
+        let process = managers.control_plane()?;
+        if is_frozen {
+            process.freeze().await;
+        } else {
+            process.thaw().await;
+        }
+        Ok(())
+    }
+
     /// Restarts the set that reconciles `namespace`.
     ///
     /// Cluster API connects to a workload cluster when its infrastructure is provisioned, which is before its first API

@@ -161,6 +161,14 @@ impl Managers {
         Ok(())
     }
 
+    /// The process of the kubeadm control plane manager.
+    pub(super) fn control_plane(&mut self) -> Result<&mut Process> {
+        let mut members = self.members.iter_mut();
+        let manager = members.find(|member| member.provider.name == "control-plane");
+        let process = manager.and_then(|manager| manager.process.as_mut());
+        process.context("the kubeadm control plane manager does not run")
+    }
+
     /// The log files of the three managers.
     pub(super) fn logs(&self) -> impl Iterator<Item = PathBuf> {
         let logs = self.run.logs();

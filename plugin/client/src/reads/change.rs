@@ -283,9 +283,8 @@ mod tests {
         assert_eq!(
             snapshot.warnings(),
             [
-                "could not read the etcd members: etcd: cannot reach the etcd members, because the workload cluster \
-                 is not accessible: Secret/c1-kubeconfig: not found in namespace default; using the Machines' \
-                 conditions instead"
+                "could not read the etcd members: cannot reach the etcd members, because the workload cluster is not \
+                 accessible: Secret/c1-kubeconfig: not found in namespace default; using the Machines' conditions instead"
             ]
         );
         // The rules know that there is no Cluster.
@@ -347,6 +346,7 @@ mod tests {
                 name: "node-m1".to_owned(),
                 machine: None,
                 response: Ok(answer),
+                certificate_expired: None,
             }],
             alarms: Alarms::FromStatus,
             used_ca_key: true,
@@ -360,7 +360,7 @@ mod tests {
         let (snapshot, _) = change_snapshot(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
             snapshot.observed.members().fault("node-m2"),
-            Some("not queried, because no control plane node has the member's name")
+            Some("was not queried, because no control plane node has its name")
         );
     }
 

@@ -12,6 +12,7 @@ pub mod members;
 use std::collections::BTreeMap;
 
 use futures_util::future::{join_all, select_ok};
+use jiff::Timestamp;
 use kcp_etcd::{Connection, Error, Report, Step, Timeouts};
 
 pub use crate::reads::etcd::{
@@ -49,14 +50,21 @@ pub async fn survey(
     let alarms = alarms(reports.iter().flatten()).await;
     let mut reports = reports.into_iter();
     let asked = queries.into_iter().filter_map(|query| {
-        let response = match query.endpoint {
-            Ok(_) => reports
-                .next()?
-                .map_err(|error| failures.describe(&query.name, error)),
-            Err(failure) => return Some(member(query.name, query.machine, Err(failure))),
+        let report = match query.endpoint {
+            Ok(_) => reports.next()?,
+            Err(failure) => return Some(member(query.name, query.machine, Err(failure), None)),
         };
-        let response = response.map(|report| member_response(report, &query.name, failures));
-        Some(member(query.name, query.machine, response))
+        let expired = report.as_ref().err().and_then(Error::certificate_expired);
+        let response = match report {
+            Ok(report) => Ok(member_response(report, &query.name, failures)),
+            Err(error) => Err(failures.describe(&query.name, error)),
+        };
+        Some(member(
+            query.name,
+            query.machine,
+            response,
+            expired.map(certificate_end),
+        ))
     });
     Reading::Read(EtcdSurvey {
         stacked: failures.stacked,
@@ -71,11 +79,13 @@ const fn member(
     name: String,
     machine: Option<String>,
     response: Result<MemberResponse, Failure>,
+    certificate_expired: Option<Timestamp>,
 ) -> QueriedMember {
     QueriedMember {
         name,
         machine,
         response,
+        certificate_expired,
     }
 }
 

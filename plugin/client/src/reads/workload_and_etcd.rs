@@ -214,8 +214,8 @@ fn etcd_out_of_reach(failure: &Failure) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: format!(
-            "cannot reach the etcd members, because the workload cluster is not accessible: {}: {}",
-            failure.object, failure.message
+            "cannot reach the etcd members, because the workload cluster is not accessible: {}",
+            failure.text()
         ),
         hint: failure.hint.clone(),
         forbidden: failure.forbidden.clone(),

@@ -102,14 +102,15 @@ impl Refusal {
         }
     }
 
-    /// The remedies, and a hint about the flag that may help. `forced` describes what `--force` does.
+    /// The remedies, and a hint about the flag that may help. `forced` describes what `--force` does. A refusal by the
+    /// rules mentions their configuration only if nothing else helps.
     pub fn hints<'r>(&'r self, is_configured: bool, forced: Option<&'r str>) -> Vec<&'r str> {
         let other = match (self.by, is_configured) {
-            (RefusedBy::Rules, false) => Some(
+            (RefusedBy::Rules, false) if self.remedies.is_empty() => Some(
                 "if the webhook runs with a different configuration, pass its configuration file with --configuration",
             ),
             (RefusedBy::Preflight, _) => forced,
-            (RefusedBy::Rules, true) | (RefusedBy::Command, _) => None,
+            (RefusedBy::Rules | RefusedBy::Command, _) => None,
         };
         self.remedies.iter().map(String::as_str).chain(other).collect()
     }
@@ -306,12 +307,14 @@ mod tests {
             ..Refusal::new(RefusedBy::Rules, Vec::new())
         };
         assert_eq!(refusal.hints(true, None), ["resume it"]);
+        assert_eq!(refusal.hints(false, None), ["resume it"]);
+        let refusal = Refusal {
+            by: RefusedBy::Preflight,
+            ..refusal
+        };
         assert_eq!(
-            refusal.hints(false, None),
-            [
-                "resume it",
-                "if the webhook runs with a different configuration, pass its configuration file with --configuration"
-            ]
+            refusal.hints(false, Some("use --force")),
+            ["resume it", "use --force"]
         );
     }
 

@@ -4,4 +4,5 @@ pub mod decision;
 pub mod ownership;
 pub mod preflight;
 pub mod quorum_guard;
+pub mod replaceable;
 pub mod replacement;

@@ -1,5 +1,6 @@
 //! Checks whether a command may write a change: checks the admission rules, the field owners, and the controller's plan.
 
+use jiff::Timestamp;
 use kcp_rules::api::DecodeError;
 use serde_json::Value;
 
@@ -10,9 +11,11 @@ use crate::{
         ownership::ownership,
         quorum_guard::QuorumGuard,
     },
+    checks::{self, finding::CheckOutcome},
     drain::forecast,
     plan::{
         self, Plan,
+        blockers::processing_blockers,
         fragile::fragile_periods,
         messages,
         options::{desired, patched},
@@ -75,30 +78,38 @@ pub fn preflight_reviewed(
     let guard = QuorumGuard::new(&plan);
 
     warnings.extend(snapshot.warnings());
-    let mut refusals = vec![(RefusedBy::Rules, denials)];
+    warnings.extend(unknown_facts(snapshot, context.now));
+    // A rule may deny a change only until the controller has processed the spec, so the refusal says why it does not.
+    let unprocessed = if denials.is_empty() {
+        Vec::new()
+    } else {
+        processing_blockers(&snapshot.observed)
+    };
+    let mut refusals = vec![
+        (RefusedBy::Rules, denials),
+        (
+            RefusedBy::Command,
+            unprocessed.iter().map(Blocker::message).collect(),
+        ),
+    ];
     match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
     }
-    // The same blockers as `plan` lists.
-    let blockers: Vec<String> = plan.blockers.iter().map(Blocker::message).collect();
+    let obstacles: Vec<String> = plan.obstacles().into_iter().map(|(message, _)| message).collect();
     let is_forced = force && matches!(guard, QuorumGuard::Blocked(_));
     match &guard {
         QuorumGuard::Clear => {}
         QuorumGuard::NoWay(_) => refusals.push((RefusedBy::Command, guard.why())),
-        QuorumGuard::AtRisk { votes, .. } => {
-            let mut why = blockers.clone();
-            why.push(messages::quorum_risk(*votes));
-            refusals.push((RefusedBy::Command, why));
-        }
+        QuorumGuard::AtRisk { .. } => refusals.push((RefusedBy::Command, obstacles.clone())),
         QuorumGuard::Blocked(_) if force => {}
-        QuorumGuard::Blocked(_) => refusals.push((RefusedBy::Preflight, blockers.clone())),
+        QuorumGuard::Blocked(_) => refusals.push((RefusedBy::Preflight, obstacles.clone())),
     }
     refusals.retain(|(_, why)| !why.is_empty());
     match (&guard, refusals.last_mut()) {
-        (QuorumGuard::Clear, Some((_, why))) => why.extend(blockers),
-        (QuorumGuard::Clear, None) => warnings.extend(blockers),
-        (QuorumGuard::Blocked(_), _) if is_forced => warnings.extend(blockers),
+        (QuorumGuard::Clear, Some((_, why))) => why.extend(obstacles),
+        (QuorumGuard::Clear, None) => warnings.extend(obstacles),
+        (QuorumGuard::Blocked(_), _) if is_forced => warnings.extend(obstacles),
         _ => {}
     }
     let by = refusals.first().map(|(by, _)| *by);
@@ -107,12 +118,37 @@ pub fn preflight_reviewed(
         refusal: by.map(|by| Refusal {
             why,
             by,
-            remedies: remedies(&guard, &plan, force),
+            remedies: unprocessed
+                .iter()
+                .filter_map(|blocker| blocker.hint(&plan.namespace, &plan.name))
+                .chain(remedies(&guard, &plan, force))
+                .collect(),
         }),
         warnings,
         drains: forecast(&snapshot.observed, &plan.deleted_machines()),
         plan,
     })
+}
+
+/// What `status` reports as unknown, although the decision relies on it: one warning for each reason.
+fn unknown_facts(snapshot: &ChangeSnapshot, now: Timestamp) -> Vec<String> {
+    let observed = &snapshot.observed;
+    // The snapshot's own warnings say that the conditions of the Machines are used instead.
+    let uses_conditions = snapshot.etcd_failure.is_some() || observed.workload.read().is_none();
+    let mut unknown: Vec<String> = Vec::new();
+    for check in checks::all().filter(|check| check.is_preflight) {
+        let checked = check.run(observed, now);
+        let findings = checked.findings.iter();
+        let found = findings.filter(|finding| finding.outcome == CheckOutcome::Unknown);
+        unknown.extend(found.map(|finding| finding.message.clone()));
+        let reason = checked
+            .reason
+            .filter(|_| checked.outcome == CheckOutcome::Unknown);
+        let reason = reason.filter(|_| !uses_conditions);
+        let reason = reason.map(|reason| format!("{reason}; using the Machines' conditions instead"));
+        unknown.extend(reason.filter(|reason| !unknown.contains(reason)));
+    }
+    unknown
 }
 
 /// Returns what the user can do: one line for each remedy.
@@ -124,11 +160,13 @@ fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
             hint.into_iter().collect()
         }
         QuorumGuard::Clear | QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
-            let hints = plan
-                .blockers
-                .iter()
-                .map(|blocker| blocker.hint(&plan.namespace, &plan.name));
-            hints.flatten().collect()
+            let mut hints: Vec<String> = Vec::new();
+            for hint in plan.obstacles().into_iter().filter_map(|(_, hint)| hint) {
+                if !hints.contains(&hint) {
+                    hints.push(hint);
+                }
+            }
+            hints
         }
     }
 }
@@ -167,7 +205,7 @@ mod tests {
     use crate::{
         change::decision::{Refusal, RefusedBy},
         review::{Review, ReviewContext},
-        snapshot::{EtcdMember, EtcdMembers, Failure, change::ChangeSnapshot},
+        snapshot::{EtcdMember, EtcdMembers, Failure, Reading, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
             objects::{condition, now, pause, set},
@@ -299,7 +337,7 @@ mod tests {
     fn what_could_cost_the_quorum_is_not_forced() {
         let member = |node: &str| EtcdMember {
             name: node.to_owned(),
-            fault: (node == "node-m2").then(|| "gone".to_owned()),
+            fault: (node == "node-m2").then(|| "does not respond: gone".to_owned()),
             ..EtcdMember::default()
         };
         let mut cut_off = snapshot();
@@ -310,7 +348,7 @@ mod tests {
             let mut refusal = refused(
                 RefusedBy::Command,
                 &[
-                    "etcd member node-m2 of Machine m2 is unhealthy: gone",
+                    "etcd member node-m2 of Machine m2 does not respond: gone",
                     "the controller does not detect this problem, so its first step could make etcd lose quorum: 1 of \
                      2 voting members healthy, 2 needed for quorum",
                 ],
@@ -319,6 +357,79 @@ mod tests {
             refusal.remedies.push(way_out.to_owned());
             assert_eq!(preflight.refusal, Some(refusal), "{force}");
         }
+    }
+
+    #[test]
+    fn plan_and_verbs_give_the_same_reasons() {
+        let silent = |number: usize, node: &str| EtcdMember {
+            name: node.to_owned(),
+            fault: (node == format!("node-m{number}")).then(|| "does not respond: gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        for (replicas, has_risk) in [(1, true), (3, false), (5, true)] {
+            let mut frozen = snapshot();
+            let members = ["node-m1", "node-m2", "node-m3"].map(|node| silent(2, node));
+            frozen.observed.etcd_members = EtcdMembers::Read(members.to_vec());
+            let preflight = of(&frozen, replicas, &Review::default(), false);
+            let planned: Vec<String> = preflight
+                .plan
+                .obstacles()
+                .into_iter()
+                .map(|(line, _)| line)
+                .collect();
+            let refused = preflight.refusal.map(|refusal| refusal.why).unwrap_or_default();
+            assert_eq!(planned, refused, "{replicas}");
+            assert_eq!(preflight.plan.is_blocked(), has_risk, "{replicas}");
+            // The step that waits says that the controller does not wait.
+            let is_undetected = preflight.plan.steps().first().map(|step| step.is_undetected);
+            assert_eq!(is_undetected, has_risk.then_some(true), "{replicas}");
+        }
+    }
+
+    /// The rules deny a scale until the controller has processed the spec. The refusal says why it does not.
+    #[test]
+    fn a_denial_says_why_the_spec_is_not_processed() {
+        let review = Review {
+            denials: vec![
+                "Cluster API has not processed the last change yet (replicas-during-rollout)".to_owned(),
+            ],
+            warnings: Vec::new(),
+        };
+        let mut unprocessed = snapshot();
+        let reference = unprocessed.observed.control_plane.spec.infrastructure_ref.clone();
+        let missing = Blocker::no_template(&reference);
+        unprocessed.observed.templates = [(reference, Reading::Read(false))].into();
+        let refusal = |snapshot: &ChangeSnapshot| of(snapshot, 5, &review, false).refusal.expect("refused");
+        // The spec is processed: the template is not the reason.
+        assert_eq!(refusal(&unprocessed).why, review.denials);
+        unprocessed.observed.control_plane.metadata.generation = Some(8);
+        let refusal = refusal(&unprocessed);
+        assert_eq!(refusal.why, [review.denials, vec![missing.message()]].concat());
+        assert_eq!(refusal.by, RefusedBy::Rules);
+        assert_eq!(refusal.remedies, Vec::from_iter(missing.hint("d", "c1-cp")));
+    }
+
+    #[test]
+    fn what_status_reports_as_unknown_is_a_warning() {
+        let mut unprocessed = snapshot();
+        unprocessed.observed.control_plane.metadata.generation = Some(8);
+        let warnings = of(&unprocessed, 5, &Review::default(), false).warnings;
+        let start =
+            "Cluster API's kubeadm control plane controller has not processed generation 8 of the spec";
+        assert!(
+            matches!(&warnings[..], [only] if only.starts_with(start)),
+            "{warnings:?}"
+        );
+
+        let mut without_pods = snapshot();
+        without_pods.observed.workload = crate::testing::snapshot::observed().workload;
+        let failure = crate::testing::snapshot::failure("Pod", "forbidden");
+        without_pods.observed.workload().static_pods = Reading::Failed(failure);
+        let warnings = of(&without_pods, 5, &Review::default(), false).warnings;
+        assert_eq!(
+            warnings,
+            ["could not read static pods; using the Machines' conditions instead"]
+        );
     }
 
     #[test]

@@ -229,7 +229,7 @@ fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) ->
     );
     let etcd = observed.members();
     match etcd.fault(member) {
-        Some(why) => format!("{what} is unhealthy: {why}"),
+        Some(why) => format!("{what} {why}"),
         None => match etcd.alarm(member) {
             Some(alarm) => format!("{what} has raised the alarm {alarm}"),
             None => format!("{what} is unhealthy"),
@@ -309,31 +309,31 @@ mod tests {
             ("paused", |o| pause(&mut o.control_plane.metadata), five(), &[]),
             (
                 "a member that is silent",
-                |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
+                |o| o.etcd_members = members(&[("node-m2", "does not respond: no answer within 2 s")]),
                 five(),
                 &[
-                    "etcd member node-m2 of Machine m2 is unhealthy: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 does not respond: no answer within 2 s",
                     COSTS_4,
                 ],
             ),
             (
                 "a member that is silent, restart",
-                |o| o.etcd_members = members(&[("node-m2", "no answer within 2 s")]),
+                |o| o.etcd_members = members(&[("node-m2", "does not respond: no answer within 2 s")]),
                 restarted(spec(), now()),
                 &[
-                    "etcd member node-m2 of Machine m2 is unhealthy: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 does not respond: no answer within 2 s",
                     COSTS_4,
                 ],
             ),
             (
                 "a member that is silent, fewer, and another is chosen",
                 |o| {
-                    o.etcd_members = members(&[("node-m2", "no answer within 2 s")]);
+                    o.etcd_members = members(&[("node-m2", "does not respond: no answer within 2 s")]);
                     o.set_failure_domains("");
                 },
                 one(),
                 &[
-                    "etcd member node-m2 of Machine m2 is unhealthy: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 does not respond: no answer within 2 s",
                     COSTS_2,
                 ],
             ),
@@ -467,7 +467,9 @@ mod tests {
                     Some('%') => Some("NOSPACE".to_owned()),
                     _ => None,
                 },
-                fault: text.ends_with('?').then(|| "no answer within 2s".to_owned()),
+                fault: text
+                    .ends_with('?')
+                    .then(|| "does not respond: no answer within 2s".to_owned()),
                 ..EtcdMember::default()
             }
         });
@@ -488,7 +490,7 @@ mod tests {
 
     const DEAD: &str =
         "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum";
-    const SILENT: &str = "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s";
+    const SILENT: &str = "etcd member node-m3 of Machine m3 does not respond: no answer within 2s";
     const SICK: &str = "etcd member node-m3 of Machine m3 is unhealthy";
 
     fn assert_losses(cases: &[Case]) {
@@ -634,7 +636,7 @@ mod tests {
                 &[
                     "without the Machine, etcd loses quorum: 1 of 3 voting members healthy, 2 needed for quorum",
                     SILENT,
-                    "etcd member node-stray, which has no Machine, is unhealthy: no answer within 2s",
+                    "etcd member node-stray, which has no Machine, does not respond: no answer within 2s",
                 ],
             ),
         ]);

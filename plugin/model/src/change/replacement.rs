@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    change::decision::{Refusal, RefusedBy},
+    blocker::Blocker,
+    change::decision::{Decision, Refusal, RefusedBy},
     snapshot::Snapshot,
 };
 
@@ -140,12 +141,27 @@ pub fn refusal_during_replacement(
         return None;
     };
     let (namespace, name) = (observed.control_plane.namespace(), observed.control_plane.name());
-    let why = format!("Machine {machine} is being replaced: {waits_for}");
-    let mut refusal = Refusal::new(RefusedBy::Command, vec![why]);
+    let blocker = Blocker::ReplacementInProgress { machine, waits_for };
+    let mut refusal = Refusal::new(RefusedBy::Command, vec![blocker.message()]);
     refusal.remedies.push(format!(
         "wait until the Machine is replaced; watch with: kubectl kcp status {name} -n {namespace} --watch"
     ));
     Some(refusal)
+}
+
+/// The decision about a Machine while another Machine is being replaced. `refusal` is that of
+/// [`refusal_during_replacement`]. It takes precedence over a refusal that `--force` overrides, because `--force` does not
+/// help then.
+pub fn during_replacement(decision: Decision, refusal: Option<Refusal>) -> Decision {
+    let is_open = match &decision {
+        Decision::Write(_) => true,
+        Decision::Refused(own) => own.by == RefusedBy::Preflight,
+        Decision::Unchanged(_) => false,
+    };
+    match refusal {
+        Some(refusal) if is_open => Decision::Refused(refusal),
+        _ => decision,
+    }
 }
 
 #[cfg(test)]
@@ -156,9 +172,10 @@ mod tests {
     use super::{
         Replacement,
         ReplacementState::{self, Abandoned, Idle, InProgress},
-        refusal_during_replacement, replacement_state,
+        during_replacement, refusal_during_replacement, replacement_state,
     };
     use crate::{
+        change::decision::{Decision, Refusal, RefusedBy},
         snapshot::Snapshot,
         testing::{
             objects::{annotate, condition, minutes_ago, now, set},
@@ -352,6 +369,28 @@ mod tests {
             assert_eq!(replacement_state(&observed, target, now()), expected, "{name}");
         }
         assert_eq!(replacement_state(&observed(), None, now()), Idle);
+    }
+
+    #[test]
+    fn a_replacement_counts_more_than_what_force_overrides() {
+        let refusal = |by| Refusal::new(by, vec![format!("{by:?}")]);
+        let replacement = || refusal_during_replacement(&announced(1), None, now());
+        let refused = |refusal| Decision::Refused(refusal);
+        let by_replacement = || refused(replacement().expect("in progress"));
+        for (decision, expected) in [
+            (refused(refusal(RefusedBy::Preflight)), by_replacement()),
+            (
+                refused(refusal(RefusedBy::Command)),
+                refused(refusal(RefusedBy::Command)),
+            ),
+            (
+                Decision::Unchanged("so".to_owned()),
+                Decision::Unchanged("so".to_owned()),
+            ),
+        ] {
+            assert_eq!(during_replacement(decision.clone(), replacement()), expected);
+            assert_eq!(during_replacement(decision.clone(), None), decision);
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::{
         components::WORKLOAD,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
-        machine_grace::require_machines,
+        machine_grace::{machine_of_node, require_machines},
+        machines::replacement_hint,
         membership::queried_objects,
     },
     duration::format_duration,
@@ -111,16 +112,18 @@ pub fn check_endpoint_certificate_expiring(observed: &Snapshot, now: Timestamp) 
 
 pub fn check_etcd_certificates_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
-    let findings = survey.responses().filter_map(|(queried, response)| {
-        let (outcome, message) = outcome_of_expiry(observed, response.certificate_expires?, now)?;
+    let findings = survey.queried.iter().filter_map(|queried| {
+        let (outcome, message) = outcome_of_expiry(observed, queried.certificate_expires()?, now)?;
         let finding = Finding {
             objects: queried_objects(queried),
             ..Finding::new(outcome, "", message)
         };
-        Some(if survey.stacked {
-            finding.hint(renewal_hint(observed))
-        } else {
-            finding
+        let machine = machine_of_node(observed, &queried.name);
+        Some(match machine.filter(|_| outcome == CheckOutcome::Fail) {
+            // While a member does not respond, a rollout does not start.
+            Some(machine) => finding.hint(replacement_hint(observed, machine)),
+            None if survey.stacked => finding.hint(renewal_hint(observed)),
+            None => finding,
         })
     });
     Ok(findings.collect())
@@ -259,6 +262,18 @@ pub(super) mod test_cases {
             o.machine(1).status.certificates_expiry_date = Some(in_days(3));
             o.machine(2).status.certificates_expiry_date = Some(in_days(2));
         }),
+        (
+            "etcd-certificates-expiring",
+            "expired_and_no_connection_is_possible",
+            |o| {
+                let queried = &mut o.survey().queried[1];
+                queried.certificate_expired = Some(minutes_ago(5));
+                queried.response = Err(failure(
+                    "etcd member node-m2",
+                    "TLS handshake failed: the member's certificate has expired",
+                ));
+            },
+        ),
         ("endpoint-certificate-expiring", "soon", |o| {
             o.endpoint_certificate().expires = in_days(3);
         }),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Object as _};
 
 use crate::{
-    blocker::{Blocker, CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         components::machines_without_etcd,
@@ -13,9 +13,9 @@ use crate::{
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
         machine_grace::{are_machines_changing, is_fresh},
     },
-    plan::blockers::{malformed_record, reconciliation_blockers, unreachable_workload},
+    plan::blockers::{processing_blockers, unreachable_workload},
     snapshot::Snapshot,
-    staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age, format_age},
+    staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age, controller_stopped, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -101,7 +101,11 @@ pub fn check_status_missing(observed: &Snapshot, now: Timestamp) -> CheckResult 
 
 pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
+    if control_plane.status.conditions.is_empty()
+        || control_plane.is_observed()
+        // The check `controller-stopped` reports it once it has lasted too long.
+        || controller_stopped(control_plane, now).is_some()
+    {
         return Ok(Vec::new());
     }
     let lasts = control_plane
@@ -113,7 +117,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         control_plane.status.observed_generation.unwrap_or_default(),
     );
     let object = observed.object();
-    Ok(vec![match failure_of_controller(observed) {
+    Ok(vec![match processing_blockers(observed).first() {
         Some(blocker) => Finding::unknown(object, format!("{message}; {}", blocker.message()))
             .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
         None => Finding::unknown(object, format!("{message}{}", controller_state(observed, now)))
@@ -173,24 +177,6 @@ pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckRe
         Finding::fail(observed.object(), blocker.message()).optional_hint(hint)
     });
     Ok(finding.into_iter().collect())
-}
-
-/// Returns why the controller does not process the spec although it runs. None if no reason is known.
-fn failure_of_controller(observed: &Snapshot) -> Option<Blocker> {
-    let spec = &observed.control_plane.spec;
-    // If a Cluster is not ready yet, the controller processes the spec without an error.
-    let is_failure = |blocker: &Blocker| {
-        !matches!(
-            blocker,
-            Blocker::InfrastructureNotReady | Blocker::NoEndpoint | Blocker::NoKubeconfig
-        )
-    };
-    let stops = reconciliation_blockers(observed, spec).into_iter();
-    stops
-        .filter(is_failure)
-        .chain(unreachable_workload(observed))
-        .chain(malformed_record(observed, spec))
-        .next()
 }
 
 /// Returns the findings for a condition that summarizes the Machines. Cluster API sets the condition to False for a Machine

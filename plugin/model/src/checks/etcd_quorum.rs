@@ -5,8 +5,7 @@ use kcp_api::Object as _;
 
 use crate::{
     checks::{
-        Check,
-        components::{self, machines_without_etcd},
+        Check, components,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
         machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
         machines::replacement_hint,
@@ -15,7 +14,7 @@ use crate::{
     quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,
-        etcd::{EtcdSurvey, MemberResponse},
+        etcd::{EtcdSurvey, MemberResponse, QueriedMember, unresponsive},
         workload::{Component, StaticPod},
     },
 };
@@ -95,7 +94,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         let finding = member_finding(
             queried,
             outcome,
-            &format!("etcd member does not respond: {}", failure.message),
+            &format!("etcd member {}", unresponsive(&failure.message)),
         );
         // The failure may concern a Secret instead of the member.
         let finding = if failure.object.contains('/') {
@@ -107,18 +106,29 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             // Without quorum the API server forwards no connection to a member that runs.
             _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
             _ if has_lost_quorum && !failure.object.contains('/') => finding.hint(HOST_HINT),
-            Some(hint) => finding.hint(hint),
+            Some(hint) => finding.hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
             None if survey.stacked => {
-                let machine = machine_of_node(observed, &queried.name);
-                let machine = machine.filter(|_| outcome == CheckOutcome::Fail && !has_lost_quorum);
-                let replacement =
-                    machine.map(|machine| format!("; or {}", replacement_hint(observed, machine)));
-                finding.hint(pod_hint(&queried.name) + replacement.as_deref().unwrap_or_default())
+                finding.hint(pod_hint(&queried.name) + &or_replace(observed, queried, failure, outcome))
             }
             None => finding,
         })
     });
     Ok(findings.collect())
+}
+
+/// The end of a hint that names the command that replaces the member's Machine. Empty if a new member would not help: the
+/// member may be healthy, or a Secret is the cause, or quorum is lost.
+fn or_replace(
+    observed: &Snapshot,
+    queried: &QueriedMember,
+    failure: &Failure,
+    outcome: CheckOutcome,
+) -> String {
+    let is_of_member = outcome == CheckOutcome::Fail && !failure.object.contains('/');
+    let machine = machine_of_node(observed, &queried.name).filter(|_| is_of_member);
+    machine.map_or_else(String::new, |machine| {
+        format!("; or {}", replacement_hint(observed, machine))
+    })
 }
 
 fn first_failure(response: &Result<MemberResponse, Failure>) -> Option<&Failure> {
@@ -290,15 +300,12 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
 /// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if its
 /// etcd pod or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a member.
 fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
-    let without_etcd = machines_without_etcd(observed);
     let members = || {
         let joined = observed.machines.iter().filter(|machine| machine.has_node());
         joined.filter(|machine| Phase::from_machine(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
-        .filter(|of| {
-            of.is_not("EtcdPodHealthy") || of.is_not("EtcdMemberHealthy") || without_etcd.contains(of.name())
-        })
+        .filter(|of| observed.is_etcd_reported_down(of))
         .map(|machine| machine.name().to_owned())
         .collect();
     let votes = Votes {
@@ -408,6 +415,17 @@ pub(super) mod test_cases {
             },
         ),
         ("etcd-members-unresponsive", "killed", |o| o.kill(2)),
+        ("etcd-members-unresponsive", "exited", |o| {
+            o.kill(2);
+            if let Err(failure) = &mut o.survey().queried[1].response {
+                failure.hint = Some("etcd has exited: read the logs of pod etcd-node-m2".to_owned());
+            }
+        }),
+        ("etcd-members-unresponsive", "the_secret_is_the_cause", |o| {
+            let mut cause = failure("Secret/c1-etcd", "key tls.key is empty");
+            cause.hint = Some("restore the Secret".to_owned());
+            o.survey().queried[1].response = Err(cause);
+        }),
         ("etcd-members-unresponsive", "stopped", |o| {
             o.answer(2).status = Err(failure("etcd member node-m2", "Status: no answer within 2s"));
             o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));

@@ -13,7 +13,7 @@ use crate::{
         machine_grace::{Phase, machine_of_node, require_machines},
     },
     snapshot::{EtcdMembers, Snapshot, workload::Node},
-    staleness::{OBSERVATION_LIMIT, age, format_age},
+    staleness::{OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -101,6 +101,9 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let started = of.deletion_timestamp()?;
+        if age(started, now) < SLOW_DELETION {
+            return None;
+        }
         let outcome = if Phase::from_machine(of, now) == Phase::Settled {
             CheckOutcome::Fail
         } else {
@@ -285,6 +288,9 @@ pub(super) mod test_cases {
                     "drain of node-m2".to_owned(),
                 ],
             }];
+        }),
+        ("machine-deletions-slow", "began_a_moment_ago", |o| {
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         }),
         ("machine-deletions-slow", "does_not_go", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(31)));

@@ -69,11 +69,7 @@ impl<'s> Membership<'s> {
 
     /// Whether members contradict each other, and it is unknown whose report is correct.
     pub fn is_disputed(&self) -> bool {
-        let mut responses = self.survey.responses().map(|(_, response)| response);
-        match self.cluster_id {
-            None => responses.any(|response| response.cluster_id().is_some()),
-            Some(id) => self.list.is_none() && responses.any(|response| response.lists_members_of(id)),
-        }
+        self.survey.is_disputed()
     }
 
     pub fn unknown(&self) -> NoResult {

@@ -11,9 +11,13 @@ use crate::{
         finding::{CheckResult, Finding, machine_object},
         machine_grace::require_machines,
     },
-    plan::rollout_reason::{Reason, Verdict, verdicts},
+    plan::{
+        blockers::processing_blockers,
+        messages,
+        rollout_reason::{Reason, Verdict, verdicts},
+    },
     snapshot::Snapshot,
-    staleness::{StuckBlocker, find_stuck},
+    staleness::{StuckBlocker, controller_stopped, find_stuck},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -37,6 +41,7 @@ pub const CHECKS: &[Check] = &[
         "the controller processes changes to the spec",
         check_controller_stopped,
     )
+    .preflight()
     .blocking(),
     Check::new(
         "change-stuck",
@@ -68,17 +73,18 @@ pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResu
     let control_plane = &observed.control_plane;
     let verdicts = up_to_date(observed, now);
     let outdated = || verdicts.iter().filter(|verdict| verdict.is_outdated());
-    let all = verdicts.len();
     let is_rolling_out = outdated().next().is_some() || control_plane.is("RollingOut");
     if !is_rolling_out {
         return Ok(Vec::new());
     }
-    let current = all.saturating_sub(outdated().count());
+    let current = verdicts.len().saturating_sub(outdated().count());
     let why = control_plane
         .condition("RollingOut")
         .filter(|condition| condition.is_true() && outdated().next().is_none())
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
-    let message = format!("rollout in progress, {current} of {all} Machines up to date{why}");
+    let current = i64::try_from(current).unwrap_or(i64::MAX);
+    let counts = messages::up_to_date(current, control_plane.desired_replicas());
+    let message = format!("rollout in progress, {counts}{why}");
     let summary = Finding::info(observed.object(), message);
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
@@ -127,15 +133,19 @@ fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
 }
 
 fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let stopped = all_stuck(observed, now)
-        .into_iter()
-        .filter(|stuck| matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
-    Ok(stopped
-        .map(|stuck| {
-            let message = stuck.message(now) + &controller_state(observed, now);
-            finding(observed, &stuck, &message)
-        })
-        .collect())
+    let Some(stuck) = controller_stopped(&observed.control_plane, now) else {
+        return Ok(Vec::new());
+    };
+    let control_plane = &observed.control_plane;
+    let finding = if let Some(blocker) = processing_blockers(observed).first() {
+        let message = format!("{}; {}", stuck.message(now), blocker.message());
+        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+        Finding::fail(observed.object(), message).optional_hint(hint)
+    } else {
+        let message = stuck.message(now) + &controller_state(observed, now);
+        finding(observed, &stuck, &message)
+    };
+    Ok(vec![finding])
 }
 
 /// Checks that a pending change makes progress, by the same rules as `rollout status` and `--wait`.

@@ -70,6 +70,9 @@ pub struct Preflight {
     pub rollout: Permission,
     /// Whether the controller would replace each Machine if it were unhealthy, ordered by the names of the Machines.
     pub remediation: Vec<Remediation>,
+    /// Whether `kubectl kcp machine replace` would delete each Machine that is not being deleted, ordered by the names of
+    /// the Machines.
+    pub replacement: Vec<Remediation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -7,9 +7,10 @@ use kcp_api::KubeadmControlPlaneSpec;
 
 use crate::{
     blocker::Blocker,
+    change::replaceable::replacement_blockers,
     checks::{
         Check, Checked, all, find,
-        finding::{CheckOutcome, Finding},
+        finding::{CheckOutcome, Finding, machine_object, node_object},
         machine_grace::are_machines_read,
         membership::Membership,
         remediation::{remediation_context, state},
@@ -19,8 +20,8 @@ use crate::{
         blockers::{blockers, reconciliation_blockers, unreachable_workload},
         remediation,
         simulate::first_change,
-        state::{Deletion, HealthCheck, State},
-        step::{Context, NoPlan},
+        state::{HealthCheck, State},
+        step::{Action, Context, NoPlan},
     },
     quorum::Change,
     snapshot::Snapshot,
@@ -49,7 +50,7 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
         checks,
         |check| check.id == "rollout-endless",
         CheckOutcome::Fail,
-        |_| true,
+        |_, _| true,
     );
     if !endless.is_empty() {
         rollout.allowed = Some(false);
@@ -68,6 +69,32 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
                 permission: inputs.remediation(&replica.name),
             })
             .collect(),
+        replacement: inputs
+            .state
+            .replicas
+            .iter()
+            .filter(|replica| !replica.is_deleting())
+            .map(|replica| Remediation {
+                machine: replica.name.clone(),
+                permission: inputs.replacement(&replica.name),
+            })
+            .collect(),
+    }
+}
+
+/// What the controller would do first.
+struct FirstStep {
+    blockers: Vec<Blocker>,
+    /// The Machine that it would delete. None if it would delete none, or one of several.
+    deletes: Option<String>,
+}
+
+impl FirstStep {
+    fn blocked(blocker: Blocker) -> Self {
+        Self {
+            blockers: vec![blocker],
+            deletes: None,
+        }
     }
 }
 
@@ -91,32 +118,45 @@ impl PreflightInputs<'_> {
     fn scale_up(&self) -> Permission {
         let spec = self.spec().clone();
         let replicas = self.state.replicas.len() + 1;
-        self.permission(
-            &self.first_step(self.state.clone(), &with_replicas(spec, replicas)),
-            |_| true,
-        )
+        let first = self.first_step(self.state.clone(), &with_replicas(spec, replicas));
+        self.permission(&first.blockers, |_, _| true)
     }
 
     fn scale_down(&self) -> Permission {
         let replicas = self.state.replicas.len().saturating_sub(1);
         let spec = self.spec().clone();
-        let blockers = if replicas == 0 && are_machines_read(self.observed) {
-            vec![Blocker::LastMachine]
+        let first = if replicas == 0 && are_machines_read(self.observed) {
+            FirstStep::blocked(Blocker::LastMachine)
         } else {
             self.first_step(self.state.clone(), &with_replicas(spec, replicas))
         };
-        self.permission_to_delete(&blockers)
+        self.permission_to_delete(&first)
     }
 
-    /// Whether the controller would delete a Machine. Findings about Machines that are marked for deletion are ignored.
-    fn permission_to_delete(&self, blockers: &[Blocker]) -> Permission {
-        let replicas = self.state.replicas.iter();
-        let marked: Vec<String> = replicas
-            .filter(|replica| replica.deletion == Deletion::Marked)
-            .map(|replica| format!("Machine/{}", replica.name))
-            .collect();
-        self.permission(blockers, |finding| {
-            marked.is_empty() || !finding.objects.iter().any(|object| marked.contains(object))
+    /// Whether the controller would delete a Machine. Findings about the Machine that it deletes are ignored, as in the
+    /// plans of the verbs.
+    fn permission_to_delete(&self, first: &FirstStep) -> Permission {
+        let going = first.deletes.as_deref().and_then(|name| self.state.replica(name));
+        let Some(going) = going else {
+            return self.permission(&first.blockers, |_, _| true);
+        };
+        let mut own = vec![machine_object(&going.name)];
+        own.extend(
+            going
+                .member
+                .iter()
+                .flat_map(|node| [node_object(node), format!("EtcdMember/{node}")]),
+        );
+        let itself = self.observed.object();
+        self.permission(&first.blockers, |check, finding| {
+            let mut others = finding
+                .objects
+                .iter()
+                .filter(|object| **object != itself)
+                .peekable();
+            // Without quorum, the controller removes no member.
+            let is_of_going = others.peek().is_some() && others.all(|object| own.contains(object));
+            check.id == "etcd-no-quorum" || !is_of_going
         })
     }
 
@@ -128,11 +168,11 @@ impl PreflightInputs<'_> {
         let replicas = state.replicas.len().max(1);
         let creates_first = state.replicas.is_empty() || self.spec().max_surge > 0;
         let spec = self.spec().clone();
-        let blockers = self.first_step(state, &with_replicas(spec, replicas));
+        let first = self.first_step(state, &with_replicas(spec, replicas));
         if creates_first {
-            self.permission(&blockers, |_| true)
+            self.permission(&first.blockers, |_, _| true)
         } else {
-            self.permission_to_delete(&blockers)
+            self.permission_to_delete(&first)
         }
     }
 
@@ -161,7 +201,7 @@ impl PreflightInputs<'_> {
             let disputes = |check: &Check| DISPUTE_CHECKS.contains(&check.id);
             // While Machines start or are deleted, contradictions between members are only Info, but they still block a remediation.
             for outcome in [CheckOutcome::Fail, CheckOutcome::Info] {
-                found.extend(blockers_from_checks(self.checks, disputes, outcome, |_| true));
+                found.extend(blockers_from_checks(self.checks, disputes, outcome, |_, _| true));
             }
             return permission_from(self.checks, found);
         }
@@ -171,7 +211,16 @@ impl PreflightInputs<'_> {
         permission_from(self.checks, found)
     }
 
-    fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
+    /// Whether `machine replace` would delete the Machine, by the same decision.
+    fn replacement(&self, machine: &str) -> Permission {
+        let blockers = replacement_blockers(self.observed, machine, self.now);
+        let found = blockers
+            .iter()
+            .map(|blocker| self.blocked_by(blocker, Some(machine)));
+        permission_from(self.checks, found.collect())
+    }
+
+    fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> FirstStep {
         // Without Machines there are no members to remove.
         if state.replicas.is_empty() {
             state.members = state.members.map(|_| Vec::new());
@@ -187,16 +236,27 @@ impl PreflightInputs<'_> {
             },
         );
         match steps {
-            Ok(steps) => blockers(plan, &plan.control_plane.spec, &steps),
-            Err(NoPlan::LastMachine { .. }) => vec![Blocker::LastMachine],
-            Err(NoPlan::QuorumLost { votes }) => vec![Blocker::Quorum { votes }],
-            Err(_) => vec![votes.map_or(Blocker::MembersUnknown, |votes| Blocker::Quorum { votes })],
+            Ok(steps) => FirstStep {
+                blockers: blockers(plan, &plan.control_plane.spec, &steps),
+                deletes: steps
+                    .iter()
+                    .find(|step| step.action == Action::Delete)
+                    .and_then(|step| match step.names.as_slice() {
+                        [only] => Some(only.clone()),
+                        _ => None,
+                    }),
+            },
+            Err(NoPlan::LastMachine { .. }) => FirstStep::blocked(Blocker::LastMachine),
+            Err(NoPlan::QuorumLost { votes }) => FirstStep::blocked(Blocker::Quorum { votes }),
+            Err(_) => {
+                FirstStep::blocked(votes.map_or(Blocker::MembersUnknown, |votes| Blocker::Quorum { votes }))
+            }
         }
     }
 
     /// Combines the controller's blockers with the findings of failed preflight checks. Says why if it is unknown
     /// whether the controller would start the change.
-    fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Finding) -> bool) -> Permission {
+    fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Check, &Finding) -> bool) -> Permission {
         let found = blockers_from_checks(
             self.checks,
             |check| check.is_preflight,
@@ -209,7 +269,10 @@ impl PreflightInputs<'_> {
             .filter(|blocker| {
                 !matches!(
                     blocker,
-                    Blocker::Silent { .. } | Blocker::Alarm { .. } | Blocker::NoMember { .. }
+                    Blocker::Silent { .. }
+                        | Blocker::Alarm { .. }
+                        | Blocker::NoMember { .. }
+                        | Blocker::MembersDisputed
                 )
             })
             .map(|blocker| self.blocked_by(blocker, None))
@@ -275,7 +338,7 @@ fn permission_from(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
             checks,
             |check| check.is_preflight || SOURCE_CHECKS.contains(&check.id),
             CheckOutcome::Unknown,
-            |_| true,
+            |_, _| true,
         )
     } else {
         Vec::new()
@@ -290,15 +353,15 @@ fn blockers_from_checks(
     checks: &[Checked],
     is_relevant: impl Fn(&Check) -> bool,
     outcome: CheckOutcome,
-    counts: impl Fn(&Finding) -> bool,
+    counts: impl Fn(&Check, &Finding) -> bool,
 ) -> Vec<BlockedBy> {
     all()
         .filter(|check| is_relevant(check))
-        .filter_map(|check| checks.iter().find(|checked| checked.id == check.id))
-        .flat_map(|checked| checked.findings.iter().map(|finding| (checked.id, finding)))
-        .filter(|(_, finding)| finding.outcome == outcome && counts(finding))
+        .filter_map(|check| Some((check, checks.iter().find(|checked| checked.id == check.id)?)))
+        .flat_map(|(check, checked)| checked.findings.iter().map(move |finding| (check, finding)))
+        .filter(|(check, finding)| finding.outcome == outcome && counts(check, finding))
         .map(|(check, finding)| BlockedBy {
-            check,
+            check: check.id,
             objects: finding.objects.clone(),
             message: finding.message.clone(),
         })

@@ -229,6 +229,7 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
                 name,
                 machine,
                 response,
+                certificate_expired: None,
             }
         });
     let kinds = select(vec![AlarmKind::NoSpace, AlarmKind::Corrupt, AlarmKind::Other(-1)]);
@@ -408,7 +409,8 @@ proptest! {
         }
         let preflight = &inspection.preflight;
         let permissions = [&preflight.scale_up, &preflight.scale_down, &preflight.rollout];
-        let remediation = preflight.remediation.iter().map(|of| &of.permission);
+        let machines = preflight.remediation.iter().chain(&preflight.replacement);
+        let remediation = machines.map(|of| &of.permission);
         for permission in permissions.into_iter().chain(remediation) {
             // Each operation that is not allowed has a reason.
             prop_assert_eq!(permission.allowed == Some(true), permission.blocked_by.is_empty());

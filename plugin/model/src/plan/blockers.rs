@@ -61,6 +61,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
             member: leader.name.clone(),
         });
     }
+    blockers.extend(disputed_members(observed));
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     blockers.extend(waits.flat_map(|step| {
         let names = step.names.iter();
@@ -95,6 +96,49 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
     .chain(owners::blockers(observed))
     .collect()
+}
+
+/// Why the controller does not process the spec, although it runs. Empty if it has processed the spec, or if no reason is
+/// known.
+pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
+    let control_plane = &observed.control_plane;
+    if control_plane.is_observed() {
+        return Vec::new();
+    }
+    // If a Cluster is not ready yet, the controller processes the spec without an error.
+    let is_failure = |blocker: &Blocker| {
+        !matches!(
+            blocker,
+            Blocker::InfrastructureNotReady | Blocker::NoEndpoint | Blocker::NoKubeconfig
+        )
+    };
+    let stops = reconciliation_blockers(observed, &control_plane.spec).into_iter();
+    stops
+        .filter(is_failure)
+        .chain(unreachable_workload(observed))
+        .chain(malformed_record(observed, &control_plane.spec))
+        .collect()
+}
+
+/// What is wrong with a control plane, as far as a plan knows it. A plan without steps has no blockers, and lists these.
+pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &State) -> Vec<Blocker> {
+    let unhealthy = state
+        .replicas
+        .iter()
+        .filter(|replica| replica.blocks_controller());
+    reconciliation_blockers(observed, spec)
+        .into_iter()
+        .chain(unreachable_workload(observed))
+        .chain(malformed_record(observed, spec))
+        .chain(disputed_members(observed))
+        .chain(unhealthy.flat_map(|replica| machine_blockers(observed, Purpose::Recover, &replica.name)))
+        .collect()
+}
+
+/// The blocker if the etcd members contradict each other: it is then unknown which of them have the data.
+fn disputed_members(observed: &Snapshot) -> Option<Blocker> {
+    let survey = observed.etcd.read()?;
+    (survey.stacked && survey.is_disputed()).then_some(Blocker::MembersDisputed)
 }
 
 /// The blocker if the controller reports that it cannot connect to the workload cluster. The controller then fails

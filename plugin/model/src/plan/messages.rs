@@ -1,6 +1,7 @@
 //! Describes plans as text.
 
 use crate::{
+    blocker::Blocker,
     plan::{
         Plan, StepRange,
         effect::Effect,
@@ -32,6 +33,42 @@ pub fn join_member_names<'n>(names: impl Iterator<Item = &'n str>, last: &str) -
 pub fn names(step: &Step) -> String {
     let last = if step.choice == Choice::None { "and" } else { "or" };
     join_member_names(step.names.iter().map(String::as_str), last)
+}
+
+/// The message and the hint of each blocker. Blockers that differ only in the Machine share a message.
+pub fn describe(blockers: &[Blocker], namespace: &str, name: &str) -> Vec<(String, Option<String>)> {
+    let mut described: Vec<(String, Option<String>)> = Vec::new();
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for blocker in blockers {
+        let hint = blocker.hint(namespace, name);
+        let Some(cause) = blocker.cause_on_machine() else {
+            described.push((blocker.message(), hint));
+            continue;
+        };
+        if seen.contains(&cause) {
+            continue;
+        }
+        let alike: Vec<&str> = blockers
+            .iter()
+            .filter(|other| other.cause_on_machine().as_ref() == Some(&cause))
+            .filter_map(Blocker::machine)
+            .collect();
+        let message = match alike.as_slice() {
+            [_, _, ..] => {
+                let (what, rest) = &cause;
+                format!("{what} of Machines {} {rest}", join_names(&alike, "and"))
+            }
+            _ => blocker.message(),
+        };
+        described.push((message, hint));
+        seen.push(cause);
+    }
+    described
+}
+
+/// How many Machines are up to date, of the desired number. During a rollout, more Machines may exist.
+pub fn up_to_date(count: i64, desired: i64) -> String {
+    format!("{count} of {desired} Machines up to date")
 }
 
 /// Names what the controller does in a step.
@@ -82,7 +119,10 @@ pub fn why(step: &Step) -> String {
         Choice::ByEarlier => Some("depends on an earlier random choice"),
         Choice::AtRandom => Some("chosen at random"),
     };
-    let parts = [step.group.map(group), domain_reason(step.why), choice];
+    let undetected = step
+        .is_undetected
+        .then_some("the controller does not detect this problem, and does not wait");
+    let parts = [step.group.map(group), domain_reason(step.why), choice, undetected];
     let purpose = match step.until {
         Some(until) => format!("until {until}: {}", purpose(step.purpose)),
         None => purpose(step.purpose).to_owned(),
@@ -228,14 +268,11 @@ pub const fn effect(effect: Effect) -> &'static str {
 pub fn summary(plan: &Plan) -> String {
     match &plan.steps {
         Err(_) => "no plan".to_owned(),
-        Ok(steps) if steps.is_empty() => "nothing to do".to_owned(),
+        Ok(steps) if steps.is_empty() && plan.problems.is_empty() => "nothing to do".to_owned(),
+        Ok(steps) if steps.is_empty() => "no step is planned, but the control plane has problems".to_owned(),
         Ok(steps) => {
             let count = |action| steps.iter().filter(|step| step.action == action).count();
-            let blocked = if plan.blockers.is_empty() {
-                ""
-            } else {
-                ", blocked now"
-            };
+            let blocked = if plan.is_blocked() { ", blocked now" } else { "" };
             let plural = if steps.len() == 1 { "" } else { "s" };
             format!(
                 "{} step{plural}: {} to create, {} to delete{blocked}",
@@ -249,7 +286,7 @@ pub fn summary(plan: &Plan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{StepRange, fragile_steps, join_names};
+    use super::{Blocker, StepRange, describe, fragile_steps, join_names};
 
     #[test]
     fn joins_names_and_step_ranges() {
@@ -280,5 +317,41 @@ mod tests {
             reported(&[(1, 1), (3, 3)]),
             ["etcd tolerates no member failure during steps 1 and 3"]
         );
+    }
+
+    #[test]
+    fn machines_with_the_same_problem_share_a_message() {
+        let unhealthy = |machine: &str, message: &str| Blocker::Condition {
+            machine: machine.to_owned(),
+            condition: "EtcdPodHealthy",
+            status: "False",
+            message: Some(message.to_owned()),
+        };
+        let silent = |machine: &str, why: &str| Blocker::Silent {
+            member: format!("node-{machine}"),
+            machine: machine.to_owned(),
+            why: why.to_owned(),
+        };
+        let blockers = [
+            unhealthy("m1", "crashed"),
+            silent("m1", "does not respond: gone"),
+            unhealthy("m2", "crashed"),
+            unhealthy("m3", "not scheduled"),
+            silent("m3", "does not respond: gone"),
+            Blocker::CertificatesNotAvailable,
+        ];
+        let described = describe(&blockers, "d", "c1-cp");
+        let messages: Vec<&str> = described.iter().map(|(message, _)| message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "EtcdPodHealthy of Machines m1 and m2 is False: crashed",
+                "the etcd member of Machines m1 and m3 does not respond: gone",
+                "EtcdPodHealthy of Machine m3 is False: not scheduled",
+                "no Machine can join: condition CertificatesAvailable is not True",
+            ]
+        );
+        let hints: Vec<bool> = described.iter().map(|(_, hint)| hint.is_some()).collect();
+        assert_eq!(hints, [false, true, false, true]);
     }
 }

@@ -77,6 +77,8 @@ pub struct Plan {
     pub rollout_to_come: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
+    /// What is wrong with the control plane. Empty unless the plan has no steps.
+    pub problems: Vec<Blocker>,
     /// etcd's votes after the first Machine is created or deleted. None unless etcd could then lose quorum and the
     /// controller would not wait.
     pub quorum_risk: Option<Votes>,
@@ -124,6 +126,10 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         Ok(steps) => blockers::blockers(observed, &desired.spec, steps),
         Err(_) => Vec::new(),
     };
+    let problems = match &steps {
+        Ok(steps) if steps.is_empty() => blockers::problems(observed, &desired.spec, &state),
+        _ => Vec::new(),
+    };
     let quorum_risk = steps
         .as_ref()
         .ok()
@@ -138,6 +144,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         verdicts,
         remediation,
         blockers,
+        problems,
         quorum_risk,
         in_place_handlers: observed.in_place_handlers.read().cloned().unwrap_or_default(),
         members_unread: observed.members() == EtcdMembers::Unread,
@@ -154,6 +161,23 @@ impl Plan {
     pub fn deleted_machines(&self) -> BTreeSet<String> {
         let deletes = self.steps().iter().filter(|step| step.action == Action::Delete);
         deletes.flat_map(|step| step.names.iter().cloned()).collect()
+    }
+
+    /// Why the first step is not taken now: a message and a hint for each reason. `plan` and the verbs print the same.
+    pub fn obstacles(&self) -> Vec<(String, Option<String>)> {
+        let mut obstacles = messages::describe(&self.blockers, &self.namespace, &self.name);
+        obstacles.extend(self.quorum_risk.map(|votes| (messages::quorum_risk(votes), None)));
+        obstacles
+    }
+
+    /// What is wrong with a control plane for which nothing is planned: a message and a hint for each problem.
+    pub fn problems(&self) -> Vec<(String, Option<String>)> {
+        messages::describe(&self.problems, &self.namespace, &self.name)
+    }
+
+    /// Whether the first step is not taken now.
+    pub const fn is_blocked(&self) -> bool {
+        !self.blockers.is_empty() || self.quorum_risk.is_some()
     }
 
     pub fn rolls_out(&self) -> bool {

@@ -34,6 +34,8 @@ pub struct Step {
     /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it
     /// deletes the Machine.
     pub may_update_in_place: bool,
+    /// Whether the step waits for a problem that the controller does not detect, so that the controller does not wait.
+    pub is_undetected: bool,
     /// Whether earlier random choices, or updates in place, can lead to a different step.
     pub may_differ: bool,
     /// How many Machines the control plane has after the step.
@@ -153,6 +155,8 @@ struct PossibleStep {
     before: Option<Votes>,
     /// Whether the controller chooses this step at random among several.
     is_chosen: bool,
+    /// Whether the step waits for a problem that the controller does not detect.
+    is_undetected: bool,
     transition: Transition,
 }
 
@@ -168,9 +172,12 @@ fn possible_steps(
         let transitions = step::next(state, context)?;
         has_ended |= transitions.is_empty();
         let is_chosen = transitions.len() > 1;
+        let is_unreported = |name: &String| state.replica(name).is_some_and(Replica::has_unreported_failure);
         ways.extend(transitions.into_iter().map(|transition| PossibleStep {
             before,
             is_chosen,
+            is_undetected: transition.purpose == Purpose::Recover
+                && transition.names.iter().any(is_unreported),
             transition,
         }));
     }
@@ -219,6 +226,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
         group: first.and_then(|first| first.group),
         may_update_in_place: transitions().any(|transition| transition.may_update_in_place),
         until: transitions().filter_map(|transition| transition.until).max(),
+        is_undetected: ways.iter().any(|way| way.is_undetected),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
         votes: votes.min_by_key(|votes| votes.tolerance_during_step()),

@@ -92,8 +92,8 @@ impl ChangeSnapshot {
     pub fn warnings(&self) -> Vec<String> {
         let etcd = self.etcd_failure.iter().map(|failure| {
             format!(
-                "could not read the etcd members: {}: {}; using the Machines' conditions instead",
-                failure.object, failure.message
+                "could not read the etcd members: {}; using the Machines' conditions instead",
+                failure.text()
             )
         });
         let unread = self.unread.iter().filter(|unread| !unread.is_missing_cluster());

@@ -36,6 +36,19 @@ pub struct QueriedMember {
     pub name: String,
     pub machine: Option<String>,
     pub response: Result<MemberResponse, Failure>,
+    /// When the member's serving certificate expired, if no connection was possible for this reason. None if it is valid,
+    /// or if it is unknown when it expired.
+    pub certificate_expired: Option<Timestamp>,
+}
+
+impl QueriedMember {
+    /// When the member's serving certificate expires or expired. None if this is unknown.
+    pub fn certificate_expires(&self) -> Option<Timestamp> {
+        let response = self.response.as_ref().ok();
+        response
+            .and_then(|response| response.certificate_expires)
+            .or(self.certificate_expired)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +71,7 @@ pub struct EtcdMember {
     /// The alarm that the member has raised, such as `NOSPACE`. None if it has raised none.
     pub alarm: Option<String>,
     pub is_leader: bool,
-    /// Why the member counts as unhealthy, for example because it does not respond or has no leader. None if it is healthy.
+    /// Why the member counts as unhealthy, as the end of a sentence, such as `has no leader`. None if it is healthy.
     pub fault: Option<String>,
     /// Whether the member may belong to a Machine that is joining and does not reference its node yet.
     pub is_joining: bool,
@@ -182,6 +195,17 @@ impl EtcdSurvey {
         reports().map(|(list, _)| list).find(|list| ids(list) == *best)
     }
 
+    /// Whether members contradict each other, and it is unknown whose report is correct.
+    pub fn is_disputed(&self) -> bool {
+        let mut responses = self.responses().map(|(_, response)| response);
+        match self.cluster_id() {
+            None => responses.any(|response| response.cluster_id().is_some()),
+            Some(id) => {
+                self.agreed_members().is_none() && responses.any(|response| response.lists_members_of(id))
+            }
+        }
+    }
+
     /// The members in the agreed list, with the reasons why they are unhealthy, which are the same in every command. A
     /// member that was not queried is never healthy. `machines` are the Machines of the control plane.
     pub fn members(&self, machines: &[Machine]) -> EtcdMembers {
@@ -218,24 +242,20 @@ impl EtcdSurvey {
         let is_own = |status: &Status| status.member_id == member.id && status.cluster_id == cluster_id;
         let own = self.statuses().find(|(_, status)| is_own(status));
         if let Some((_, status)) = own {
-            return status
-                .leader
-                .is_none()
-                .then(|| "the member has no leader".to_owned());
+            return status.leader.is_none().then(|| "has no leader".to_owned());
         }
         let Some(queried) = self.queried.iter().find(|queried| queried.name == member.name) else {
             // Learners and members that have not started do not vote.
             let votes = !member.is_learner && !member.name.is_empty();
-            return votes
-                .then(|| "not queried, because no control plane node has the member's name".to_owned());
+            return votes.then(|| "was not queried, because no control plane node has its name".to_owned());
         };
         let status = queried
             .response
             .as_ref()
             .and_then(|response| response.status.as_ref());
         Some(match status {
-            Err(failure) => failure.message.clone(),
-            Ok(_) => "a member of another etcd cluster responds on this node".to_owned(),
+            Err(failure) => unresponsive(&failure.message),
+            Ok(_) => "does not respond: a member of another etcd cluster responds on its node".to_owned(),
         })
     }
 
@@ -286,6 +306,11 @@ fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     for member in unmatched.into_iter().take(joining) {
         member.is_joining = true;
     }
+}
+
+/// Says that a member does not respond, as the end of a sentence about it. Checks, plans and refusals use this text.
+pub fn unresponsive(why: &str) -> String {
+    format!("does not respond: {why}")
 }
 
 /// The name of an alarm, as `etcdctl alarm list` prints it.
@@ -397,6 +422,7 @@ mod tests {
         QueriedMember {
             name: format!("n{id}"),
             machine: None,
+            certificate_expired: None,
             response: Ok(MemberResponse {
                 status: Ok(Status {
                     cluster_id: 1,
@@ -437,6 +463,7 @@ mod tests {
         QueriedMember {
             name: name.to_owned(),
             machine: None,
+            certificate_expired: None,
             response: Err(Failure {
                 object: format!("etcd member {name}"),
                 message: "Status: no answer within 1 s".to_owned(),
@@ -490,8 +517,8 @@ mod tests {
             silences,
             [
                 None,
-                Some("a member of another etcd cluster responds on this node"),
-                Some("the member has no leader"),
+                Some("does not respond: a member of another etcd cluster responds on its node"),
+                Some("has no leader"),
                 None
             ]
         );
@@ -511,7 +538,7 @@ mod tests {
         assert_eq!(shown(&survey.members(&[])), "n1* n2 n4? n9~");
         assert_eq!(
             survey.members(&[]).fault("n4"),
-            Some("not queried, because no control plane node has the member's name")
+            Some("was not queried, because no control plane node has its name")
         );
     }
 

@@ -25,6 +25,11 @@ pub use management::{Deletion, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
 pub use workload::{ControllerLease, EndpointCertificate, Workload};
 
+use crate::{
+    quorum::Votes,
+    snapshot::workload::{Component, StaticPod},
+};
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
@@ -180,15 +185,45 @@ impl Snapshot {
         }
     }
 
-    /// The etcd members if none of them responds and the API server reports that etcd does not respond either: every
-    /// member is unhealthy.
+    /// Whether a condition of the Machine, or the pod on its node, says that its etcd member is unhealthy.
+    pub fn is_etcd_reported_down(&self, machine: &Machine) -> bool {
+        let pods = self
+            .workload
+            .read()
+            .and_then(|workload| workload.static_pods.read());
+        let mut pods = pods.into_iter().flatten();
+        let is_down = |pod: &StaticPod| {
+            pod.component == Component::Etcd
+                && !pod.ready
+                && !pod.deleting
+                && machine.node() == Some(pod.node.as_str())
+        };
+        machine.is_not("EtcdPodHealthy") || machine.is_not("EtcdMemberHealthy") || pods.any(is_down)
+    }
+
+    /// The etcd members if none of them responds and the API server reports that etcd does not respond either. The
+    /// members that the conditions and pods report as unhealthy count as such, as in `status`; if they do not explain
+    /// the loss of quorum, all members do.
     fn members_without_quorum(&self) -> EtcdMembers {
-        let nodes = self.machines.iter().filter_map(Machine::node);
-        let members = nodes.map(|node| EtcdMember {
+        let joined = || self.machines.iter().filter(|machine| machine.has_node());
+        let down = joined()
+            .filter(|machine| self.is_etcd_reported_down(machine))
+            .count();
+        let votes = Votes {
+            voters: joined().count(),
+            unhealthy: down,
+            starting: 0,
+        };
+        let is_explained = !votes.has_quorum();
+        let unhealthy = joined().map(|machine| {
+            let is_unhealthy = !is_explained || self.is_etcd_reported_down(machine);
+            (machine.node().unwrap_or_default(), is_unhealthy)
+        });
+        let members = unhealthy.map(|(node, is_unhealthy)| EtcdMember {
             name: node.to_owned(),
-            fault: Some(
-                "no response, and the API server reports that etcd does not respond to it".to_owned(),
-            ),
+            fault: is_unhealthy.then(|| {
+                "does not respond, and the API server reports that etcd does not respond to it".to_owned()
+            }),
             ..EtcdMember::default()
         });
         EtcdMembers::Read(members.collect())
@@ -196,5 +231,54 @@ impl Snapshot {
 
     pub fn has_external_etcd(&self) -> bool {
         self.control_plane.spec.kubeadm_config_spec.has_external_etcd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EtcdMembers, Snapshot};
+    use crate::{
+        checks::etcd_quorum::check_etcd_no_quorum,
+        plan::{Desired, messages, plan, step::NoPlan},
+        testing::{
+            objects::now,
+            snapshot::{failure, observed},
+        },
+    };
+
+    /// No member responds, neither here nor to the API server.
+    fn without_quorum() -> Snapshot {
+        let mut observed = observed();
+        for queried in &mut observed.survey().queried {
+            queried.response = Err(failure("etcd member", "connecting: no answer within 2.2 s"));
+        }
+        observed.survey().api_server_lacks_etcd = true;
+        observed
+    }
+
+    #[test]
+    fn without_quorum_the_verbs_and_status_count_the_same_members() {
+        let mut observed = without_quorum();
+        for (number, counted) in [
+            (2, "0 of 3 voting members healthy, 2 needed for quorum"),
+            (3, "1 of 3 voting members healthy, 2 needed for quorum"),
+        ] {
+            // One pod alone does not explain the loss of quorum, so no member counts as healthy.
+            observed.kill(number);
+            let planned = plan(&observed, &Desired::current(&observed), now());
+            let Err(no_plan @ NoPlan::QuorumLost { .. }) = planned.steps else {
+                panic!("{:?}", planned.steps);
+            };
+            assert_eq!(
+                messages::no_plan(&no_plan),
+                format!("etcd has lost quorum: {counted}")
+            );
+        }
+        let findings = check_etcd_no_quorum(&observed, now()).expect("a result");
+        assert_eq!(
+            findings[0].message,
+            "quorum is lost: 1 of 3 voting members healthy, 2 needed for quorum (from pods and Machine conditions)"
+        );
+        assert!(matches!(observed.members(), EtcdMembers::Read(members) if members.len() == 3));
     }
 }

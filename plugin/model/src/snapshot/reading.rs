@@ -25,6 +25,18 @@ pub struct Failure {
     pub forbidden: Option<Forbidden>,
 }
 
+impl Failure {
+    /// The failure as text. It names the object only if the object has a name: a kind alone, such as `Node`, says
+    /// nothing that the message does not say.
+    pub fn text(&self) -> String {
+        if self.object.contains(['/', ' ']) {
+            format!("{}: {}", self.object, self.message)
+        } else {
+            self.message.clone()
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forbidden {
     /// The verb that the user lacks, such as `get`, `list` or `create`.

@@ -31,7 +31,9 @@ pub fn fail(machine: &mut MachineSnapshot, number: usize, kind: &str, message: &
 pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
     let member = |name: &str| EtcdMember {
         name: format!("node-{name}"),
-        fault: machines.contains(&name).then(|| "no answer within 2s".to_owned()),
+        fault: machines
+            .contains(&name)
+            .then(|| "does not respond: no answer within 2s".to_owned()),
         ..EtcdMember::default()
     };
     machine.context.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());

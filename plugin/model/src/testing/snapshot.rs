@@ -131,6 +131,7 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
     QueriedMember {
         name: format!("node-{machine}"),
         machine: Some(machine.to_owned()),
+        certificate_expired: None,
         response: Ok(MemberResponse {
             status: Ok(Status {
                 cluster_id: CLUSTER_ID,

@@ -41,6 +41,12 @@ pub struct PlanDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     remediation: Option<remediation::NextRemediation>,
     blockers: Vec<Described<Blocker>>,
+    /// What is wrong with the control plane. Absent if the plan has steps, or if no problem is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<Described<Blocker>>,
+    /// etcd's votes after the first step, if the controller would take the step although etcd could lose quorum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quorum_risk: Option<Described<Votes>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +57,7 @@ pub struct PlanDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum PlanVerdict {
-    /// The control plane has the desired state.
+    /// No step is planned; the field `problems` says what is wrong.
     NothingToDo,
     /// The controller can take the first step now.
     Clear,
@@ -159,8 +165,8 @@ impl PlanVerdict {
         match &plan.steps {
             Err(_) => Self::NoPlan,
             Ok(steps) if steps.is_empty() => Self::NothingToDo,
-            Ok(_) if plan.blockers.is_empty() => Self::Clear,
-            Ok(_) => Self::Blocked,
+            Ok(_) if plan.is_blocked() => Self::Blocked,
+            Ok(_) => Self::Clear,
         }
     }
 }
@@ -168,7 +174,10 @@ impl PlanVerdict {
 impl PlanDocument {
     /// Creates the JSON document of a plan.
     pub fn new(plan: &Plan) -> Self {
-        let hint = |blocker: &Blocker| blocker.hint(&plan.namespace, &plan.name);
+        let described = |blocker: &Blocker| {
+            let hint = blocker.hint(&plan.namespace, &plan.name);
+            Described::new(blocker.clone(), blocker.message(), hint)
+        };
         let is_counted = plan.steps().iter().any(|step| step.votes.is_some());
         Self {
             api_version: API_VERSION,
@@ -185,11 +194,11 @@ impl PlanDocument {
             machines: plan.verdicts.iter().map(MachineVerdict::new).collect(),
             rollout_to_come: plan.rollout_to_come,
             remediation: plan.remediation.clone(),
-            blockers: plan
-                .blockers
-                .iter()
-                .map(|blocker| Described::new(blocker.clone(), blocker.message(), hint(blocker)))
-                .collect(),
+            blockers: plan.blockers.iter().map(described).collect(),
+            problems: plan.problems.iter().map(described).collect(),
+            quorum_risk: plan
+                .quorum_risk
+                .map(|votes| Described::new(votes, messages::quorum_risk(votes), None)),
             etcd: match (is_counted, plan.members_unread) {
                 (false, _) => EtcdSource::NotCounted,
                 (true, true) => EtcdSource::Assumed,

@@ -35,6 +35,7 @@ pub fn screen(plan: &Plan, layout: Layout) -> String {
     let parts = [
         steps(plan.steps(), layout),
         blockers(plan, layout),
+        problems(plan, layout),
         replaced(plan, layout),
         changes(plan, layout),
         remarks(plan, layout),
@@ -49,7 +50,7 @@ pub fn screen(plan: &Plan, layout: Layout) -> String {
 fn summary_style(plan: &Plan) -> Style {
     match &plan.steps {
         Err(_) => BAD,
-        Ok(_) if plan.blockers.is_empty() => GOOD,
+        Ok(_) if !plan.is_blocked() && plan.problems.is_empty() => GOOD,
         Ok(_) => WARN,
     }
 }
@@ -164,12 +165,18 @@ fn section(title: &str, lines: impl IntoIterator<Item = (String, Option<String>)
 }
 
 fn blockers(plan: &Plan, layout: Layout) -> String {
-    let blockers = plan.blockers.iter();
-    section(
-        "Blocking step 1:",
-        blockers.map(|blocker| (blocker.message(), blocker.hint(&plan.namespace, &plan.name))),
-        layout,
-    )
+    section("Blocking step 1:", plan.obstacles(), layout)
+}
+
+/// What is wrong with a control plane for which nothing is planned.
+fn problems(plan: &Plan, layout: Layout) -> String {
+    let mut lines = plan.problems();
+    if !lines.is_empty() {
+        let details = "`status` shows all problems".to_owned();
+        let hint = format!("kubectl kcp status {} -n {}", plan.name, plan.namespace);
+        lines.push((details, Some(hint)));
+    }
+    section("Problems:", lines, layout)
 }
 
 fn replaced(plan: &Plan, layout: Layout) -> String {

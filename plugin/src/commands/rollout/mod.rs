@@ -24,7 +24,10 @@ use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     ReadLimit,
     reader::Reader,
-    reads::planned::{Unread, fetch},
+    reads::{
+        planned::{Unread, fetch},
+        template::add_template,
+    },
 };
 use kcp_control_plane::{
     change::decision::Decision,
@@ -53,7 +56,7 @@ use crate::{
     wait::{Shown, WaitEndingKind, poll_until},
 };
 
-/// The time limit of each read for `rollout history`.
+/// The time limit of each read for `rollout history`, and of the template for `rollout status`.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.
@@ -105,8 +108,11 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
     if arguments.snapshot.is_set() {
         let snapshot = Box::pin(engine.read(&arguments.name, ReadScope::All)).await?;
         let view = snapshot.view();
+        let is_replacing = engine
+            .refusal_during_replacement(&verb, &snapshot, None)
+            .is_some();
         // A rollout that is refused needs no snapshot. The change below reports the refusal.
-        if let Decision::Write(_) = decide(&snapshot, engine.context(&view))? {
+        if !is_replacing && let Decision::Write(_) = decide(&snapshot, engine.context(&view))? {
             let saved = arguments
                 .snapshot
                 .save(snapshot.control_plane(), &reader, terminal);
@@ -198,7 +204,8 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let reader = Reader::discover(&connection).await?;
     let namespace = &connection.namespace;
     if !arguments.watch {
-        let snapshot = reader.snapshot(namespace, name).await?;
+        let mut snapshot = reader.snapshot(namespace, name).await?;
+        Box::pin(add_template(&reader, &mut snapshot, READ_LIMIT)).await;
         let report = RolloutReport::from_poll(snapshot, connection.now());
         print(&report, output, &session.terminal)?;
         return Ok(report.verdict());

@@ -14,18 +14,17 @@ use crate::{
     },
     wait::ending::push_obstacles,
 };
+use kcp_control_plane::{plan::messages::up_to_date, wait::pause};
 
 pub fn status(report: &RolloutReport, layout: Layout) -> String {
     let control_plane = &report.snapshot.control_plane;
-    let counts = format!(
-        "{} of {} Machines up to date",
-        control_plane.status.up_to_date_replicas,
-        control_plane.desired_replicas()
-    );
+    let status = &control_plane.status;
+    let counts = up_to_date(status.up_to_date_replicas, control_plane.desired_replicas());
     let (word, style) = match report.progress {
         RolloutProgress::Complete => ("complete", GOOD),
         RolloutProgress::InProgress | RolloutProgress::TimedOut => ("in progress", WARN),
         RolloutProgress::Stuck => ("stuck", BAD),
+        RolloutProgress::Stopped if pause(control_plane).is_some() => ("paused", WARN),
         RolloutProgress::Stopped => ("stopped", BAD),
     };
     let rest = match report.progress {
@@ -111,7 +110,7 @@ mod tests {
         ");
 
         pause(&mut snapshot.control_plane.metadata);
-        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change continues when you resume the control plane");
+        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout paused: 1 of 3 Machines up to date; the control plane is paused: no controller reconciles it; resume the control plane: kubectl kcp rollout resume c1-cp -n d");
     }
 
     #[test]

@@ -433,7 +433,7 @@ impl MemberStatus {
                 .and_then(|members| members.as_ref().ok())
                 .map(|list| list.members.iter().map(KnownMember::new).collect()),
             named_in_certificate: answer.map(|answer| answer.has_matching_name),
-            certificate_expires: answer.and_then(|answer| answer.certificate_expires),
+            certificate_expires: asked.certificate_expires(),
             failures: failures.into_iter().flatten().map(FailureStatus::new).collect(),
         }
     }

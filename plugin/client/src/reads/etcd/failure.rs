@@ -109,7 +109,12 @@ impl FailureContext {
                 format!("check that the etcd member trusts the CA in Secret {authority}")
             }
             Error::Handshake(HandshakeError::Expired { .. }) => {
-                "replace the Machine: the new Machine gets a new certificate".to_owned()
+                let how = "renew the certificate on the member's node, and then restart etcd";
+                if self.stacked {
+                    format!("{how}: kubeadm certs renew etcd-server")
+                } else {
+                    how.to_owned()
+                }
             }
             Error::Handshake(HandshakeError::NotYetValid) => {
                 "check the clocks of this machine and of the etcd member's node".to_owned()
@@ -122,9 +127,12 @@ impl FailureContext {
                 "check whether the workload cluster's API server and the kubelet of node {name} respond, or allow more time \
                  with --timeout"
             ),
-            Error::Handshake(HandshakeError::Closed(_)) | Error::Deadline { .. } | Error::Broken { .. }
-                if self.stacked =>
-            {
+            // The kubelet forwards the connection, and the kernel accepts it for a process that has stopped.
+            Error::Deadline { .. } if self.stacked => format!(
+                "etcd accepts connections, but may be frozen; allow more time with --timeout, or restart its container on node \
+                 {name}: crictl stop $(crictl ps -q --name etcd)"
+            ),
+            Error::Handshake(HandshakeError::Closed(_)) | Error::Broken { .. } if self.stacked => {
                 format!(
                     "read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster, or allow more time \
                      with --timeout",
@@ -187,7 +195,15 @@ mod tests {
             after: Duration::from_millis(1_500),
         };
         let cases = [
-            (true, deadline(), "Status: no response within 1.5 s", Some(logs)),
+            (
+                true,
+                deadline(),
+                "Status: no response within 1.5 s",
+                Some(
+                    "etcd accepts connections, but may be frozen; allow more time with --timeout, or restart its container on \
+                     node n1: crictl stop $(crictl ps -q --name etcd)",
+                ),
+            ),
             (
                 false,
                 deadline(),
@@ -226,7 +242,9 @@ mod tests {
                 true,
                 Error::Handshake(HandshakeError::Expired { not_after: None }),
                 "TLS handshake failed: the member's certificate has expired",
-                Some("replace the Machine: the new Machine gets a new certificate"),
+                Some(
+                    "renew the certificate on the member's node, and then restart etcd: kubeadm certs renew etcd-server",
+                ),
             ),
             (
                 true,

@@ -1,13 +1,17 @@
 use kcp_api::{
     ConditionStatus::{False, Unknown},
-    Remediation,
+    KubeadmControlPlaneSpec, Remediation,
     metadata::Time,
     names::annotation,
 };
 
+use kcp_etcd::{Alarm, AlarmKind};
+
 use crate::{
+    change::{quorum_guard::QuorumGuard, replacement::Replacement},
     checks::find,
     inspection::{Permission, Preflight, inspect},
+    plan::{Desired, plan},
     snapshot::{EtcdMembers, Reading, Snapshot, etcd::Alarms, workload::Component},
     testing::{
         objects::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
@@ -47,6 +51,7 @@ fn all(preflight: &Preflight) -> Vec<Vec<String>> {
         scale_down,
         rollout,
         remediation,
+        replacement: _,
     } = preflight;
     [scale_up, scale_down, rollout]
         .into_iter()
@@ -80,7 +85,11 @@ fn with_one_of_three_members_killed_only_its_machine_is_replaced() {
         "etcd-pods-not-ready: Machine/m2 Node/node-m2",
     ];
     let quorum = ["no", "etcd-no-quorum: KubeadmControlPlane/c1-cp"];
-    assert_eq!(all(&preflight)[..3], vec![blocked; 3]);
+    // The controller deletes the Machine whose member was killed.
+    assert_eq!(
+        all(&preflight)[..3],
+        [&blocked[..], &["yes"], &blocked].map(<[&str]>::to_vec)
+    );
     assert_eq!(reported(&preflight.remediation[0].permission), quorum);
     assert_eq!(reported(&preflight.remediation[1].permission), ["yes"]);
     assert_eq!(reported(&preflight.remediation[2].permission), quorum);
@@ -271,7 +280,8 @@ const CASES: &[Case] = &[
             "etcd-members-unresponsive: Machine/m3",
             "etcd-learners-stuck: EtcdMember/node-m3 Machine/m3",
         ],
-        &["no", "etcd-learners-stuck: EtcdMember/node-m3 Machine/m3"],
+        // The controller deletes the Machine of the learner.
+        &["yes"],
         &["no", "etcd-no-quorum: KubeadmControlPlane/c1-cp"],
     ),
     (
@@ -414,4 +424,119 @@ fn nothing_is_removed_while_members_contradict_each_other() {
         let reported = reported(&remediation.permission);
         assert!(reported.contains(&blocker.to_owned()), "{reported:?}");
     }
+}
+
+/// Whether the verbs take the first step of a scale to this number of Machines.
+fn is_permitted_by_the_verbs(observed: &Snapshot, replicas: i64) -> bool {
+    let desired = Desired {
+        spec: KubeadmControlPlaneSpec {
+            replicas: Some(replicas),
+            ..observed.control_plane.spec.clone()
+        },
+        ..Desired::current(observed)
+    };
+    QuorumGuard::new(&plan(observed, &desired, now())) == QuorumGuard::Clear
+}
+
+#[test]
+fn a_scale_down_is_allowed_exactly_if_the_verb_allows_it() {
+    type Case = (&'static str, fn(&mut Snapshot), bool);
+    /// The Machine is the oldest in the failure domain with the most Machines, so it goes first.
+    fn goes_first(o: &mut Snapshot, number: usize) {
+        for machine in &mut o.machines {
+            machine.spec.failure_domain = None;
+        }
+        o.set_failure_domains("");
+        o.machine(number).metadata.creation_timestamp = Some(Time(minutes_ago(100_000)));
+    }
+    let cases: &[Case] = &[
+        ("healthy", |_| {}, true),
+        (
+            "the sick Machine goes",
+            |o| {
+                goes_first(o, 2);
+                o.kill(2);
+                fails(o, 2, "EtcdPodHealthy");
+                fails(o, 2, "EtcdMemberHealthy");
+            },
+            true,
+        ),
+        (
+            "the sick Machine stays",
+            |o| {
+                goes_first(o, 1);
+                o.kill(2);
+                fails(o, 2, "EtcdPodHealthy");
+                fails(o, 2, "EtcdMemberHealthy");
+            },
+            false,
+        ),
+        (
+            "the Machine with the alarm goes",
+            |o| {
+                goes_first(o, 2);
+                o.survey().alarms = Alarms::Listed(vec![Alarm {
+                    member_id: 2,
+                    kind: AlarmKind::Corrupt,
+                }]);
+            },
+            true,
+        ),
+        (
+            "without quorum",
+            |o| {
+                goes_first(o, 2);
+                for number in [2, 3] {
+                    o.kill(number);
+                    fails(o, number, "EtcdPodHealthy");
+                }
+            },
+            false,
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let mut observed = observed();
+        change(&mut observed);
+        let allowed = inspect(&observed, now()).preflight.scale_down.allowed;
+        assert_eq!(allowed, Some(*expected), "{name}");
+        assert_eq!(is_permitted_by_the_verbs(&observed, 2), *expected, "{name}");
+    }
+}
+
+#[test]
+fn a_replacement_is_reported_as_the_verb_decides() {
+    let starts = preflight(crate::checks::tests::starts);
+    let of = |permissions: &[crate::inspection::Remediation]| -> Vec<Vec<String>> {
+        permissions.iter().map(|of| reported(&of.permission)).collect()
+    };
+    let coming = "machines-without-node: Machine/m3".to_owned();
+    assert_eq!(
+        of(&starts.replacement)[..2],
+        vec![vec!["no".to_owned(), coming]; 2]
+    );
+    let rollout = preflight(|o| {
+        o.control_plane.spec.version = Some("v1.35.0".to_owned());
+        fails(o, 3, "SchedulerPodHealthy");
+    });
+    let scheduler = ["no", "schedulers-not-ready: Machine/m3"];
+    assert_eq!(reported(&rollout.remediation[0].permission), ["yes"]);
+    assert_eq!(reported(&rollout.replacement[0].permission), scheduler);
+    let announced = preflight(|o| {
+        let mut other = o.machine(2).clone();
+        other.metadata.uid = Some("u2".to_owned());
+        *o.machine(2) = other.clone();
+        let value = Replacement::new(&other, now()).announcement();
+        let value = value["metadata"]["annotations"][annotation::MACHINE_REPLACEMENT].clone();
+        let metadata = &mut o.control_plane().metadata;
+        annotate(
+            metadata,
+            annotation::MACHINE_REPLACEMENT,
+            value.as_str().unwrap_or_default(),
+        );
+    });
+    assert_eq!(
+        reported(&announced.replacement[0].permission),
+        ["no", "machine-deletions-slow: Machine/m2"]
+    );
+    assert_eq!(reported(&announced.replacement[1].permission), ["yes"]);
 }

@@ -178,7 +178,7 @@ mod tests {
             (
                 "rolling out",
                 |o| o.control_plane.status.up_to_date_replicas = 1,
-                &["a rollout is in progress: 1 of 3 Machines are up to date"],
+                &["a rollout is in progress: 1 of 3 Machines up to date"],
                 &[],
             ),
             (

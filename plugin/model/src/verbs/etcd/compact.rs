@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(
             decided(&observed, kept, None),
             Err(
-                "etcd has no quorum: 1 of 3 voting members healthy, 2 needed for quorum; etcd member node-m2: cannot \
-                 connect: connection refused; etcd member node-m3: cannot connect: connection refused"
+                "etcd has no quorum: 1 of 3 voting members healthy, 2 needed for quorum; etcd member node-m2 does not respond: cannot \
+                 connect: connection refused; etcd member node-m3 does not respond: cannot connect: connection refused"
                     .to_owned()
             )
         );

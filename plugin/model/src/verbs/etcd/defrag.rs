@@ -143,7 +143,7 @@ impl Defragmentation {
         };
         let healthy = match &member.health {
             Ok(healthy) => healthy,
-            Err(why) => return Some(format!("etcd member {name}: {why}")),
+            Err(why) => return Some(format!("etcd member {name} {why}")),
         };
         let newest = cluster.healthy_voters().map(|(_, other)| other.status.raft_index);
         let goal = *raft_index.get_or_insert(newest.max().unwrap_or_default());
@@ -237,7 +237,7 @@ mod tests {
         silent.kill(3);
         assert_eq!(
             next(&silent),
-            "wait: etcd member node-m3: cannot connect: connection refused"
+            "wait: etcd member node-m3 does not respond: cannot connect: connection refused"
         );
         observed.status(3).raft_applied_index += 20;
         assert_eq!(next(&observed), "node-m1");
@@ -282,7 +282,7 @@ mod tests {
                 |o| o.kill(3),
                 &[
                     "etcd has no quorum without member node-m2: 2 of 3 voting members healthy, 2 needed for quorum",
-                    "etcd member node-m3: cannot connect: connection refused",
+                    "etcd member node-m3 does not respond: cannot connect: connection refused",
                 ],
             ),
             (
@@ -290,7 +290,7 @@ mod tests {
                 |o| o.status(3).raft_applied_index -= 5_001,
                 &[
                     "etcd has no quorum without member node-m2: 2 of 3 voting members healthy, 2 needed for quorum",
-                    "etcd member node-m3: the member is 5001 raft log entries behind",
+                    "etcd member node-m3 is 5001 raft log entries behind",
                 ],
             ),
             (

@@ -255,7 +255,7 @@ mod tests {
             (
                 "a member of unknown size",
                 |o| o.kill(3),
-                "etcd member node-m3: cannot connect: connection refused",
+                "etcd member node-m3 does not respond: cannot connect: connection refused",
                 None,
             ),
         ];

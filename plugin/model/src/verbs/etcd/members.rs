@@ -11,7 +11,7 @@ use crate::{
     quorum::Votes,
     snapshot::{
         Failure, Reading, Snapshot,
-        etcd::{Alarms, EtcdSurvey, QueriedMember, hexadecimal},
+        etcd::{Alarms, EtcdSurvey, QueriedMember, hexadecimal, unresponsive},
     },
 };
 
@@ -125,7 +125,7 @@ impl<'s> EtcdCluster<'s> {
         let voters = self.members.iter().filter(|member| member.votes);
         voters.filter_map(|member| {
             let why = member.health.as_ref().err()?;
-            Some(format!("etcd member {}: {why}", member.name))
+            Some(format!("etcd member {} {why}", member.name))
         })
     }
 
@@ -196,22 +196,22 @@ fn health(
     newest: u64,
 ) -> Result<HealthyMember<'_>, String> {
     let queried =
-        queried.ok_or_else(|| "not queried, because no control plane node has its name".to_owned())?;
+        queried.ok_or_else(|| "was not queried, because no control plane node has its name".to_owned())?;
     let response = queried.response.as_ref();
     let status = response.and_then(|response| response.status.as_ref());
-    let status = status.map_err(|failure| failure.message.clone())?;
+    let status = status.map_err(|failure| unresponsive(&failure.message))?;
     if status.leader.is_none() {
-        return Err("the member has no leader".to_owned());
+        return Err("has no leader".to_owned());
     }
     if status.leader != leader {
-        return Err("the member does not follow the same leader as the other members".to_owned());
+        return Err("does not follow the same leader as the other members".to_owned());
     }
     if status.member_id != id {
-        return Err("another member responds on its node".to_owned());
+        return Err(unresponsive("another member responds on its node"));
     }
     let behind = newest.saturating_sub(status.raft_applied_index);
     if behind > RAFT_LAG_LIMIT {
-        return Err(format!("the member is {behind} raft log entries behind"));
+        return Err(format!("is {behind} raft log entries behind"));
     }
     Ok(HealthyMember { queried, status })
 }
@@ -232,7 +232,7 @@ fn unknown_members(survey: &EtcdSurvey, why: &str) -> Refusal {
     let mut refusal = refused(why.to_owned());
     let failures = survey.queried.iter().filter_map(|queried| {
         let failure = queried.response.as_ref().err()?;
-        Some(format!("{}: {}", failure.object, failure.message))
+        Some(failure.text())
     });
     refusal.why.extend(failures);
     refusal
@@ -240,7 +240,7 @@ fn unknown_members(survey: &EtcdSurvey, why: &str) -> Refusal {
 
 /// A refusal because something could not be read.
 pub fn failed(failure: &Failure) -> Refusal {
-    let mut refusal = refused(format!("{}: {}", failure.object, failure.message));
+    let mut refusal = refused(failure.text());
     refusal.remedies.extend(failure.hint.clone());
     refusal
 }

@@ -42,7 +42,10 @@ pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<Lea
                 return Ok(None);
             }
             if let Some(why) = why_not(observed, target) {
-                return Err(refused(format!("etcd member {} cannot lead: {why}", target.name)));
+                return Err(refused(format!(
+                    "etcd member {} cannot lead: it {why}",
+                    target.name
+                )));
             }
             target
         }
@@ -52,7 +55,7 @@ pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<Lea
         Ok(healthy) => healthy.queried.clone(),
         Err(why) => {
             return Err(refused(format!(
-                "this command cannot ask the leader {} to move the leadership: {why}",
+                "this command cannot ask the leader {} to move the leadership: it {why}",
                 leader.name
             )));
         }
@@ -91,7 +94,7 @@ fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c
 /// Why a member must not lead. None if it may.
 fn why_not(observed: &Snapshot, member: &ClusterMember<'_>) -> Option<String> {
     if !member.votes {
-        return Some("the member does not vote".to_owned());
+        return Some("does not vote".to_owned());
     }
     if let Err(why) = &member.health {
         return Some(why.clone());
@@ -100,7 +103,7 @@ fn why_not(observed: &Snapshot, member: &ClusterMember<'_>) -> Option<String> {
     machine
         .deletion_timestamp()
         .is_some()
-        .then(|| format!("its Machine {} is being deleted", machine.name()))
+        .then(|| format!("is on Machine {}, which is being deleted", machine.name()))
 }
 
 fn machine<'o>(observed: &'o Snapshot, member: &ClusterMember<'_>) -> Option<&'o Machine> {
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(
             decided(&observed, Some("node-m3")),
             Err(lines(&[
-                "etcd member node-m3 cannot lead: its Machine m3 is being deleted"
+                "etcd member node-m3 cannot lead: it is on Machine m3, which is being deleted"
             ]))
         );
         assert!(is_moved(&observed, 1) && !is_moved(&observed, 2));
@@ -170,17 +173,17 @@ mod tests {
             (
                 "dead",
                 |o| o.kill(3),
-                "etcd member node-m3 cannot lead: cannot connect: connection refused",
+                "etcd member node-m3 cannot lead: it does not respond: cannot connect: connection refused",
             ),
             (
                 "behind",
                 |o| o.status(3).raft_applied_index -= 5_001,
-                "etcd member node-m3 cannot lead: the member is 5001 raft log entries behind",
+                "etcd member node-m3 cannot lead: it is 5001 raft log entries behind",
             ),
             (
                 "a learner",
                 |o| o.each_list(|list| list.members[2].is_learner = true),
-                "etcd member node-m3 cannot lead: the member does not vote",
+                "etcd member node-m3 cannot lead: it does not vote",
             ),
             (
                 "unknown",
@@ -215,7 +218,8 @@ mod tests {
         assert_eq!(
             decided(&observed, None),
             Err(lines(&[
-                "this command cannot ask the leader node-m1 to move the leadership: cannot connect: connection refused"
+                "this command cannot ask the leader node-m1 to move the leadership: it does not respond: cannot connect: \
+                 connection refused"
             ]))
         );
         observed.kill(2);

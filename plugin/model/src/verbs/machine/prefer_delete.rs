@@ -316,7 +316,7 @@ mod tests {
             proposal.warnings,
             [
                 "it is not safe to delete the Machine now: without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
-                "it is not safe to delete the Machine now: etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s"
+                "it is not safe to delete the Machine now: etcd member node-m3 of Machine m3 does not respond: no answer within 2s"
             ]
         );
     }
@@ -328,7 +328,7 @@ mod tests {
         machine.context.observed.control_plane.spec.replicas = Some(2);
         let why = [
             "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
-            "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
+            "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",
             "takes effect now: the control plane is scaling down",
             "the Machine is deleted first",
         ];

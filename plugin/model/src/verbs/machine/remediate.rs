@@ -367,7 +367,7 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
-                    "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
+                    "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",
                 ],
             ),
             (

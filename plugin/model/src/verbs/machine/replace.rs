@@ -1,20 +1,21 @@
 //! Decides for `machine replace`, which deletes a Machine so that its control plane creates a new one.
 
 use jiff::Timestamp;
-use kcp_api::{Object as _, metadata::Time};
+use kcp_api::Object as _;
 
 use crate::{
     blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy, WriteObstacles},
-        quorum_guard::{QuorumGuard, fatal_loss, leader_warning},
+        quorum_guard::{QuorumGuard, leader_warning},
+        replaceable::{Replaceability, prevents_creation},
     },
     drain::forecast,
     plan::{
-        Desired, Plan, messages, plan,
+        Plan, messages,
         step::{Action, NoPlan},
     },
-    snapshot::{Snapshot, change::MachineSnapshot},
+    snapshot::change::MachineSnapshot,
 };
 
 pub const FORCE_HINT: &str = "use --force to delete the Machine now; the controller creates a new one once Cluster \
@@ -40,7 +41,8 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     let mut lasting: Vec<String> = pauses
         .map(|pause| format!("{pause}: no controller would create a replacement"))
         .collect();
-    let loss = fatal_loss(machine.observed(), name);
+    let replaceability = Replaceability::new(machine.observed(), name, now);
+    let (loss, plan) = (replaceability.loss.clone(), &replaceability.plan);
     let alarm = loss.as_ref().map(|loss| &loss.blocker);
     let alarm = alarm
         .filter(|blocker| matches!(blocker, Blocker::Alarm { .. }))
@@ -49,26 +51,26 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     let etcd_failure = machine.context.etcd_failure.as_ref();
     let etcd_failure = etcd_failure.filter(|_| !options.without_etcd).map(|failure| {
         let why = "it is unknown whether etcd keeps its quorum without the Machine";
-        format!("{why}: {}: {}", failure.object, failure.message)
+        format!("{why}: {}", failure.text())
     });
     lasting.extend(etcd_failure.clone());
-    let plan = plan_without(machine.observed(), name, now);
     let mut warnings = machine.context.warnings();
     let mut temporary = Vec::new();
-    match QuorumGuard::new(&plan) {
+    match &replaceability.guard {
         QuorumGuard::Clear => {}
         // The earlier obstacles have more details.
         QuorumGuard::NoWay(_) if !lasting.is_empty() => {}
-        QuorumGuard::NoWay(no_plan) if prevents_creation(&no_plan) => {
-            lasting.push(messages::no_plan(&no_plan));
+        QuorumGuard::NoWay(no_plan) if prevents_creation(no_plan) => {
+            lasting.push(messages::no_plan(no_plan));
         }
-        QuorumGuard::NoWay(no_plan) => warnings.push(messages::no_plan(&no_plan)),
+        QuorumGuard::NoWay(no_plan) => warnings.push(messages::no_plan(no_plan)),
         // `fatal_loss` checks the quorum after the deletion.
-        QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. } => {
+        QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
             let is_lasting = |blocker: &Blocker| matches!(blocker, Blocker::NoTemplate { .. });
-            let (missing, others): (Vec<_>, Vec<_>) = blockers.into_iter().partition(is_lasting);
+            let blockers = replaceability.blockers_besides(name).into_iter();
+            let (missing, others): (Vec<_>, Vec<_>) = blockers.partition(is_lasting);
             lasting.extend(missing.iter().map(Blocker::message));
-            temporary = blocker_messages(&others, name);
+            temporary = messages_of(&others);
         }
     }
     temporary.retain(|line| !lasting.contains(line));
@@ -93,7 +95,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             "the deletion waits until another program removes its hook from the Machine: annotation {hook}"
         )
     }));
-    let mut consequences = consequences(&plan);
+    let mut consequences = consequences(plan);
     consequences.extend(forecast(machine.observed(), &[(*name).to_owned()].into()));
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
@@ -133,38 +135,9 @@ pub fn is_allowed_with_force(machine: &MachineSnapshot, now: Timestamp) -> bool 
     matches!(decide(machine, options, now), Decision::Write(_))
 }
 
-/// The controller's plan as it will be while the Machine is being deleted.
-fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
-    let mut observed = observed.clone();
-    for machine in &mut observed.machines {
-        if machine.name() == name {
-            machine.metadata.deletion_timestamp = Some(Time(now));
-        }
-    }
-    plan(&observed, &Desired::current(&observed), now)
-}
-
-/// The messages of the blockers, without the blocker that the Machine itself is being deleted.
-fn blocker_messages(blockers: &[Blocker], name: &str) -> Vec<String> {
-    let is_own =
-        |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
-    let others = blockers.iter().filter(|blocker| !is_own(blocker));
-    others.map(Blocker::message).collect()
-}
-
-/// Whether the controller cannot, or must not, create a replacement. Other reasons for a missing plan do not affect the
-/// replacement.
-const fn prevents_creation(no_plan: &NoPlan) -> bool {
-    match no_plan {
-        NoPlan::QuorumLost { .. }
-        | NoPlan::Stuck { .. }
-        | NoPlan::LastMachine { .. }
-        | NoPlan::BeingDeleted => true,
-        NoPlan::Endless { .. }
-        | NoPlan::NoReplicas
-        | NoPlan::TooManyReplicas { .. }
-        | NoPlan::Refused { .. } => false,
-    }
+fn messages_of(blockers: &[Blocker]) -> Vec<String> {
+    let described = messages::describe(blockers, "", "").into_iter();
+    described.map(|(message, _)| message).collect()
 }
 
 fn consequences(plan: &Plan) -> Vec<String> {
@@ -259,7 +232,7 @@ mod tests {
             RefusedBy::Command,
             &[
                 "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
-                "etcd member node-m3 of Machine m3 is unhealthy: no answer within 2s",
+                "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",
             ],
             &["repair the member, or replace its Machine: kubectl kcp machine replace m3 -n d"],
         );
@@ -493,7 +466,8 @@ mod tests {
             hint: None,
             forbidden: None,
         });
-        let why = "it is unknown whether etcd keeps its quorum without the Machine: etcd: no member could be queried";
+        let why =
+            "it is unknown whether etcd keeps its quorum without the Machine: no member could be queried";
         let mut expected = Refusal::new(RefusedBy::Command, vec![why.to_owned()]);
         expected.remedies.push(WITHOUT_ETCD_HINT.to_owned());
         for force in [false, true] {
@@ -514,7 +488,7 @@ mod tests {
         assert_eq!(
             proposal.warnings,
             [
-                "could not read the etcd members: etcd: no member could be queried; using the Machines' conditions instead"
+                "could not read the etcd members: no member could be queried; using the Machines' conditions instead"
             ]
         );
         // A control plane without quorum by its conditions is refused all the same.

@@ -321,7 +321,7 @@ mod tests {
             ..Refusal::new(
                 RefusedBy::Command,
                 vec![
-                    "a rollout is in progress: 1 of 3 Machines are up to date".to_owned(),
+                    "a rollout is in progress: 1 of 3 Machines up to date".to_owned(),
                     "a change to the spec started the rollout, so there is no rollout time to cancel"
                         .to_owned(),
                 ],

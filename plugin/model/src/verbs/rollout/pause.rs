@@ -172,7 +172,7 @@ mod tests {
                 "pause_in_a_rollout",
                 |c| c.status.up_to_date_replicas = 1,
                 PauseAction::Pause,
-                "a rollout is in progress: 1 of 3 Machines are up to date; the rollout continues after the control plane is resumed",
+                "a rollout is in progress: 1 of 3 Machines up to date; the rollout continues after the control plane is resumed",
             ),
             (
                 "resume_in_a_rollout",
@@ -181,7 +181,7 @@ mod tests {
                     c.status.up_to_date_replicas = 1;
                 },
                 PauseAction::Resume,
-                "a rollout is in progress: 1 of 3 Machines are up to date; the rollout continues",
+                "a rollout is in progress: 1 of 3 Machines up to date; the rollout continues",
             ),
             (
                 "pause_a_deletion",

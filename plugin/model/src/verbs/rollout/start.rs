@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{KubeadmControlPlane, Object as _};
+use kcp_api::Object as _;
 use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
+    blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight,
     },
-    plan::options::rollout_after,
+    plan::{
+        blockers::{processing_blockers, reconciliation_blockers},
+        options::rollout_after,
+    },
     review::ReviewContext,
-    snapshot::change::ChangeSnapshot,
+    snapshot::{Snapshot, change::ChangeSnapshot},
     verbs::rollout::progress,
 };
 
@@ -88,7 +92,7 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let mut refusal = refusal_to_start(control_plane, context.cluster_is_paused(), context.now);
+    let mut refusal = refusal_to_start(&snapshot.observed, context.cluster_is_paused(), context.now);
     let after = match options.start.time(context.now) {
         Ok(after) => after,
         Err(invalid) => {
@@ -132,8 +136,14 @@ pub fn decide(
     }))
 }
 
+/// Whether the refusal does not report the blocker elsewhere, as it does for pauses.
+const fn is_unreported(blocker: &Blocker) -> bool {
+    !matches!(blocker, Blocker::Paused | Blocker::ClusterPaused)
+}
+
 /// Returns a refusal with the reasons why no rollout can start. The reasons are empty if a rollout can start.
-fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
+fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp) -> Refusal {
+    let control_plane = &observed.control_plane;
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
     let Refusal { why, remedies, .. } = &mut refusal;
@@ -154,11 +164,24 @@ fn refusal_to_start(control_plane: &KubeadmControlPlane, cluster_is_paused: bool
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
     } else if !control_plane.is_observed() {
         why.push("the controller has not processed the latest change to the spec yet".to_owned());
+        let blockers = processing_blockers(observed).into_iter().filter(is_unreported);
+        for blocker in blockers {
+            why.push(blocker.message());
+            remedies.extend(blocker.hint(namespace, name));
+        }
     } else if let Some(progress) = progress(control_plane) {
         why.push(progress);
-        remedies.push(format!(
-            "watch the rollout: kubectl kcp rollout status {name} -n {namespace} -w"
-        ));
+        let blockers = reconciliation_blockers(observed, &control_plane.spec);
+        let mut blockers = blockers.into_iter().filter(is_unreported).peekable();
+        if blockers.peek().is_none() {
+            remedies.push(format!(
+                "watch the rollout: kubectl kcp rollout status {name} -n {namespace} -w"
+            ));
+        }
+        for blocker in blockers {
+            why.push(blocker.message());
+            remedies.extend(blocker.hint(namespace, name));
+        }
     }
     if let Some(planned) = control_plane.spec.rollout_after.filter(|after| *after > now) {
         why.push(format!("a rollout is already planned for {planned}"));
@@ -183,8 +206,9 @@ mod tests {
     use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide};
     use crate::plan::options::PlanOptions;
     use crate::{
+        blocker::Blocker,
         change::decision::Proposal,
-        snapshot::change::ChangeSnapshot,
+        snapshot::{Reading, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
             objects::{condition, minutes_ago, now, pause, set},
@@ -311,6 +335,27 @@ mod tests {
         deleted.observed.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         let refused = refusal(decided(&deleted, StartOptions::default(), "v1beta2", false));
         assert_eq!(refused.remedies, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_missing_template_is_named_instead_of_waiting() {
+        let mut snapshot = snapshot();
+        let reference = snapshot.observed.control_plane.spec.infrastructure_ref.clone();
+        let missing = Blocker::no_template(&reference);
+        snapshot.observed.templates = [(reference, Reading::Read(false))].into();
+        let refused = |snapshot: &ChangeSnapshot| {
+            let refusal = refusal(decided(snapshot, StartOptions::default(), "v1beta2", false));
+            assert_eq!(refusal.remedies, Vec::from_iter(missing.hint("d", "c1-cp")));
+            refusal.why
+        };
+        assert_eq!(refused(&snapshot), [missing.message()]);
+        let status = &mut snapshot.observed.control_plane.status;
+        status.up_to_date_replicas = 1;
+        let progress = "a rollout is in progress: 1 of 3 Machines up to date";
+        assert_eq!(refused(&snapshot), [progress.to_owned(), missing.message()]);
+        snapshot.observed.control_plane.metadata.generation = Some(8);
+        let unprocessed = "the controller has not processed the latest change to the spec yet";
+        assert_eq!(refused(&snapshot), [unprocessed.to_owned(), missing.message()]);
     }
 
     #[test]

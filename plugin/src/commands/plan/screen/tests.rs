@@ -190,3 +190,30 @@ fn a_plan_with_every_remark() {
     let desired = observed.control_plane.spec.clone();
     insta::assert_snapshot!(plain(&screen(&plan_for(&observed, desired, &[]))));
 }
+
+/// The member of `m2` does not respond, and no condition says so.
+fn frozen() -> Snapshot {
+    let mut observed = observed();
+    let member = |node: &str| EtcdMember {
+        name: node.to_owned(),
+        fault: (node == "node-m2").then(|| "does not respond: no response within 2 s".to_owned()),
+        ..EtcdMember::default()
+    };
+    observed.etcd_members = EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+    observed
+}
+
+#[test]
+fn a_step_that_the_controller_does_not_wait_for() {
+    let change = [("spec.replicas", Effect::Scale)];
+    insta::assert_snapshot!(plain(&screen(&plan_for(
+        &frozen(),
+        with_replicas(spec(), 5),
+        &change
+    ))));
+}
+
+#[test]
+fn problems_without_a_step() {
+    insta::assert_snapshot!(plain(&screen(&plan_for(&frozen(), spec(), &[]))));
+}

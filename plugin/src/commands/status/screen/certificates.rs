@@ -167,11 +167,7 @@ fn members(observed: &Snapshot) -> Vec<Certificate<'_>> {
     asked
         .map(|asked| Certificate {
             of: &asked.name,
-            expires: asked
-                .response
-                .as_ref()
-                .ok()
-                .and_then(|answer| answer.certificate_expires),
+            expires: asked.certificate_expires(),
         })
         .collect()
 }

@@ -129,6 +129,7 @@ fn add_learner(observed: &mut Snapshot) {
         name: "node-m4".to_owned(),
         machine: Some("m4".to_owned()),
         response: Ok(answer),
+        certificate_expired: None,
     });
 }
 

@@ -119,13 +119,27 @@ pub(super) fn entries(inspection: &Inspection, outcome: CheckOutcome) -> usize {
 
 pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
     let mut text = String::new();
+    let is_problem = |outcome| matches!(outcome, CheckOutcome::Fail | CheckOutcome::Warn);
+    let has_problem = inspection
+        .findings()
+        .iter()
+        .any(|(_, finding)| is_problem(finding.outcome));
     for FindingGroup { subjects, findings } in groups(inspection.findings()) {
         let Some((first, others)) = findings.split_first() else {
             continue;
         };
         let outcome = first.finding.outcome;
-        title(&mut text, outcome);
-        let line = format!("{}: {}", subjects.join(", "), first.line());
+        title(&mut text, outcome, has_problem);
+        // A kind alone, such as `Node` of a list that could not be read, says nothing that the message does not say.
+        let named: Vec<&str> = subjects
+            .into_iter()
+            .filter(|subject| subject.contains('/'))
+            .collect();
+        let line = if named.is_empty() {
+            first.line()
+        } else {
+            format!("{}: {}", named.join(", "), first.line())
+        };
         entry(&mut text, outcome, &line, layout);
         if outcome > CheckOutcome::Info || layout.is_wide {
             hint(&mut text, first.finding, layout);
@@ -140,7 +154,7 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
         }
     }
     for (reason, outcome, ids) in checks_without_result(inspection, layout.is_wide) {
-        title(&mut text, outcome);
+        title(&mut text, outcome, has_problem);
         let which = if ids.len() > MAX_NAMED_CHECKS && !layout.is_wide {
             format!("{} checks", ids.len())
         } else {
@@ -178,10 +192,13 @@ fn checks_without_result(
     groups
 }
 
-fn title(text: &mut String, heaviest: CheckOutcome) {
+/// Writes the heading before the first entry. `has_problem` says whether any entry is more than unknown.
+fn title(text: &mut String, heaviest: CheckOutcome, has_problem: bool) {
     if text.is_empty() {
         let title = match heaviest {
-            CheckOutcome::Fail | CheckOutcome::Unknown | CheckOutcome::Warn => "Problems:",
+            CheckOutcome::Fail | CheckOutcome::Warn => "Problems:",
+            CheckOutcome::Unknown if has_problem => "Problems:",
+            CheckOutcome::Unknown => "Unknown:",
             CheckOutcome::Info => "In progress:",
             CheckOutcome::Skipped | CheckOutcome::Pass => "Skipped:",
         };

@@ -43,8 +43,8 @@ pub struct ListRow {
     ready: i64,
     up_to_date: i64,
     desired: i64,
-    /// The votes of etcd's members; `None` if etcd was not queried.
-    votes: Option<Votes>,
+    /// The healthy and all members of etcd, such as `2/3`, or `?/3` if none responds; `None` if etcd was not queried.
+    members: Option<String>,
     is_by_conditions: bool,
     created: Option<Timestamp>,
     pub health: Health,
@@ -80,7 +80,7 @@ impl ListRow {
             ready: control_plane.status.ready_replicas,
             up_to_date: control_plane.status.up_to_date_replicas,
             desired: control_plane.desired_replicas(),
-            votes: inspection.votes.filter(|_| observed.etcd.read().is_some()),
+            members: members(observed, inspection),
             is_by_conditions: matches!(observed.etcd, Reading::Excluded { .. }),
             created: control_plane.creation_timestamp(),
             health: inspection.health,
@@ -97,10 +97,6 @@ impl ListRow {
 
     fn cells(&self, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
         let desired = self.desired;
-        let votes = self.votes.map(|votes| {
-            let healthy = votes.voters.saturating_sub(votes.unhealthy);
-            format!("{healthy}/{}", votes.voters)
-        });
         let health = self.health.as_str();
         let verdict = if self.is_by_conditions {
             format!("{health} (by conditions)")
@@ -117,7 +113,7 @@ impl ListRow {
             Cell::from(count(self.replicas.to_string())),
             Cell::from(count(format!("{}/{desired}", self.ready))),
             Cell::from(count(format!("{}/{desired}", self.up_to_date))),
-            Cell::from(votes.unwrap_or_default()),
+            Cell::from(self.members.as_deref().unwrap_or_default()),
             Cell::from(age(self.created, now)),
             Cell::styled(verdict, health_style(self.health)),
             match self.most_severe {
@@ -126,6 +122,26 @@ impl ListRow {
             },
         ]
     }
+}
+
+/// The healthy and all members of etcd. If none responds, every Machine with a node counts as a member.
+fn members(observed: &Snapshot, inspection: &Inspection) -> Option<String> {
+    let is_queried = !matches!(observed.etcd, Reading::Excluded { .. } | Reading::NotYet);
+    if !is_queried || observed.has_external_etcd() {
+        let votes = inspection.votes.filter(|_| observed.etcd.read().is_some());
+        return votes.map(counted);
+    }
+    let joined = observed.machines.iter().filter(|machine| machine.has_node());
+    Some(
+        inspection
+            .votes
+            .map_or_else(|| format!("?/{}", joined.count()), counted),
+    )
+}
+
+fn counted(votes: Votes) -> String {
+    let healthy = votes.voters.saturating_sub(votes.unhealthy);
+    format!("{healthy}/{}", votes.voters)
 }
 
 /// The screen with the table of several control planes. `namespace` is `None` for all namespaces.

@@ -97,33 +97,56 @@ fn rows(inspection: &Inspection) -> Vec<PreflightRow> {
     if let ([changes], [remediation]) = (rows.as_slice(), remediations.as_slice())
         && changes.is_like(remediation)
     {
-        return vec![remediation.clone().named("scaling, rollout, remediation")];
+        let mut all = vec![remediation.clone().named("scaling, rollout, remediation")];
+        all.extend(replacements(inspection));
+        return all;
     }
     rows.extend(remediations);
+    rows.extend(replacements(inspection));
     rows
 }
 
-/// Merges the rows of Machines that have the same result. The most frequent result comes last.
 fn remediations(inspection: &Inspection) -> Vec<PreflightRow> {
+    of_machines("remediation", inspection.preflight.remediation.iter(), inspection)
+}
+
+/// The rows about `machine replace`, for the Machines for which its result differs from that of a remediation.
+fn replacements(inspection: &Inspection) -> Vec<PreflightRow> {
+    let preflight = &inspection.preflight;
+    let differs = |one: &&Remediation| {
+        let mut remediations = preflight.remediation.iter();
+        let same = remediations.find(|other| other.machine == one.machine);
+        same.is_some_and(|same| same.permission.allowed != one.permission.allowed)
+    };
+    let replacements = preflight.replacement.iter().filter(differs);
+    of_machines("replacement", replacements, inspection)
+}
+
+/// Merges the rows of Machines that have the same result. The most frequent result comes last.
+fn of_machines<'i>(
+    verb: &str,
+    permissions: impl Iterator<Item = &'i Remediation>,
+    inspection: &Inspection,
+) -> Vec<PreflightRow> {
     let of_machine = |one: &Remediation| {
-        let what = format!("remediation of {}", one.machine);
+        let what = format!("{verb} of {}", one.machine);
         PreflightRow::new(&what, &one.permission, inspection)
     };
-    let all: Vec<PreflightRow> = inspection.preflight.remediation.iter().map(of_machine).collect();
+    let all: Vec<PreflightRow> = permissions.map(of_machine).collect();
     let alike = |row: &PreflightRow| all.iter().filter(|other| other.is_like(row)).count();
     let Some(usual) = all.iter().max_by_key(|row| alike(row)).cloned() else {
         return Vec::new();
     };
     let most = alike(&usual);
     if most == all.len() {
-        return vec![usual.named("remediation")];
+        return vec![usual.named(verb)];
     }
     if most == 1 {
         return all;
     }
     let mut rows = all;
     rows.retain(|row| !row.is_like(&usual));
-    rows.push(usual.named("other remediations"));
+    rows.push(usual.named(&format!("other {verb}s")));
     rows
 }
 
@@ -217,10 +240,13 @@ mod tests {
             (
                 "findings_are_told_below",
                 member_dead,
-                "scale up, scale down, rollout   no            etcd-voters-unhealthy\n\
-                 \x20                                             Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
-                 remediation of m2               yes\n\
-                 other remediations              no            etcd could lose quorum: 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
+                "scale up             no            etcd-voters-unhealthy\n\
+                 \x20                                  Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
+                 scale down           yes\n\
+                 rollout              no            etcd-voters-unhealthy\n\
+                 \x20                                  Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
+                 remediation of m2    yes\n\
+                 other remediations   no            etcd could lose quorum: 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
@@ -234,7 +260,7 @@ mod tests {
             (
                 "the_same_words_share_a_row",
                 leaving,
-                "scaling, rollout, remediation   no            Machine/m3: machine-deletions-slow",
+                "scaling, rollout, remediation   no            Machine m3 is being deleted (machine-deletions-slow)",
             ),
             (
                 "the_usual_comes_last",

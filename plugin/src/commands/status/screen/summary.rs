@@ -130,14 +130,8 @@ pub(super) fn unread_reason<T>(reading: &Reading<T>) -> Option<String> {
         Reading::Read(_) => None,
         Reading::Excluded { flag } => Some(format!("not read ({flag})")),
         Reading::NotYet => Some("the control plane is not initialized yet".to_owned()),
-        Reading::OutOfReach(failure) => Some(format!(
-            "unreachable from this machine: {}: {}",
-            failure.object, failure.message
-        )),
-        Reading::Failed(failure) => Some(format!(
-            "could not be read: {}: {}",
-            failure.object, failure.message
-        )),
+        Reading::OutOfReach(failure) => Some(format!("unreachable from this machine: {}", failure.text())),
+        Reading::Failed(failure) => Some(format!("could not be read: {}", failure.text())),
     }
 }
 

@@ -10,6 +10,7 @@
 //!   stuck
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
+//! - [`why`]: who acts next on a control plane, since when, and because of what
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
@@ -54,3 +55,4 @@ pub mod staleness;
 pub mod testing;
 pub mod verbs;
 pub mod wait;
+pub mod why;

@@ -15,6 +15,7 @@ pub mod change;
 pub mod controller_lease;
 pub mod etcd;
 pub mod extensions;
+pub mod failed_writes;
 pub mod failure;
 pub mod leader_migration;
 pub mod list;

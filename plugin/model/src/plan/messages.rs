@@ -200,9 +200,9 @@ pub fn quorum_risk(votes: Votes) -> String {
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
-        NoPlan::QuorumLost { .. } => {
-            Some("recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status")
-        }
+        NoPlan::QuorumLost { .. } => Some(
+            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status",
+        ),
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
         NoPlan::TooManyReplicas { .. } => Some("set spec.replicas to 3 or 5"),

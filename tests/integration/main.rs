@@ -54,3 +54,4 @@ mod status_read;
 mod status_workload;
 mod unobserved_changes;
 mod unreachable_mutation;
+mod why;

@@ -93,6 +93,20 @@ impl ManagementCluster {
         unrefused.and(lived)
     }
 
+    /// Stops the kubeadm control plane manager that reconciles a namespace, with SIGSTOP.
+    pub async fn freeze_control_plane_manager(&self, namespace: &str) -> Result<()> {
+        self.controllers
+            .freeze_control_plane_manager(namespace, true)
+            .await
+    }
+
+    /// Ends [`Self::freeze_control_plane_manager`].
+    pub async fn thaw_control_plane_manager(&self, namespace: &str) -> Result<()> {
+        self.controllers
+            .freeze_control_plane_manager(namespace, false)
+            .await
+    }
+
     /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Cannot be combined with
     /// [`Self::with_controllers`].
     pub async fn start_controllers(&self) -> Result<()> {

@@ -69,6 +69,15 @@ impl Controllers {
         Ok(())
     }
 
+    /// Stops the kubeadm control plane manager of a namespace with SIGSTOP, or continues it.
+    pub(crate) async fn freeze_control_plane_manager(&self, namespace: &str, frozen: bool) -> Result<()> {
+        let mut sets = self.sets.lock().await;
+        let managers = sets
+            .get_mut(namespace)
+            .with_context(|| format!("no controllers look after namespace {namespace}"))?;
+        managers.freeze("control-plane", frozen).await
+    }
+
     /// Restarts the set that reconciles `namespace`.
     ///
     /// Cluster API connects to a workload cluster when its infrastructure is provisioned, which is before its first API

@@ -143,6 +143,21 @@ impl Managers {
         Ok(())
     }
 
+    /// Stops the manager of a provider with SIGSTOP, or continues it.
+    pub(super) async fn freeze(&mut self, provider: &str, frozen: bool) -> Result<()> {
+        let mut members = self.members.iter_mut();
+        let member = members.find(|member| member.provider.name == provider);
+        let process = member
+            .and_then(|member| member.process.as_mut())
+            .with_context(|| format!("no manager {provider} runs"))?;
+        if frozen {
+            process.freeze().await;
+        } else {
+            process.thaw().await;
+        }
+        Ok(())
+    }
+
     /// Stops the three managers and starts them again.
     pub(super) async fn restart(&mut self) -> Result<()> {
         self.stop().await?;

@@ -8,7 +8,8 @@ use super::{NAME, NAMESPACE, NOBODY, PAUSED, PERSON, Questions};
 pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) -> Result<()> {
     let management = asked.management;
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
-    let first = machines.first().context("no Machine")?;
+    // `why` queries the members in the order of their names.
+    let first = machines.iter().min().context("no Machine")?;
     let kubeconfig = |why: &str| format!("Secret/edge-kubeconfig: {why} (workload-unreachable)");
     for (fault, cause) in [
         (

@@ -17,6 +17,7 @@ use crate::{
         scale::ScaleArguments,
         status::StatusArguments,
         upgrade::UpgradeArguments,
+        why::WhyArguments,
     },
 };
 
@@ -44,6 +45,8 @@ const EXIT_CODES: &str = "Exit codes:
 pub enum Command {
     /// Show the health of control planes, their Machines and etcd members
     Status(StatusArguments),
+    /// Show why nothing happens on a control plane: who acts next, since when, and what to do
+    Why(WhyArguments),
     /// Show what the controller will do to a control plane, and what blocks the first step
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane

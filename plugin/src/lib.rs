@@ -50,6 +50,7 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     certificates, etcd, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
+    why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -146,6 +147,7 @@ async fn run(command: Command, session: &Session) -> Verdict {
 async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict> {
     match command {
         Command::Status(arguments) => Box::pin(status::run(arguments, session)).await,
+        Command::Why(arguments) => Box::pin(why::run(arguments, session)).await,
         Command::Plan(arguments) => plan::run(arguments, session).await,
         Command::Scale(arguments) => Box::pin(scale::run(arguments, session)).await,
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,

@@ -56,3 +56,4 @@ mod status_workload;
 mod stopped_controller;
 mod unobserved_changes;
 mod unreachable_mutation;
+mod why;

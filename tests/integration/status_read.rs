@@ -131,6 +131,12 @@ fn is_whole(management: &Snapshot) -> Result<()> {
         Reading::Read(vec![HealthCheck {
             name: "watch".to_owned(),
             targets: BTreeSet::from([machine.clone()]),
+            timeouts: vec![kcp_api::machine_health_check::UnhealthyCondition {
+                is_of_node: true,
+                type_: "Ready".to_owned(),
+                status: kcp_api::ConditionStatus::False,
+                timeout: std::time::Duration::from_secs(300),
+            }],
             ..HealthCheck::default()
         }])
     );
@@ -253,6 +259,8 @@ fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
         ("kubeadmconfigs", "list") => ("kubeadmconfigs.bootstrap.cluster.x-k8s.io", true, false),
         // Read only if the controller has not processed the spec.
         ("leases", "get") => ("leases.coordination.k8s.io", false, false),
+        // Read only while a change is pending.
+        ("events", "list") => ("events.events.k8s.io", false, false),
         ("*", "get") => (
             "standinmachinetemplates.infrastructure.cluster.x-k8s.io",
             true,

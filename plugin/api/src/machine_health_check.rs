@@ -1,5 +1,7 @@
 //! Decodes `MachineHealthCheck` from v1beta1 and v1beta2 of Cluster API.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{LabelSelector, ObjectMeta},
     util::intstr::IntOrString,
@@ -7,11 +9,12 @@ use k8s_openapi::apimachinery::pkg::{
 use serde::Deserialize;
 
 use crate::{
-    Condition, Reference,
+    Condition, ConditionStatus, Reference,
     condition::{self, V1Beta2Status},
     decode::null_as_default,
     metadata,
 };
+use kcp_rules::syntax::go_duration;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
@@ -31,8 +34,20 @@ pub struct MachineHealthCheckSpec {
     /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as `[1-3]`,
     /// which overrides `unhealthyLessThanOrEqualTo`. Never empty.
     pub unhealthy_in_range: Option<String>,
+    /// The statuses of conditions with which a Machine counts as unhealthy. An entry with an invalid timeout is left out.
+    pub unhealthy_conditions: Vec<UnhealthyCondition>,
     /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,
+}
+
+/// A Machine counts as unhealthy after this time with this status of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnhealthyCondition {
+    /// Whether the node of the Machine has the condition. Otherwise the Machine itself has it.
+    pub is_of_node: bool,
+    pub type_: String,
+    pub status: ConditionStatus,
+    pub timeout: Duration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,10 +85,47 @@ struct WireSpec {
     selector: LabelSelector,
     // v1beta2
     remediation: Option<WireRemediation>,
+    checks: Option<WireChecks>,
     // v1beta1
+    unhealthy_conditions: Option<Vec<WireCondition>>,
+    unhealthy_machine_conditions: Option<Vec<WireCondition>>,
     max_unhealthy: Option<IntOrString>,
     unhealthy_range: Option<String>,
     remediation_template: Option<Reference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireChecks {
+    unhealthy_node_conditions: Option<Vec<WireCondition>>,
+    unhealthy_machine_conditions: Option<Vec<WireCondition>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition {
+    r#type: String,
+    status: ConditionStatus,
+    // v1beta2
+    timeout_seconds: Option<u64>,
+    // v1beta1
+    timeout: Option<String>,
+}
+
+impl WireCondition {
+    fn decode(self, is_of_node: bool) -> Option<UnhealthyCondition> {
+        let timeout = match (self.timeout_seconds, &self.timeout) {
+            (Some(seconds), _) => Duration::from_secs(seconds),
+            (None, Some(text)) => go_duration(text)?,
+            (None, None) => Duration::ZERO,
+        };
+        Some(UnhealthyCondition {
+            is_of_node,
+            type_: self.r#type,
+            status: self.status,
+            timeout,
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -108,6 +160,17 @@ impl From<Wire> for MachineHealthCheck {
         } = wire;
         let remediation = spec.remediation.unwrap_or_default();
         let trigger = remediation.trigger_if.unwrap_or_default();
+        let checks = spec.checks.unwrap_or_default();
+        let of_nodes = checks.unhealthy_node_conditions.or(spec.unhealthy_conditions);
+        let of_machines = checks
+            .unhealthy_machine_conditions
+            .or(spec.unhealthy_machine_conditions);
+        let of_nodes = of_nodes.into_iter().flatten().map(|of| (of, true));
+        let of_machines = of_machines.into_iter().flatten().map(|of| (of, false));
+        let unhealthy_conditions = of_nodes
+            .chain(of_machines)
+            .filter_map(|(condition, is_of_node)| condition.decode(is_of_node))
+            .collect();
         let range = trigger.unhealthy_in_range.or(spec.unhealthy_range);
         Self {
             metadata,
@@ -118,6 +181,7 @@ impl From<Wire> for MachineHealthCheck {
                     .unhealthy_less_than_or_equal_to
                     .or(spec.max_unhealthy),
                 unhealthy_in_range: range.filter(|range| !range.is_empty()),
+                unhealthy_conditions,
                 template_ref: remediation.template_ref.or(spec.remediation_template),
             },
             status: MachineHealthCheckStatus {
@@ -134,8 +198,10 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
     use serde_json::{Value, json};
 
-    use super::MachineHealthCheck;
-    use crate::{decode, metadata::Object as _};
+    use std::time::Duration;
+
+    use super::{MachineHealthCheck, UnhealthyCondition};
+    use crate::{ConditionStatus, decode, metadata::Object as _};
 
     fn health_check(object: &Value) -> MachineHealthCheck {
         decode(&object.to_string()).expect("decodes")
@@ -147,15 +213,33 @@ mod tests {
         let selector = json!({"matchLabels": {"cluster.x-k8s.io/control-plane": ""}});
         let conditions = json!([{"type": "RemediationAllowed", "status": "True"}]);
         let v1beta2 = health_check(&json!({"metadata": metadata,
-            "spec": {"clusterName": "c1", "selector": selector, "remediation": {
+            "spec": {"clusterName": "c1", "selector": selector,
+                "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "Unknown", "timeoutSeconds": 300}],
+                    "unhealthyMachineConditions": [{"type": "EtcdMemberHealthy", "status": "False", "timeoutSeconds": 60}]},
+                "remediation": {
                 "triggerIf": {"unhealthyLessThanOrEqualTo": "40%", "unhealthyInRange": "[1-3]"},
                 "templateRef": {"apiVersion": "g/v1", "kind": "RebootTemplate", "name": "r"}}},
             "status": {"expectedMachines": 3, "currentHealthy": 2, "conditions": conditions}}));
         let v1beta1 = health_check(&json!({"metadata": metadata,
             "spec": {"clusterName": "c1", "selector": selector, "maxUnhealthy": "40%", "unhealthyRange": "[1-3]",
+                "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "timeout": "5m0s"}],
+                "unhealthyMachineConditions": [{"type": "EtcdMemberHealthy", "status": "False", "timeout": "1m"}],
                 "remediationTemplate": {"apiVersion": "g/v1", "kind": "RebootTemplate", "name": "r"}},
             "status": {"expectedMachines": 3, "currentHealthy": 2, "conditions": [], "v1beta2": {"conditions": conditions}}}));
         assert_eq!(v1beta2, v1beta1);
+        let unhealthy = |is_of_node, type_: &str, status, seconds| UnhealthyCondition {
+            is_of_node,
+            type_: type_.to_owned(),
+            status,
+            timeout: Duration::from_secs(seconds),
+        };
+        assert_eq!(
+            v1beta2.spec.unhealthy_conditions,
+            [
+                unhealthy(true, "Ready", ConditionStatus::Unknown, 300),
+                unhealthy(false, "EtcdMemberHealthy", ConditionStatus::False, 60),
+            ]
+        );
 
         assert!(v1beta2.is_paused());
         assert_eq!(v1beta2.remediation_allowed(), Some(true));

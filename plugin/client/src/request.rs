@@ -190,6 +190,21 @@ impl Connection {
         self.pages(resource, namespace, selector).all().await
     }
 
+    /// Lists the objects of a namespace that match a field selector, page by page.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`].
+    pub async fn list_by_fields<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<T>, Error> {
+        let mut pages = self.pages(resource, Some(namespace), None);
+        pages.parameters.field_selector = Some(selector.to_owned());
+        pages.all().await
+    }
+
     /// Like [`Connection::list`], but reads only metadata.
     ///
     /// # Errors

@@ -11,6 +11,7 @@
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`drain`]: what prevents the drain of a Machine's node, and what is lost with the node
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
+//! - [`why`]: who acts next on a control plane, since when, and because of what
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
@@ -56,3 +57,4 @@ pub mod staleness;
 pub mod testing;
 pub mod verbs;
 pub mod wait;
+pub mod why;

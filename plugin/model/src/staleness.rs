@@ -37,7 +37,7 @@ pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// How long the controller may take to create a missing Machine. It normally takes seconds.
-const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
+pub const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long the controller may take to process a change to the spec. It normally takes seconds.
 pub const OBSERVATION_LIMIT: Duration = Duration::from_secs(3 * 60);

@@ -12,3 +12,4 @@ pub mod rules;
 pub mod scale;
 pub mod status;
 pub mod upgrade;
+pub mod why;

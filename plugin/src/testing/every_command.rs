@@ -17,6 +17,7 @@ const COMMON: &[&str] = &[
 /// A command line of each command that prints a result, and the formats that it has besides.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("status", &[]),
+    ("why edge", &[]),
     ("plan edge", &[]),
     ("scale edge --replicas 3", &[]),
     ("rollout start edge", &[]),

@@ -168,18 +168,20 @@ impl Observer {
             name: name.clone(),
             kubelet_version: VERSION.to_owned(),
             ready: Some(true),
+            ready_since: None,
             has_control_plane_label: true,
             has_control_plane_taint: true,
             is_unreachable: false,
             created: None,
             provider_id: None,
         };
-        // The API server sets the creation time, and the machine the providerID.
+        // The API server sets the creation time, kwok the time of the condition, and the machine the providerID.
         let nodes: Option<Vec<Node>> = read.nodes.read().map(|nodes| {
             let nodes = nodes.iter().cloned();
             nodes
                 .map(|node| Node {
                     created: None,
+                    ready_since: None,
                     provider_id: None,
                     ..node
                 })
@@ -199,11 +201,20 @@ impl Observer {
                 node: node.clone(),
                 phase: "Running".to_owned(),
                 ready: true,
+                ready_since: None,
                 deleting: false,
                 message: None,
             })
         });
-        ensure!(read.static_pods == Reading::Read(pods.collect()), "{read:?}");
+        let read_pods: Option<Vec<StaticPod>> = read.static_pods.read().map(|pods| {
+            let pods = pods.iter().cloned();
+            pods.map(|pod| StaticPod {
+                ready_since: None,
+                ..pod
+            })
+            .collect()
+        });
+        ensure!(read_pods == Some(pods.collect()), "{read:?}");
         // The stand-in machines have neither controllers nor addons.
         ensure!(read.kube_proxy == Reading::Read(None), "{read:?}");
         ensure!(read.core_dns == Reading::Read(None), "{read:?}");

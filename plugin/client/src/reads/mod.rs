@@ -17,6 +17,7 @@ pub mod controller_lease;
 pub mod drain;
 pub mod etcd;
 pub mod extensions;
+pub mod failed_writes;
 pub mod failure;
 pub mod leader_migration;
 pub mod list;

@@ -32,8 +32,9 @@ pub async fn observe(
     };
     let (object, control_plane) = reads.control_plane(name).await?;
     let target = Target::new(&control_plane);
-    let of_lease = control_plane.clone();
-    let lease = reads.controller_lease(&of_lease);
+    let own = control_plane.clone();
+    let lease = reads.controller_lease(&own);
+    let failed_writes = reads.failed_writes(&own);
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
     let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
@@ -45,13 +46,15 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (snapshot, (workload, endpoint_certificate, etcd), controller_lease) = tokio::join!(
+    let (snapshot, (workload, endpoint_certificate, etcd), controller_lease, failed_writes) = tokio::join!(
         Box::pin(read_related(&reads, object, control_plane, tell)),
         Box::pin(beyond),
-        Box::pin(lease)
+        Box::pin(lease),
+        Box::pin(failed_writes)
     );
     Ok(Snapshot {
         controller_lease,
+        failed_writes,
         workload,
         endpoint_certificate,
         etcd,

@@ -342,6 +342,7 @@ mod tests {
                 node: "n1".to_owned(),
                 phase: String::new(),
                 ready: false,
+                ready_since: None,
                 deleting: false,
                 message: None,
             }])

@@ -8,6 +8,7 @@ use kcp_api::Object as _;
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         components::WORKLOAD,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
@@ -25,26 +26,31 @@ pub const CHECKS: &[Check] = &[
         "secrets-missing",
         "all Secrets of the cluster exist",
         check_secrets_missing,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "secrets-not-owned",
         "the control plane owns the Secrets with the cluster's CAs and keys",
         check_secrets_not_owned,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machine-certificates-expiring",
         "no Machine's certificates expire soon",
         check_machine_certificates_expiring,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "endpoint-certificate-expiring",
         "the endpoint's certificate does not expire soon",
         check_endpoint_certificate_expiring,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-certificates-expiring",
         "no etcd member's certificate expires soon",
         check_etcd_certificates_expiring,
+        Responsible::Fault(Actor::Person),
     ),
 ];
 

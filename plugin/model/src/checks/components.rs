@@ -8,6 +8,7 @@ use kcp_api::{Machine, Object as _};
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         finding::{
             CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, node_object, require,
         },
@@ -24,24 +25,28 @@ pub const CHECKS: &[Check] = &[
         "api-servers-mismatch",
         "every Machine has an API server, and every API server has a Machine",
         check_api_servers_mismatch,
+        Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "api-servers-not-ready",
         "the API server of every node is ready",
         check_api_servers_not_ready,
+        Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "controller-managers-not-ready",
         "the controller manager of every node is ready",
         check_controller_managers_not_ready,
+        Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "schedulers-not-ready",
         "the scheduler of every node is ready",
         check_schedulers_not_ready,
+        Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
 ];
@@ -85,7 +90,11 @@ pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Tim
             let condition = of.condition(kind).filter(|condition| !condition.is_true())?;
             let doubt = if condition.is_false() { "" } else { "unknown: " };
             let message = format!("{about}: {doubt}{}", condition.one_line());
-            Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of)))
+            Some(
+                Finding::fail(machine_object(of.name()), message)
+                    .since_transition(condition)
+                    .hint(describe_hint(of)),
+            )
         })
         .collect()
 }
@@ -196,7 +205,8 @@ pub fn check_pods_ready(
                 .as_ref()
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
-            node_finding(observed, &pod.node, &message, now).map(|finding| finding.hint(hint(pod)))
+            node_finding(observed, &pod.node, &message, now)
+                .map(|finding| finding.since(pod.ready_since).hint(hint(pod)))
         });
     // The check `api-servers-mismatch` reports a missing API server.
     let expected = observed

@@ -7,6 +7,7 @@ use crate::{
     blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
+        actor::{Actor, Responsible},
         components::machines_without_etcd,
         controller::controller_state,
         etcd_quorum::votes,
@@ -15,7 +16,7 @@ use crate::{
     },
     plan::blockers::{processing_blockers, unreachable_workload},
     snapshot::Snapshot,
-    staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age, controller_stopped, format_age},
+    staleness::{JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, controller_stopped, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -23,35 +24,68 @@ pub const CHECKS: &[Check] = &[
         "status-missing",
         "the controller reports whether the control plane is available",
         check_status_missing,
-    ),
+        Responsible::Step(Actor::ControlPlaneController),
+    )
+    .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "status-outdated",
         "the controller has processed the current spec",
         check_status_outdated,
+        Responsible::StepBy(who_processes_the_spec),
     )
+    .effect_of(&[
+        "secrets-missing",
+        "endpoint-certificate-expiring",
+        "etcd-no-quorum",
+    ])
+    .usually_within(OBSERVATION_LIMIT)
+    .effect_of(&[
+        "controller-stopped",
+        "secrets-missing",
+        "workload-disconnected",
+        "infrastructure-template-missing",
+        "machines-not-owned",
+        "write-refused",
+        "paused",
+        "cluster-not-ready",
+        "kubeadm-config-unusable",
+        "remediation-blocked",
+    ])
     .preflight(),
-    Check::new("unavailable", "condition Available is True", check_unavailable).as_summary(),
+    Check::new(
+        "unavailable",
+        "condition Available is True",
+        check_unavailable,
+        Responsible::Fault(Actor::ControlPlaneController),
+    )
+    .as_summary(),
     Check::new(
         "certificates-unavailable",
         "condition CertificatesAvailable is True",
         check_certificates_unavailable,
-    ),
+        Responsible::Step(Actor::ControlPlaneController),
+    )
+    .usually_within(JOIN_LIMIT)
+    .effect_of(&["secrets-missing"]),
     Check::new(
         "etcd-cluster-unhealthy",
         "condition EtcdClusterHealthy is True",
         check_etcd_cluster_unhealthy,
+        Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "components-unhealthy",
         "condition ControlPlaneComponentsHealthy is True",
         check_components_unhealthy,
+        Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "workload-disconnected",
         "the controller can connect to the workload cluster",
         check_workload_disconnected,
+        Responsible::Fault(Actor::Person),
     )
     .blocking(),
 ];
@@ -74,7 +108,7 @@ fn finding(observed: &Snapshot, condition: &Condition) -> Finding {
         condition.status.as_str(),
         condition.one_line()
     );
-    Finding::new(outcome, observed.object(), message)
+    Finding::new(outcome, observed.object(), message).since_transition(condition)
 }
 
 /// Whether the control plane was created recently and is not initialized yet.
@@ -95,7 +129,9 @@ pub fn check_status_missing(observed: &Snapshot, now: Timestamp) -> CheckResult 
     };
     let message = format!("{message}{}", controller_state(observed, now));
     Ok(vec![
-        Finding::unknown(observed.object(), message).hint(CONTROLLER_HINT),
+        Finding::unknown(observed.object(), message)
+            .since(control_plane.creation_timestamp())
+            .hint(CONTROLLER_HINT),
     ])
 }
 
@@ -117,12 +153,22 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         control_plane.status.observed_generation.unwrap_or_default(),
     );
     let object = observed.object();
-    Ok(vec![match processing_blockers(observed).first() {
+    let finding = match processing_blockers(observed).first() {
         Some(blocker) => Finding::unknown(object, format!("{message}; {}", blocker.message()))
             .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
         None => Finding::unknown(object, format!("{message}{}", controller_state(observed, now)))
             .hint(CONTROLLER_HINT),
-    }])
+    };
+    Ok(vec![finding.since(control_plane.unprocessed_since())])
+}
+
+/// The controller, unless it fails at each attempt: then a person removes the cause.
+fn who_processes_the_spec(observed: &Snapshot, _: &Finding, _: Timestamp) -> Actor {
+    if !processing_blockers(observed).is_empty() {
+        Actor::Person
+    } else {
+        Actor::ControlPlaneController
+    }
 }
 
 pub fn check_unavailable(observed: &Snapshot, now: Timestamp) -> CheckResult {

@@ -1,5 +1,7 @@
 //! Finds out whether the control plane controller runs, from its leader election Lease. Checks of other topics report it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kcp_api::names::lease;
 
@@ -10,6 +12,21 @@ use crate::{
 
 /// The duration of a Lease that does not specify one. This is Cluster API's default.
 const LEASE_SECONDS: u64 = 60;
+
+/// How long a Lease may have been expired until the controller counts as stopped. Another instance acquires it within seconds,
+/// but clocks differ.
+const EXPIRED_LIMIT: Duration = Duration::from_secs(2 * 60);
+
+/// The last holder of an expired Lease, and when it was renewed. None if the controller runs, or if the Lease was not read.
+pub fn stopped_holder(observed: &Snapshot, now: Timestamp) -> Option<(&str, Timestamp)> {
+    let lease = observed.controller_lease.read()?.as_ref()?;
+    let (holder, renewed) = (lease.holder.as_deref()?, lease.renewed?);
+    let seconds = lease
+        .duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok());
+    let holds = Duration::from_secs(seconds.unwrap_or(LEASE_SECONDS));
+    (age(renewed, now) > holds.saturating_add(EXPIRED_LIMIT)).then_some((holder, renewed))
+}
 
 /// Describes, after a semicolon, what the Lease says about the controller. Empty if the Lease was not read.
 pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {

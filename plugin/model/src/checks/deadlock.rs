@@ -10,6 +10,7 @@ use kcp_api::{Machine, Object as _, names::annotation};
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         etcd_quorum::stacked_survey,
         finding::{CheckResult, Finding, machine_object},
         machine_grace::require_machines,
@@ -26,6 +27,7 @@ pub const CHECKS: &[Check] = &[Check::new(
     "machine-deletions-deadlocked",
     "the deletions of Machines do not block each other",
     check_machine_deletions_deadlocked,
+    Responsible::Fault(Actor::Person),
 )
 .blocking()];
 

@@ -9,6 +9,7 @@ use kcp_etcd::Members;
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, require},
         machine_grace::{Phase, are_machines_changing, machine_of_node},
@@ -26,29 +27,34 @@ pub const CHECKS: &[Check] = &[
         "etcd-clusters-differ",
         "all members belong to one etcd cluster",
         check_etcd_clusters_differ,
+        Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-member-lists-differ",
         "every member reports the same member list",
         check_etcd_member_lists_differ,
+        Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-no-leader",
         "members agree on a leader",
         check_etcd_no_leader,
+        Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-raft-terms-differ",
         "members are in the same raft term",
         check_etcd_raft_terms_differ,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-raft-lag",
         "no member lags far behind the others",
         check_etcd_raft_lag,
+        Responsible::Fault(Actor::Person),
     ),
 ];
 

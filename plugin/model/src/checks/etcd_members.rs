@@ -7,6 +7,7 @@ use kcp_etcd::Member;
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         components::describe_hint,
         etcd_quorum::{ETCD, stacked_survey},
         finding::{CheckResult, Finding, machine_object, require},
@@ -21,6 +22,7 @@ use crate::{
         etcd::{Alarms, hexadecimal},
         management::owner,
     },
+    staleness::JOIN_LIMIT,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -28,14 +30,25 @@ pub const CHECKS: &[Check] = &[
         "etcd-members-mismatch",
         "every Machine has an etcd member, and every member has a Machine",
         check_etcd_members_mismatch,
+        Responsible::Fault(Actor::Person),
+    )
+    .effect_of(&["etcd-clusters-differ"])
+    .preflight(),
+    Check::new(
+        "etcd-alarms",
+        "no member has raised an alarm",
+        check_etcd_alarms,
+        Responsible::Fault(Actor::Person),
     )
     .preflight(),
-    Check::new("etcd-alarms", "no member has raised an alarm", check_etcd_alarms).preflight(),
     Check::new(
         "etcd-learners-stuck",
         "every learner is promoted in time",
         check_etcd_learners_stuck,
+        Responsible::Step(Actor::Kubeadm),
     )
+    .usually_within(JOIN_LIMIT)
+    .effect_of(&["etcd-members-mismatch"])
     .preflight(),
 ];
 

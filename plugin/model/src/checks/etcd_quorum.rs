@@ -5,7 +5,9 @@ use kcp_api::Object as _;
 
 use crate::{
     checks::{
-        Check, components,
+        Check,
+        actor::{Actor, Responsible},
+        components,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
         machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
         machines::replacement_hint,
@@ -20,13 +22,19 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-no-quorum", "etcd has quorum", check_etcd_no_quorum)
-        .preflight()
-        .blocking(),
+    Check::new(
+        "etcd-no-quorum",
+        "etcd has quorum",
+        check_etcd_no_quorum,
+        Responsible::Fault(Actor::Person),
+    )
+    .preflight()
+    .blocking(),
     Check::new(
         "etcd-voters-unhealthy",
         "no voting member is unhealthy",
         check_etcd_voters_unhealthy,
+        Responsible::Fault(Actor::Person),
     )
     .preflight()
     .as_summary(),
@@ -34,13 +42,21 @@ pub const CHECKS: &[Check] = &[
         "etcd-members-unresponsive",
         "every member responds",
         check_etcd_members_unresponsive,
+        Responsible::Fault(Actor::Person),
     )
+    .effect_of(&[
+        "etcd-certificates-expiring",
+        "etcd-members-mismatch",
+        "etcd-clusters-differ",
+    ])
     .preflight(),
     Check::new(
         "etcd-pods-not-ready",
         "the etcd pod of every node is ready",
         check_etcd_pods_not_ready,
+        Responsible::Fault(Actor::Kubelet),
     )
+    .effect_of(&["etcd-members-unresponsive"])
     .preflight(),
 ];
 

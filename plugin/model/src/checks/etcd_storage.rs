@@ -8,6 +8,7 @@ use kcp_api::Object as _;
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, require},
         machine_grace::are_machines_changing,
@@ -23,16 +24,19 @@ pub const CHECKS: &[Check] = &[
         "etcd-space-low",
         "every database is well below its quota",
         check_etcd_space_low,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-fragmentation",
         "no database is fragmented",
         check_etcd_fragmentation,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-versions-differ",
         "all members run the same etcd version",
         check_etcd_versions_differ,
+        Responsible::Fault(Actor::Person),
     ),
 ];
 

@@ -1,5 +1,7 @@
 //! The findings of a check, and functions that create them.
 
+use jiff::Timestamp;
+use kcp_api::Condition;
 use serde::Serialize;
 
 use crate::snapshot::{Failure, Reading};
@@ -33,6 +35,9 @@ pub struct Finding {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Since when the finding holds. Absent if no object says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 impl CheckOutcome {
@@ -113,6 +118,7 @@ impl Finding {
             objects: vec![object.into()],
             message: one_line(message.as_ref()),
             hint: None,
+            since: None,
         }
     }
 
@@ -149,6 +155,15 @@ impl Finding {
             Some(hint) => self.hint(hint),
             None => self,
         }
+    }
+
+    pub fn since(self, since: Option<Timestamp>) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Since when a condition has its status.
+    pub fn since_transition(self, condition: &Condition) -> Self {
+        self.since(condition.last_transition_time)
     }
 
     pub fn hint(mut self, hint: impl AsRef<str>) -> Self {

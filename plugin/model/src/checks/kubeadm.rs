@@ -6,6 +6,7 @@ use kcp_api::Object as _;
 use crate::{
     checks::{
         Check,
+        actor::{Actor, Responsible},
         components::{WORKLOAD, condition_findings, node_finding},
         finding::{CheckResult, Finding, NoResult, fall_back_to, require},
         machine_grace::{are_machines_changing, machine_of_node},
@@ -20,16 +21,19 @@ pub const CHECKS: &[Check] = &[
         "node-labels-or-taints-missing",
         "every control plane node has the control-plane label, and the taint if configured",
         check_node_labels_or_taints_missing,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubeadm-config-outdated",
         "kubeadm-config contains the desired version",
         check_kubeadm_config_outdated,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubeadm-config-unusable",
         "the controller can update kubeadm-config, and Machines can join with it",
         check_kubeadm_config_unusable,
+        Responsible::Fault(Actor::Person),
     ),
 ];
 

@@ -7,12 +7,13 @@ use crate::{
     blocker::Blocker,
     checks::{
         Check,
+        actor::{Actor, Responsible},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         rollout::has_pending_change,
     },
     plan::owners::cannot_adopt,
     snapshot::{Reading, Snapshot, management::owner},
-    staleness::format_age,
+    staleness::{DELETION_LIMIT, JOIN_LIMIT, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -20,43 +21,58 @@ pub const CHECKS: &[Check] = &[
         "paused",
         "neither the control plane nor its Cluster is paused",
         check_paused,
+        Responsible::Fault(Actor::Person),
     )
     .blocking(),
     Check::new(
         "deleting",
         "the control plane is not being deleted",
         check_deleting,
-    ),
+        Responsible::Step(Actor::ControlPlaneController),
+    )
+    .usually_within(DELETION_LIMIT)
+    .effect_of(&[
+        "machine-deletions-deadlocked",
+        "machine-drains-blocked",
+        "machine-deletions-slow",
+    ]),
     Check::new(
         "failure-reported",
         "neither failureReason nor failureMessage is set",
         check_failure_reported,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "cluster-reference-wrong",
         "spec.controlPlaneRef of the Cluster refers to the control plane",
         check_cluster_reference_wrong,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "cluster-not-ready",
         "the Cluster has an endpoint, and its infrastructure is ready",
         check_cluster_not_ready,
-    ),
+        Responsible::Step(Actor::InfrastructureProvider),
+    )
+    .usually_within(JOIN_LIMIT),
     Check::new(
         "infrastructure-template-missing",
         "the infrastructure template of the control plane exists",
         check_infrastructure_template_missing,
+        Responsible::Fault(Actor::Person),
     )
     .blocking(),
     Check::new(
         "topology-upgrade-pending",
         "the Cluster's topology does not hold back the desired version",
         check_topology_upgrade_pending,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machines-not-owned",
         "the control plane owns every control plane Machine of its Cluster",
         check_machines_not_owned,
+        Responsible::Fault(Actor::Person),
     ),
 ];
 
@@ -69,7 +85,9 @@ pub fn check_deleting(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .condition("Deleting")
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
     let message = format!("being deleted for {}{waiting}", format_age(started, now));
-    Ok(vec![Finding::fail(observed.object(), message)])
+    Ok(vec![
+        Finding::fail(observed.object(), message).since(Some(started)),
+    ])
 }
 
 pub fn check_failure_reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -95,16 +113,22 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     } else {
         (CheckOutcome::Warn, "")
     };
+    let paused = control_plane
+        .condition("Paused")
+        .filter(|paused| paused.is_true());
+    let since = paused.and_then(|paused| paused.last_transition_time);
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     if own {
         let message = format!("paused{pending}: no controller reconciles the control plane");
-        let finding = Finding::new(outcome, observed.object(), message).hint(format!(
-            "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
-        ));
+        let finding = Finding::new(outcome, observed.object(), message)
+            .since(since)
+            .hint(format!(
+                "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
+            ));
         return Ok(vec![finding]);
     }
     let message = format!("the Cluster is paused{pending}: no controller reconciles the control plane");
-    let finding = Finding::new(outcome, observed.object(), message);
+    let finding = Finding::new(outcome, observed.object(), message).since(since);
     Ok(vec![match control_plane.cluster() {
         Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
             "resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"

@@ -7,13 +7,14 @@ use crate::{
     blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
+        actor::{Actor, Responsible},
         components::{WORKLOAD, describe_hint, node_finding},
         controller::controller_state,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
     },
     snapshot::{EtcdMembers, Snapshot, workload::Node},
-    staleness::{OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
+    staleness::{DELETION_LIMIT, JOIN_LIMIT, OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -21,29 +22,43 @@ pub const CHECKS: &[Check] = &[
         "machines-without-node",
         "every Machine has a node",
         check_machines_without_node,
+        Responsible::StepBy(who_starts_machine),
     )
+    .usually_within(JOIN_LIMIT)
+    .effect_of(&[
+        "etcd-learners-stuck",
+        "kubeadm-config-unusable",
+        "secrets-missing",
+    ])
     .preflight(),
     Check::new(
         "machines-not-ready",
         "every Machine is ready",
         check_machines_not_ready,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machine-deletions-slow",
         "Machines are deleted in time",
         check_machine_deletions_slow,
+        Responsible::StepBy(who_deletes_machine),
     )
+    .usually_within(DELETION_LIMIT)
+    .effect_of(&["machine-deletions-deadlocked", "machine-drains-blocked"])
     .preflight(),
     Check::new(
         "nodes-not-ready",
         "every control plane node exists and is ready",
         check_nodes_not_ready,
+        Responsible::Fault(Actor::Kubelet),
     ),
     Check::new(
         "machine-conditions-outdated",
         "the controller keeps the condition EtcdMemberHealthy of each Machine up to date",
         check_machine_conditions_outdated,
+        Responsible::Fault(Actor::ControlPlaneController),
     )
+    .effect_of(&["controller-stopped", "workload-disconnected"])
     .blocking(),
 ];
 
@@ -71,10 +86,57 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
                     format!(" for {}", format_age(created, now))
                 });
                 let message = format!("no node has joined{lasts}");
-                Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of)))
+                Some(
+                    Finding::fail(machine_object(of.name()), message)
+                        .since(of.creation_timestamp())
+                        .hint(describe_hint(of)),
+                )
             }
         });
     Ok(findings.collect())
+}
+
+/// The Machine that a finding is about.
+fn machine_of<'o>(observed: &'o Snapshot, finding: &Finding) -> Option<&'o Machine> {
+    let is_named = |machine: &&Machine| finding.objects.contains(&machine_object(machine.name()));
+    observed.machines.iter().find(is_named)
+}
+
+/// Who takes the next step while a Machine starts. The infrastructure provider needs the bootstrap data; kubeadm runs once
+/// the host does.
+fn who_starts_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
+    let Some(machine) = machine_of(observed, finding) else {
+        return Actor::ControlPlaneController;
+    };
+    if machine.has_node() {
+        Actor::Kubelet
+    } else if !machine.is("BootstrapConfigReady") {
+        Actor::BootstrapProvider
+    } else if machine.is("InfrastructureReady") {
+        Actor::Kubeadm
+    } else {
+        Actor::InfrastructureProvider
+    }
+}
+
+/// Who takes the next step of a deletion, from the reason of the condition `Deleting`
+/// (`api/core/v1beta2/machine_types.go`).
+fn who_deletes_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
+    let Some(machine) = machine_of(observed, finding) else {
+        return Actor::MachineController;
+    };
+    if machine.foreign_deletion_hooks().next().is_some() {
+        return Actor::HookOwner;
+    }
+    let reason = machine
+        .condition("Deleting")
+        .map(|condition| condition.reason.as_str());
+    match reason {
+        Some("WaitingForPreTerminateHook") => Actor::ControlPlaneController,
+        Some("WaitingForInfrastructureDeletion") => Actor::InfrastructureProvider,
+        Some("WaitingForBootstrapDeletion") => Actor::BootstrapProvider,
+        _ => Actor::MachineController,
+    }
 }
 
 fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
@@ -95,6 +157,7 @@ fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
         machine_object(of.name()),
         format!("starting{lasts}{phase}{joined}"),
     )
+    .since(of.creation_timestamp())
 }
 
 pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -125,7 +188,7 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
             .or_else(says)
             .map_or_else(String::new, |text| format!(", waiting for: {text}"));
         let message = format!("being deleted for {}{waits_for}", format_age(started, now));
-        let finding = Finding::new(outcome, machine_object(of.name()), message);
+        let finding = Finding::new(outcome, machine_object(of.name()), message).since(Some(started));
         Some(match (of.foreign_deletion_hooks().next(), outcome) {
             (Some(hook), _) => finding.hint(format!(
                 "another program delays the deletion with the annotation {hook}; if that program does not remove the \
@@ -153,8 +216,11 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
             let other = of.condition(kind);
             other.is_some_and(|other| !other.is_true())
         });
-        (!is_explained)
-            .then(|| Finding::fail(machine_object(of.name()), condition.one_line()).hint(describe_hint(of)))
+        (!is_explained).then(|| {
+            Finding::fail(machine_object(of.name()), condition.one_line())
+                .since_transition(condition)
+                .hint(describe_hint(of))
+        })
     });
     Ok(findings.collect())
 }
@@ -186,7 +252,7 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
             (None, false) => "the node does not report whether it is ready",
         };
         node_finding(observed, &of.name, message, now).map(|finding| {
-            finding.hint(format!(
+            finding.since(of.ready_since).hint(format!(
                 "in the workload cluster: kubectl describe node {}",
                 of.name
             ))
@@ -239,7 +305,11 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
             format_age(joined, now),
             controller_state(observed, now)
         );
-        Some(Finding::fail(machine_object(machine.name()), message).hint(CONTROLLER_HINT))
+        Some(
+            Finding::fail(machine_object(machine.name()), message)
+                .since(Some(joined))
+                .hint(CONTROLLER_HINT),
+        )
     });
     Ok(findings.collect())
 }

@@ -10,22 +10,29 @@
 //!   its members
 //! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
 //! - [`certificates`]: Secrets, and the expiry of certificates
+//! - [`refusals`], [`drains`]: writes and evictions that a controller repeats because they are refused
+//! - [`actor`]: who acts next because of a finding
 
 #![allow(
     clippy::unnecessary_wraps,
     reason = "all check functions have the same type, including those that always return a result"
 )]
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::snapshot::Snapshot;
+use actor::Responsible;
 use finding::{CheckOutcome, CheckResult, Finding, NoResult};
 
+pub mod actor;
 pub mod certificates;
 pub mod components;
 pub mod conditions;
 pub mod controller;
 pub mod deadlock;
+pub mod drains;
 pub mod etcd_agreement;
 pub mod etcd_members;
 pub mod etcd_quorum;
@@ -36,12 +43,14 @@ pub mod lifecycle;
 pub mod machine_grace;
 pub mod machines;
 pub mod membership;
+pub mod refusals;
 pub mod remediation;
 pub mod rollout;
 pub mod sources;
 pub mod workload;
 
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of a check")]
 pub struct Check {
     /// The id of the check in kebab-case, which JSON output contains.
     pub id: &'static str,
@@ -53,6 +62,14 @@ pub struct Check {
     pub is_blocking: bool,
     /// Whether the check only repeats problems that other checks report in detail.
     pub sums_up: bool,
+    /// Who acts next because of a finding of the check.
+    pub responsible: Responsible,
+    /// The ids of the checks that report causes. A finding is an effect if one of them has a finding about the same object.
+    pub effect_of: &'static [&'static str],
+    /// Whether a finding about a Machine says who repairs its other problems.
+    pub takes_over: bool,
+    /// How long the actor usually takes. None if there is no usual time.
+    pub usual_time: Option<Duration>,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
 }
 
@@ -72,6 +89,7 @@ impl Check {
         id: &'static str,
         summary: &'static str,
         function: fn(&Snapshot, Timestamp) -> CheckResult,
+        responsible: Responsible,
     ) -> Self {
         Self {
             id,
@@ -79,6 +97,10 @@ impl Check {
             is_preflight: false,
             is_blocking: false,
             sums_up: false,
+            responsible,
+            effect_of: &[],
+            takes_over: false,
+            usual_time: None,
             function,
         }
     }
@@ -100,6 +122,24 @@ impl Check {
     const fn as_summary(self) -> Self {
         Self {
             sums_up: true,
+            ..self
+        }
+    }
+
+    const fn effect_of(self, effect_of: &'static [&'static str]) -> Self {
+        Self { effect_of, ..self }
+    }
+
+    const fn taking_over(self) -> Self {
+        Self {
+            takes_over: true,
+            ..self
+        }
+    }
+
+    const fn usually_within(self, usual_time: Duration) -> Self {
+        Self {
+            usual_time: Some(usual_time),
             ..self
         }
     }
@@ -127,8 +167,10 @@ pub const TOPICS: &[&[Check]] = &[
     sources::CHECKS,
     conditions::CHECKS,
     lifecycle::CHECKS,
+    refusals::CHECKS,
     rollout::CHECKS,
     deadlock::CHECKS,
+    drains::CHECKS,
     machines::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,

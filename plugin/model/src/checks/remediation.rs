@@ -1,12 +1,13 @@
 //! Checks of unhealthy Machines, of the blockers of their remediation, and of the coverage by `MachineHealthChecks`.
 
 use jiff::Timestamp;
-use kcp_api::{Condition, Machine, Object as _};
+use kcp_api::{Condition, ConditionStatus, Machine, Object as _, machine_health_check::UnhealthyCondition};
 
 use crate::{
     blocker::Blocker,
     checks::{
         Check,
+        actor::{Actor, Responsible},
         components::{describe_hint, machines_without_etcd},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, are_machines_changing, require_machines},
@@ -17,7 +18,8 @@ use crate::{
         remediation::{self, RemediationContext},
         state::{Replica, State},
     },
-    snapshot::{EtcdMembers, Snapshot},
+    snapshot::{EtcdMembers, HealthCheck, Snapshot},
+    staleness::CONTROLLER_LIMIT,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -25,16 +27,33 @@ pub const CHECKS: &[Check] = &[
         "machines-unhealthy",
         "no MachineHealthCheck reports an unhealthy Machine",
         check_machines_unhealthy,
-    ),
+        Responsible::StepBy(who_remediates),
+    )
+    .effect_of(&[
+        "nodes-not-ready",
+        "etcd-members-unresponsive",
+        "remediation-blocked",
+    ]),
     Check::new(
         "remediation-blocked",
         "the controller can remediate unhealthy Machines",
         check_remediation_blocked,
-    ),
+        Responsible::StepBy(who_unblocks),
+    )
+    .taking_over()
+    .usually_within(CONTROLLER_LIMIT),
+    Check::new(
+        "remediation-scheduled",
+        "no MachineHealthCheck is about to mark a Machine as unhealthy",
+        check_remediation_scheduled,
+        Responsible::Step(Actor::MachineHealthCheck),
+    )
+    .taking_over(),
     Check::new(
         "machines-without-health-check",
         "a MachineHealthCheck covers every Machine",
         check_machines_without_health_check,
+        Responsible::Fault(Actor::Person),
     ),
 ];
 
@@ -83,9 +102,103 @@ pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckRes
         }
         let doubt = if condition.is_false() { "" } else { "unknown: " };
         let message = format!("health check: {doubt}{}", condition.one_line());
-        Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of)))
+        Some(
+            Finding::fail(machine_object(of.name()), message)
+                .since_transition(condition)
+                .hint(describe_hint(of)),
+        )
     });
     Ok(findings.collect())
+}
+
+/// The `MachineHealthCheck` until it has asked the control plane to replace the Machine, then the controller.
+fn who_remediates(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
+    let is_named = |machine: &&Machine| finding.objects.contains(&machine_object(machine.name()));
+    let machine = observed.machines.iter().find(is_named);
+    if machine.is_some_and(Machine::awaits_remediation) {
+        Actor::ControlPlaneController
+    } else {
+        Actor::MachineHealthCheck
+    }
+}
+
+/// The controller, unless its remediation is blocked by what does not clear on its own.
+fn who_unblocks(_: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
+    if finding.outcome == CheckOutcome::Fail {
+        Actor::Person
+    } else {
+        Actor::ControlPlaneController
+    }
+}
+
+/// Finds the Machines that a `MachineHealthCheck` marks as unhealthy after its timeout. Of the conditions of a node, only
+/// `Ready` is known.
+pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let checks = require(&observed.health_checks, "MachineHealthChecks")?;
+    require_machines(observed)?;
+    let may_mark = |check: &&HealthCheck| !check.paused && check.remediation_allowed != Some(false);
+    let findings = observed.machines.iter().filter_map(|machine| {
+        if machine.is_deleting() || machine.failed_health_check() {
+            return None;
+        }
+        let of_machine = checks
+            .iter()
+            .filter(may_mark)
+            .filter(|check| check.targets.contains(machine.name()));
+        let due = of_machine.flat_map(|check| {
+            let timeouts = check.timeouts.iter();
+            timeouts.filter_map(move |timeout| {
+                let since = unhealthy_since(observed, machine, timeout)?;
+                let at = since.checked_add(timeout.timeout).ok()?;
+                Some((at, since, check, timeout))
+            })
+        });
+        let (at, since, check, timeout) = due.min_by_key(|(at, ..)| *at)?;
+        let when = if at <= now {
+            "now".to_owned()
+        } else {
+            format!("at {at}")
+        };
+        let of = if timeout.is_of_node {
+            "its node"
+        } else {
+            "the Machine"
+        };
+        let message = format!(
+            "MachineHealthCheck {} marks it as unhealthy {when}, because condition {} of {of} is {}",
+            check.name,
+            timeout.type_,
+            timeout.status.as_str()
+        );
+        Some(Finding::info(machine_object(machine.name()), message).since(Some(since)))
+    });
+    Ok(findings.collect())
+}
+
+/// Since when a condition has the status with which a Machine counts as unhealthy. None if it has another status.
+fn unhealthy_since(
+    observed: &Snapshot,
+    machine: &Machine,
+    unhealthy: &UnhealthyCondition,
+) -> Option<Timestamp> {
+    if !unhealthy.is_of_node {
+        let condition = machine.condition(&unhealthy.type_)?;
+        return (condition.status == unhealthy.status)
+            .then_some(condition.last_transition_time)
+            .flatten();
+    }
+    let nodes = observed.workload.read()?.nodes.read()?;
+    let node = nodes
+        .iter()
+        .find(|node| Some(node.name.as_str()) == machine.node())?;
+    let status = match node.ready {
+        Some(true) => ConditionStatus::True,
+        Some(false) => ConditionStatus::False,
+        None => ConditionStatus::Unknown,
+    };
+    (unhealthy.type_ == "Ready" && status == unhealthy.status)
+        .then_some(node.ready_since)
+        .flatten()
 }
 
 pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -205,9 +318,12 @@ pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) 
 
 #[cfg(test)]
 pub(super) mod test_cases {
+    use std::time::Duration;
+
     use kcp_api::{
-        ConditionStatus::{False, True},
+        ConditionStatus::{self, False, True, Unknown},
         Remediation,
+        machine_health_check::UnhealthyCondition,
         names::annotation,
     };
 
@@ -226,7 +342,44 @@ pub(super) mod test_cases {
         set(conditions, condition("OwnerRemediated", False, "waiting"));
     }
 
+    /// The `MachineHealthCheck` marks a Machine after ten minutes with this status of a condition.
+    fn times_out(observed: &mut Snapshot, is_of_node: bool, type_: &str, status: ConditionStatus) {
+        let Reading::Read(checks) = &mut observed.health_checks else {
+            panic!("they were read");
+        };
+        checks[0].timeouts.push(UnhealthyCondition {
+            is_of_node,
+            type_: type_.to_owned(),
+            status,
+            timeout: Duration::from_secs(600),
+        });
+    }
+
+    fn node_is_silent(observed: &mut Snapshot, minutes: i64) {
+        observed.nodes()[1].ready = None;
+        observed.nodes()[1].ready_since = Some(minutes_ago(minutes));
+    }
+
     pub(crate) const CASES: &[Case] = &[
+        ("remediation-scheduled", "by_a_node", |o| {
+            times_out(o, true, "Ready", Unknown);
+            times_out(o, true, "Ready", False);
+            node_is_silent(o, 4);
+        }),
+        ("remediation-scheduled", "by_a_machine_now", |o| {
+            times_out(o, false, "EtcdMemberHealthy", False);
+            let mut failed = condition("EtcdMemberHealthy", False, "no connection");
+            failed.last_transition_time = Some(minutes_ago(10));
+            set(&mut o.machine(2).status.conditions, failed);
+        }),
+        ("remediation-scheduled", "not_by_a_paused_health_check", |o| {
+            times_out(o, true, "Ready", Unknown);
+            node_is_silent(o, 4);
+            let Reading::Read(checks) = &mut o.health_checks else {
+                panic!("they were read");
+            };
+            checks[0].paused = true;
+        }),
         ("machines-unhealthy", "unhealthy", |o| unhealthy(o, 2)),
         ("remediation-blocked", "next", |o| unhealthy(o, 2)),
         ("remediation-blocked", "in_progress", |o| {

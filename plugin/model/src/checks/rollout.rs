@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
-    blocker::Blocker,
+    blocker::{Blocker, CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
-        controller::controller_state,
+        actor::{Actor, Responsible},
+        controller::{controller_state, stopped_holder},
         finding::{CheckResult, Finding, machine_object},
         machine_grace::require_machines,
     },
@@ -17,7 +18,7 @@ use crate::{
         rollout_reason::{Reason, Verdict, verdicts},
     },
     snapshot::Snapshot,
-    staleness::{StuckBlocker, controller_stopped, find_stuck},
+    staleness::{CONTROLLER_LIMIT, StuckBlocker, controller_stopped, find_stuck, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -25,29 +26,92 @@ pub const CHECKS: &[Check] = &[
         "machines-outdated",
         "no Machine is outdated",
         check_machines_outdated,
-    ),
+        Responsible::Step(Actor::ControlPlaneController),
+    )
+    .usually_within(CONTROLLER_LIMIT)
+    .effect_of(&[
+        "cluster-not-ready",
+        "machine-drains-blocked",
+        "machine-deletions-slow",
+        "etcd-learners-stuck",
+        "machines-without-node",
+        "remediation-blocked",
+        "remediation-scheduled",
+    ]),
     Check::new(
         "rollout-endless",
         "new Machines are up to date, so a rollout can end",
         check_rollout_endless,
+        Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "replicas-differ",
         "the control plane has the desired number of Machines",
         check_replicas_differ,
-    ),
+        Responsible::Step(Actor::ControlPlaneController),
+    )
+    .usually_within(CONTROLLER_LIMIT)
+    .effect_of(&[
+        "cluster-not-ready",
+        "machine-drains-blocked",
+        "machine-deletions-slow",
+        "etcd-learners-stuck",
+        "machines-without-node",
+        "remediation-blocked",
+        "remediation-scheduled",
+    ]),
     Check::new(
         "controller-stopped",
         "the controller processes changes to the spec",
         check_controller_stopped,
+        Responsible::Fault(Actor::ControlPlaneController),
     )
+    .effect_of(&[
+        "secrets-missing",
+        "workload-disconnected",
+        "infrastructure-template-missing",
+        "machines-not-owned",
+        "write-refused",
+        "paused",
+        "cluster-not-ready",
+        "kubeadm-config-unusable",
+        "remediation-blocked",
+    ])
     .preflight()
     .blocking(),
     Check::new(
         "change-stuck",
         "a pending change makes progress",
         check_change_stuck,
+        Responsible::Fault(Actor::ControlPlaneController),
     )
+    .effect_of(&[
+        "secrets-missing",
+        "workload-disconnected",
+        "infrastructure-template-missing",
+        "machines-not-owned",
+        "write-refused",
+        "paused",
+        "controller-stopped",
+        "kubeadm-config-unusable",
+        "machine-deletions-deadlocked",
+        "machine-drains-blocked",
+        "machine-deletions-slow",
+        "machines-without-node",
+        "etcd-no-quorum",
+        "etcd-members-unresponsive",
+        "etcd-no-leader",
+        "etcd-clusters-differ",
+        "etcd-members-mismatch",
+        "etcd-alarms",
+        "etcd-learners-stuck",
+        "etcd-pods-not-ready",
+        "api-servers-not-ready",
+        "controller-managers-not-ready",
+        "schedulers-not-ready",
+        "nodes-not-ready",
+        "remediation-blocked",
+    ])
     .blocking(),
 ];
 
@@ -85,7 +149,7 @@ pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResu
     let current = i64::try_from(current).unwrap_or(i64::MAX);
     let counts = messages::up_to_date(current, control_plane.desired_replicas());
     let message = format!("rollout in progress, {counts}{why}");
-    let summary = Finding::info(observed.object(), message);
+    let summary = Finding::info(observed.object(), message).since(since_transition(observed, "RollingOut"));
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(
@@ -105,7 +169,22 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     }
     let direction = if there < desired { "up" } else { "down" };
     let message = format!("scaling {direction}: {there} of {desired} Machines");
-    Ok(vec![Finding::info(observed.object(), message)])
+    let kind = if there < desired {
+        "ScalingUp"
+    } else {
+        "ScalingDown"
+    };
+    Ok(vec![
+        Finding::info(observed.object(), message).since(since_transition(observed, kind)),
+    ])
+}
+
+/// Since when a condition of the control plane is True.
+fn since_transition(observed: &Snapshot, kind: &str) -> Option<Timestamp> {
+    let condition = observed.control_plane.condition(kind);
+    condition
+        .filter(|condition| condition.is_true())?
+        .last_transition_time
 }
 
 pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -133,19 +212,31 @@ fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
 }
 
 fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let Some(stuck) = controller_stopped(&observed.control_plane, now) else {
-        return Ok(Vec::new());
-    };
     let control_plane = &observed.control_plane;
-    let finding = if let Some(blocker) = processing_blockers(observed).first() {
-        let message = format!("{}; {}", stuck.message(now), blocker.message());
-        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        Finding::fail(observed.object(), message).optional_hint(hint)
-    } else {
-        let message = stuck.message(now) + &controller_state(observed, now);
-        finding(observed, &stuck, &message)
-    };
-    Ok(vec![finding])
+    if let Some(stuck) = controller_stopped(control_plane, now) {
+        let finding = if let Some(blocker) = processing_blockers(observed).first() {
+            let message = format!("{}; {}", stuck.message(now), blocker.message());
+            let hint = blocker.hint(control_plane.namespace(), control_plane.name());
+            Finding::fail(observed.object(), message)
+                .since(Some(stuck.since))
+                .optional_hint(hint)
+        } else {
+            let message = stuck.message(now) + &controller_state(observed, now);
+            finding(observed, &stuck, &message)
+        };
+        return Ok(vec![finding]);
+    }
+    // A write of the scale subresource leaves no time in the control plane, but the Lease expires all the same.
+    let finding = stopped_holder(observed, now).map(|(holder, renewed)| {
+        let message = format!(
+            "{CONTROL_PLANE_CONTROLLER} has stopped: {holder} last renewed its Lease {} ago",
+            format_age(renewed, now)
+        );
+        Finding::fail(observed.object(), message)
+            .since(Some(renewed))
+            .hint(CONTROLLER_HINT)
+    });
+    Ok(finding.into_iter().collect())
 }
 
 /// Checks that a pending change makes progress, by the same rules as `rollout status` and `--wait`.
@@ -164,6 +255,7 @@ fn check_change_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
 fn finding(observed: &Snapshot, stuck: &StuckBlocker, message: &str) -> Finding {
     let control_plane = &observed.control_plane;
     let finding = Finding::fail(observed.object(), message)
+        .since(Some(stuck.since))
         .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
     match stuck.blocker.machine() {
         Some(name) => finding.and(machine_object(name)),
@@ -180,7 +272,7 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, says, starts},
-        snapshot::Snapshot,
+        snapshot::{ControllerLease, Reading, Snapshot},
         testing::objects::{change_spec, condition, minutes_ago, set},
     };
 
@@ -247,6 +339,28 @@ pub(super) mod test_cases {
             o.control_plane().metadata.generation = Some(8);
             change_spec(&mut o.control_plane().metadata, minutes_ago(11));
         }),
+        ("controller-stopped", "by_its_lease_at_an_unknown_time", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            o.controller_lease = Reading::Read(Some(ControllerLease {
+                name: "kcp".to_owned(),
+                holder: Some("manager-1".to_owned()),
+                renewed: Some(minutes_ago(4)),
+                duration_seconds: Some(60),
+            }));
+        }),
+        (
+            "controller-stopped",
+            "by_a_lease_that_expired_a_moment_ago",
+            |o| {
+                o.control_plane().metadata.generation = Some(8);
+                o.controller_lease = Reading::Read(Some(ControllerLease {
+                    name: "kcp".to_owned(),
+                    holder: Some("manager-1".to_owned()),
+                    renewed: Some(minutes_ago(3)),
+                    duration_seconds: Some(60),
+                }));
+            },
+        ),
         ("change-stuck", "blocked_for_a_moment", |o| {
             scale_up(o, 30, BLOCKED);
         }),

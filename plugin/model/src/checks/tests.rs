@@ -6,9 +6,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     checks::{
-        Checked, all, certificates, components, conditions, deadlock, etcd_agreement, etcd_members,
-        etcd_quorum, etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, remediation, rollout,
-        sources, workload,
+        Checked, all, certificates, components, conditions, deadlock, drains, etcd_agreement, etcd_members,
+        etcd_quorum, etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, refusals,
+        remediation, rollout, sources, workload,
     },
     inspection::inspect,
     snapshot::{EtcdMembers, Reading, Snapshot},
@@ -25,8 +25,10 @@ const CASES: &[(&str, &[Case])] = &[
     ("sources", sources::test_cases::CASES),
     ("conditions", conditions::test_cases::CASES),
     ("lifecycle", lifecycle::test_cases::CASES),
+    ("refusals", refusals::test_cases::CASES),
     ("rollout", rollout::test_cases::CASES),
     ("deadlock", deadlock::test_cases::CASES),
+    ("drains", drains::test_cases::CASES),
     ("machines", machines::test_cases::CASES),
     ("etcd_quorum", etcd_quorum::test_cases::CASES),
     ("etcd_agreement", etcd_agreement::test_cases::CASES),
@@ -39,11 +41,11 @@ const CASES: &[(&str, &[Case])] = &[
     ("certificates", certificates::test_cases::CASES),
 ];
 
-fn cases() -> impl Iterator<Item = Case> {
+pub fn cases() -> impl Iterator<Item = Case> {
     CASES.iter().flat_map(|(_, cases)| cases.iter().copied())
 }
 
-fn changed(change: fn(&mut Snapshot)) -> Snapshot {
+pub fn changed(change: fn(&mut Snapshot)) -> Snapshot {
     let mut observed = observed();
     change(&mut observed);
     observed

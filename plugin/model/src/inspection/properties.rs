@@ -265,6 +265,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         kubelet_version: name.clone(),
         name,
         ready,
+        ready_since: created,
         has_control_plane_label: marked,
         has_control_plane_taint: is_unreachable,
         is_unreachable,
@@ -281,6 +282,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         message: ready.then(|| node.clone()),
         node,
         ready,
+        ready_since: None,
         deleting,
     });
     let add_on = (any::<i64>(), any::<i64>()).prop_map(|(desired, ready)| Addon {
@@ -326,6 +328,7 @@ fn anything() -> impl Strategy<Value = Snapshot> {
         paused,
         targets: targets.into_iter().collect(),
         remediation_allowed,
+        timeouts: Vec::new(),
     });
     let object = (
         conditions(),

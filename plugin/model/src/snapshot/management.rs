@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kcp_api::{Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _};
+use kcp_api::{
+    Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _,
+    machine_health_check::UnhealthyCondition,
+};
 use kube::core::{Selector, SelectorExt as _};
 
 /// The deletion of a Machine, which has begun and not finished.
@@ -19,6 +22,18 @@ pub struct Deletion {
     pub waits_for: Vec<String>,
 }
 
+/// A Machine that the control plane controller could not create or delete, as its Events report it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedWrite {
+    /// Whether the controller deletes a Machine. Otherwise it creates one.
+    pub is_deletion: bool,
+    /// The message of the Event, with the API server's error.
+    pub message: String,
+    /// When this error was first reported.
+    pub first: Timestamp,
+    pub last: Timestamp,
+}
+
 /// A `MachineHealthCheck` of the Cluster, and the Machines that it selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
@@ -28,6 +43,8 @@ pub struct HealthCheck {
     pub targets: BTreeSet<String>,
     /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
     pub remediation_allowed: Option<bool>,
+    /// After how long in a status of a condition the `MachineHealthCheck` marks a Machine as unhealthy.
+    pub timeouts: Vec<UnhealthyCondition>,
 }
 
 impl Deletion {
@@ -72,6 +89,7 @@ impl HealthCheck {
             paused: check.is_paused(),
             targets: targets.map(|machine| machine.name().to_owned()).collect(),
             remediation_allowed: check.remediation_allowed(),
+            timeouts: check.spec.unhealthy_conditions.clone(),
         }
     }
 }

@@ -21,7 +21,7 @@ use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Ob
 
 pub use drain::DrainObjects;
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
-pub use management::{Deletion, HealthCheck};
+pub use management::{Deletion, FailedWrite, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
 pub use workload::{ControllerLease, EndpointCertificate, Workload};
 
@@ -64,6 +64,9 @@ pub struct Snapshot {
     /// The leader election Lease of the control plane controller. None if the Lease does not exist. It is read only if
     /// the controller has not processed the spec.
     pub controller_lease: Reading<Option<ControllerLease>>,
+    /// The Events of the control plane controller about Machines that it could not create or delete. They are read only while
+    /// a change is pending.
+    pub failed_writes: Reading<Vec<FailedWrite>>,
     pub workload: Reading<Workload>,
     pub endpoint_certificate: Reading<EndpointCertificate>,
     pub etcd: Reading<EtcdSurvey>,
@@ -94,6 +97,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             unowned_secrets: BTreeSet::new(),
             unread: Vec::new(),
             controller_lease: Reading::NotYet,
+            failed_writes: Reading::NotYet,
             workload: Reading::NotYet,
             endpoint_certificate: Reading::NotYet,
             etcd: Reading::NotYet,

@@ -67,6 +67,8 @@ pub struct Node {
     pub kubelet_version: String,
     /// Whether the condition `Ready` is True. None if its status is Unknown or the condition is absent.
     pub ready: Option<bool>,
+    /// When the status of the condition `Ready` last changed.
+    pub ready_since: Option<Timestamp>,
     /// Whether the node has the label `node-role.kubernetes.io/control-plane`.
     pub has_control_plane_label: bool,
     /// Whether the node has the taint `node-role.kubernetes.io/control-plane:NoSchedule`.
@@ -82,6 +84,8 @@ pub struct StaticPod {
     /// The phase of the pod, such as `Running`, `Pending` or `Failed`.
     pub phase: String,
     pub ready: bool,
+    /// When the status of the condition `Ready` last changed.
+    pub ready_since: Option<Timestamp>,
     pub deleting: bool,
     /// Why a container of the pod is waiting or has terminated, on one line. None if all run.
     pub message: Option<String>,

@@ -30,8 +30,10 @@ pub fn observed() -> Snapshot {
             paused: false,
             targets: NAMES.map(str::to_owned).into(),
             remediation_allowed: Some(true),
+            timeouts: Vec::new(),
         }]),
         secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),
+        failed_writes: Reading::Read(Vec::new()),
         workload: Reading::Read(workload()),
         endpoint_certificate: Reading::Read(EndpointCertificate {
             server: "https://10.0.0.1:6443".to_owned(),
@@ -53,6 +55,7 @@ fn workload() -> Workload {
         created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),
+        ready_since: Some(minutes_ago(60)),
         has_control_plane_label: true,
         has_control_plane_taint: true,
         is_unreachable: false,
@@ -70,6 +73,7 @@ fn workload() -> Workload {
             node: format!("node-{name}"),
             phase: "Running".to_owned(),
             ready: true,
+            ready_since: Some(minutes_ago(60)),
             deleting: false,
             message: None,
         })

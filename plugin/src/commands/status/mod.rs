@@ -23,6 +23,7 @@ use crate::{
     terminal::{Size, Terminal},
     verdict::Verdict,
 };
+pub(in crate::commands) use poll::read_one;
 use poll::{poll, poll_rows};
 use report::{StatusReport, Subject};
 

@@ -135,7 +135,11 @@ fn inspect_snapshot(observed: Snapshot, now: Timestamp) -> Inspected {
     Inspected { observed, inspection }
 }
 
-async fn read_one(
+/// Reads a control plane by its own name or by that of its Cluster.
+///
+/// # Errors
+/// The control plane does not exist or cannot be read.
+pub(in crate::commands) async fn read_one(
     reader: &Reader<'_>,
     name: &ControlPlaneName,
     excluded: Excluded,

@@ -16,16 +16,14 @@ use kcp_control_plane::snapshot::workload::{
 
 pub fn node(node: v1::Node) -> Node {
     let status = node.status.unwrap_or_default();
-    let ready = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "Ready")
-        .and_then(|condition| match condition.status.as_str() {
-            "True" => Some(true),
-            "False" => Some(false),
-            _ => None,
-        });
+    let mut conditions = status.conditions.iter().flatten();
+    let condition = conditions.find(|condition| condition.type_ == "Ready");
+    let ready = condition.and_then(|condition| match condition.status.as_str() {
+        "True" => Some(true),
+        "False" => Some(false),
+        _ => None,
+    });
+    let ready_since = condition.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
     let spec = node.spec.unwrap_or_default();
     let taints = spec.taints.unwrap_or_default();
     let has_taint = |key: &str, effect: &str| {
@@ -48,6 +46,7 @@ pub fn node(node: v1::Node) -> Node {
             format!("v{version}")
         },
         ready,
+        ready_since,
         has_control_plane_label: labels.contains_key(label::NODE_CONTROL_PLANE),
         has_control_plane_taint: has_taint(label::NODE_CONTROL_PLANE, "NoSchedule"),
         is_unreachable: has_taint(TAINT_UNREACHABLE, "NoExecute"),
@@ -63,11 +62,10 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         of_node.and_then(|of_node| of_node.strip_prefix('-')) == Some(&node)
     })?;
     let status = pod.status.unwrap_or_default();
-    let ready = status
-        .conditions
-        .iter()
-        .flatten()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let mut conditions = status.conditions.iter().flatten();
+    let condition = conditions.find(|condition| condition.type_ == "Ready");
+    let ready = condition.is_some_and(|condition| condition.status == "True");
+    let ready_since = condition.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
     let container_problems = status
         .container_statuses
         .iter()
@@ -78,6 +76,7 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         node,
         phase: status.phase.unwrap_or_default(),
         ready,
+        ready_since,
         deleting: pod.metadata.deletion_timestamp.is_some(),
         message: container_problems.or_else(|| reason_and_message(status.reason, status.message)),
     })
@@ -215,7 +214,8 @@ mod tests {
             "spec": {"providerID": "p://n1",
                 "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]},
             "status": {
-                "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True",
+                    "lastTransitionTime": "2026-03-01T12:01:00Z"}],
                 "nodeInfo": {"kubeletVersion": "v1.34.2", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
                     "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "operatingSystem": "", "osImage": "",
                     "systemUUID": ""},
@@ -229,6 +229,7 @@ mod tests {
                 created: "2026-03-01T12:00:00Z".parse().ok(),
                 kubelet_version: "v1.34.2".to_owned(),
                 ready: Some(true),
+                ready_since: "2026-03-01T12:01:00Z".parse().ok(),
                 has_control_plane_label: true,
                 has_control_plane_taint: true,
                 is_unreachable: false,
@@ -266,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_static_pod_is_known_by_its_name() {
-        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-03-01T12:01:00Z"});
+        let status = json!({"phase": "Running", "conditions": [ready]});
         for (name, component) in [
             ("kube-apiserver-n-1", Some(Component::ApiServer)),
             ("kube-controller-manager-n-1", Some(Component::ControllerManager)),
@@ -282,6 +284,7 @@ mod tests {
                 node: "n-1".to_owned(),
                 phase: "Running".to_owned(),
                 ready: true,
+                ready_since: "2026-03-01T12:01:00Z".parse().ok(),
                 deleting: false,
                 message: None,
             });

@@ -5,7 +5,7 @@
 mod broken;
 
 use broken::end_members;
-pub(in crate::commands::status) use broken::{member_dead, no_leader, node_dead, quorum_lost, unreadable};
+pub(in crate::commands) use broken::{member_dead, no_leader, node_dead, quorum_lost, unreadable};
 use kcp_api::{
     ConditionStatus::{False, True},
     metadata::Time,
@@ -110,6 +110,7 @@ fn add_learner(observed: &mut Snapshot) {
         node: "node-m4".to_owned(),
         phase: "Running".to_owned(),
         ready: component != Component::ApiServer,
+        ready_since: None,
         deleting: false,
         message: None,
     });

@@ -20,6 +20,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 pub use list::{ListRow, list};
+pub(in crate::commands) use subject::subjects;
 
 pub use crate::terminal::table::Layout;
 

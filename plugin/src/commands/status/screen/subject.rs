@@ -24,7 +24,7 @@ pub(super) fn names_control_plane(objects: &[String]) -> bool {
 }
 
 /// The objects to name in a finding: only its subject or the control plane, if there is one, otherwise all objects.
-pub(super) fn subjects(objects: &[String]) -> Vec<&str> {
+pub(in crate::commands) fn subjects(objects: &[String]) -> Vec<&str> {
     let whole = objects.iter().find(|object| object.starts_with(CONTROL_PLANE));
     match whole.map(String::as_str).or_else(|| subject(objects)) {
         Some(subject) => vec![subject],

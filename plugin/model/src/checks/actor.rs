@@ -1,0 +1,69 @@
+//! Who acts next: each check names who ends its problem, or who takes the step of a change that it describes.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{checks::finding::Finding, snapshot::Snapshot};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Actor {
+    ControlPlaneController,
+    /// The controller of Machines in Cluster API's core manager. It drains nodes.
+    MachineController,
+    InfrastructureProvider,
+    BootstrapProvider,
+    /// kubeadm on a new Machine, which joins the node and promotes its etcd member.
+    Kubeadm,
+    Kubelet,
+    MachineHealthCheck,
+    /// An admission webhook, or another part of admission that denies a write of a controller.
+    Admission,
+    /// A program that holds the deletion of a Machine with a hook.
+    HookOwner,
+    Person,
+}
+
+impl Actor {
+    /// How messages name the actor at the start of a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ControlPlaneController => "Cluster API's kubeadm control plane controller",
+            Self::MachineController => "Cluster API's Machine controller",
+            Self::InfrastructureProvider => "The infrastructure provider",
+            Self::BootstrapProvider => "The bootstrap provider",
+            Self::Kubeadm => "kubeadm on the new Machine",
+            Self::Kubelet => "kubelet",
+            Self::MachineHealthCheck => "The MachineHealthCheck",
+            Self::Admission => "Admission",
+            Self::HookOwner => "The program that set the deletion hook",
+            Self::Person => "A person",
+        }
+    }
+}
+
+/// How a check finds out who acts next.
+#[derive(Clone, Copy, Debug)]
+pub enum Responsible {
+    /// The check describes a fault, and this actor ends it. An info of the check only accompanies a change.
+    Fault(Actor),
+    /// An info of the check is a step of a change, and this actor takes the step.
+    Step(Actor),
+    /// Like [`Responsible::Step`], but the actor depends on the finding.
+    StepBy(fn(&Snapshot, &Finding, Timestamp) -> Actor),
+}
+
+impl Responsible {
+    pub fn actor(self, observed: &Snapshot, finding: &Finding, now: Timestamp) -> Actor {
+        match self {
+            Self::Fault(actor) | Self::Step(actor) => actor,
+            Self::StepBy(actor) => actor(observed, finding, now),
+        }
+    }
+
+    /// Whether an info of the check says who acts next. Otherwise it only accompanies a change.
+    pub const fn is_step(self) -> bool {
+        !matches!(self, Self::Fault(_))
+    }
+}

@@ -1,0 +1,114 @@
+//! Checks whether the pods on the nodes of deleted Machines can be evicted.
+
+use jiff::Timestamp;
+use kcp_api::{Condition, Machine, Object as _};
+
+use crate::{
+    checks::{
+        Check,
+        actor::{Actor, Responsible},
+        finding::{CheckOutcome, CheckResult, Finding, machine_object, one_line},
+        machine_grace::{Phase, require_machines},
+    },
+    snapshot::Snapshot,
+};
+
+pub const CHECKS: &[Check] = &[Check::new(
+    "machine-drains-blocked",
+    "the pods on nodes of deleted Machines can be evicted",
+    check_machine_drains_blocked,
+    Responsible::Step(Actor::Person),
+)
+.effect_of(&["machine-deletions-deadlocked"])];
+
+/// How Cluster API reports a pod that the API server does not evict, in the condition `Deleting` of the Machine
+/// (`core/reconcilers/machine/drain/drain.go`).
+const REFUSED_EVICTIONS: [&str; 2] = [
+    "cannot evict pod as it would violate the pod's disruption budget",
+    "failed to evict Pod",
+];
+
+pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
+    let findings = observed.machines.iter().filter_map(|machine| {
+        let condition = draining(machine)?;
+        let pods: Vec<&str> = condition
+            .message
+            .lines()
+            .filter(|line| REFUSED_EVICTIONS.iter().any(|refused| line.contains(refused)))
+            .map(|line| line.trim().trim_start_matches("* "))
+            .collect();
+        if pods.is_empty() {
+            return None;
+        }
+        let outcome = if Phase::from_machine(machine, now) == Phase::Settled {
+            CheckOutcome::Fail
+        } else {
+            CheckOutcome::Info
+        };
+        let message = format!("the drain of its node is blocked: {}", one_line(&pods.join("\n")));
+        Some(
+            Finding::new(outcome, machine_object(machine.name()), message)
+                .since_transition(condition)
+                .hint(
+                    "run more pods of this application, or change its PodDisruptionBudget; in the workload cluster: \
+                     kubectl get poddisruptionbudgets -A",
+                ),
+        )
+    });
+    Ok(findings.collect())
+}
+
+fn draining(machine: &Machine) -> Option<&Condition> {
+    machine.deletion_timestamp()?;
+    let condition = machine.condition("Deleting")?;
+    (condition.is_true() && condition.reason == "DrainingNode").then_some(condition)
+}
+
+#[cfg(test)]
+pub(super) mod test_cases {
+    use kcp_api::{ConditionStatus::True, metadata::Time};
+
+    use crate::{
+        checks::tests::Case,
+        snapshot::Snapshot,
+        testing::objects::{condition, minutes_ago, set},
+    };
+
+    fn drains(observed: &mut Snapshot, minutes: i64, pods: &str) {
+        let machine = observed.machine(2);
+        machine.metadata.deletion_timestamp = Some(Time(minutes_ago(minutes)));
+        let mut deleting = condition(
+            "Deleting",
+            True,
+            &format!("Drain not completed yet (started at 2026-08-21T11:59:00Z):\n{pods}"),
+        );
+        deleting.reason = "DrainingNode".to_owned();
+        set(&mut machine.status.conditions, deleting);
+    }
+
+    const BUDGET: &str = "* Pod d/web: cannot evict pod as it would violate the pod's disruption budget. The disruption budget \
+        web needs 1 healthy pods and has 1 currently";
+
+    pub(crate) const CASES: &[Case] = &[
+        ("machine-drains-blocked", "by_a_budget", |o| drains(o, 1, BUDGET)),
+        ("machine-drains-blocked", "by_a_budget_for_long", |o| {
+            drains(o, 31, BUDGET);
+        }),
+        ("machine-drains-blocked", "by_a_webhook", |o| {
+            drains(
+                o,
+                1,
+                "* Pod d/db: deletionTimestamp set, but still not removed from the Node\n* Pods d/a, d/b: failed to evict Pod, \
+                 admission webhook \"evictions.example.com\" denied the request",
+            );
+        }),
+        ("machine-drains-blocked", "pods_that_terminate", |o| {
+            drains(
+                o,
+                1,
+                "* Pod d/web: deletionTimestamp set, but still not removed from the Node",
+            );
+        }),
+    ];
+}

@@ -1,0 +1,356 @@
+//! Decides why nothing happens on a control plane: who acts next, because of what, and since when.
+//!
+//! The causes are findings of the checks and blockers of the plan. This module only ranks them: a cause stands before its
+//! effects, and a problem before the steps of a change.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
+use serde::Serialize;
+
+use crate::{
+    blocker::Blocker,
+    checks::{
+        Check,
+        actor::Actor,
+        find,
+        finding::{CheckOutcome, Finding, machine_object},
+    },
+    inspection::Inspection,
+    plan::{Desired, Plan, messages, plan, step::Action},
+    snapshot::Snapshot,
+    staleness::age,
+};
+
+/// Whether a person must act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "WhyState"))]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Nobody must act now.
+    NothingToDo,
+    /// A controller or another program acts, and has not taken longer than usual.
+    Working,
+    /// A person must act, because nobody else can, or because another actor does not get further.
+    PersonNeeded,
+    /// You have no permission to read what the answer depends on.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub state: State,
+    /// Who acts next. None if nobody must act.
+    pub actor: Option<Actor>,
+    /// None if no check found a problem or a change.
+    pub cause: Option<Cause>,
+    /// What the actor does next, on one line. None if the cause says it.
+    pub next: Option<String>,
+    /// The effects of the cause, and other problems and changes.
+    pub also: Vec<Cause>,
+    /// The time of a rollout that is planned for later.
+    pub rollout_to_come: Option<Timestamp>,
+}
+
+/// A finding of a check, or a blocker of the next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The id of the check.
+    pub check: &'static str,
+    pub outcome: CheckOutcome,
+    /// The objects that the cause is about, as `Kind/name`.
+    pub objects: Vec<String>,
+    pub message: String,
+    pub since: Option<Timestamp>,
+    /// How long the actor usually takes. None if there is no usual time.
+    pub usual_time: Option<Duration>,
+    pub hint: Option<String>,
+}
+
+/// The checks whose infos name a change as a whole. What blocks the next step of the plan is then the cause.
+const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
+
+/// The conditions of a Machine that say since when a component fails whose own check does not know it.
+const COMPONENTS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
+
+/// Explains why nothing happens on a control plane, from the results of its checks.
+pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> Explanation {
+    let context = Context { observed, now };
+    let candidates = candidates(inspection);
+    let plan = plan(observed, &Desired::current(observed), now);
+    let Some(first) = first_cause(&candidates, observed) else {
+        return Explanation {
+            state: State::NothingToDo,
+            actor: None,
+            cause: None,
+            next: None,
+            also: Vec::new(),
+            rollout_to_come: plan.rollout_to_come,
+        };
+    };
+    let mut also: Vec<Cause> = candidates
+        .iter()
+        .filter(|candidate| !candidate.is_same(first))
+        .map(|candidate| context.cause(*candidate))
+        .collect();
+    let mut explanation = match context.blocked_step(first, &plan, &candidates) {
+        Some(blocked) => {
+            also.retain(|other| blocked.cause.as_ref() != Some(other));
+            also.insert(0, context.cause(*first));
+            blocked
+        }
+        None => context.explanation(first, &candidates, &plan),
+    };
+    if let Some(cause) = &mut explanation.cause
+        && cause.since.is_none()
+        && cause.outcome > CheckOutcome::Info
+    {
+        cause.since = since_effects(cause, &also);
+    }
+    explanation.also = also;
+    explanation.rollout_to_come = plan.rollout_to_come;
+    explanation
+}
+
+/// Since when the effects of a cause hold, if no object says it of the cause itself. The Machine is the same.
+fn since_effects(cause: &Cause, also: &[Cause]) -> Option<Timestamp> {
+    let is_same = |object: &String| object.starts_with("Machine/") && cause.objects.contains(object);
+    let effects = also
+        .iter()
+        .filter(|other| other.outcome > CheckOutcome::Info && other.objects.iter().any(is_same));
+    effects.filter_map(|effect| effect.since).min()
+}
+
+#[derive(Clone, Copy)]
+struct Candidate<'i> {
+    check: &'static Check,
+    finding: &'i Finding,
+}
+
+impl Candidate<'_> {
+    fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.finding, other.finding)
+    }
+
+    /// Whether `other` reports the cause of this finding. An info accompanies whatever step the controllers take.
+    fn is_effect_of(&self, other: &Candidate<'_>, whole: &str) -> bool {
+        let is_about_whole = |finding: &Finding| finding.objects.iter().any(|object| object == whole);
+        // What repairs a problem does not cause it.
+        let is_repair = other.check.takes_over && other.finding.outcome == CheckOutcome::Info;
+        self.check.effect_of.contains(&other.check.id)
+            && (!is_repair || self.finding.outcome == CheckOutcome::Info)
+            && (self.finding.outcome == CheckOutcome::Info
+                || is_about_whole(self.finding)
+                || is_about_whole(other.finding)
+                || other
+                    .finding
+                    .objects
+                    .iter()
+                    .any(|object| self.finding.objects.contains(object)))
+    }
+}
+
+/// The findings that may be the cause, in the order of `status`, but summaries and warnings last. An info of a check that
+/// finds faults only accompanies a change.
+fn candidates(inspection: &Inspection) -> Vec<Candidate<'_>> {
+    let findings = inspection.findings().into_iter();
+    let mut candidates: Vec<Candidate<'_>> = findings
+        .filter_map(|(checked, finding)| {
+            let check = find(checked.id)?;
+            let is_relevant = finding.outcome > CheckOutcome::Info || check.responsible.is_step();
+            (is_relevant && finding.outcome >= CheckOutcome::Info).then_some(Candidate { check, finding })
+        })
+        .collect();
+    candidates.sort_by_key(|candidate| {
+        (
+            candidate.finding.outcome == CheckOutcome::Warn,
+            candidate.check.sums_up,
+        )
+    });
+    candidates
+}
+
+/// The first candidate that is not the effect of another one. A warning causes nothing but other warnings.
+fn first_cause<'c, 'i>(candidates: &'c [Candidate<'i>], observed: &Snapshot) -> Option<&'c Candidate<'i>> {
+    let whole = observed.object();
+    let is_effect = |candidate: &Candidate<'_>| {
+        let mut causes = candidates
+            .iter()
+            .filter(|cause| cause.finding.outcome != CheckOutcome::Warn);
+        causes.any(|cause| candidate.is_effect_of(cause, &whole))
+    };
+    let mut causes = candidates.iter().filter(|candidate| !is_effect(candidate));
+    causes.next().or_else(|| candidates.first())
+}
+
+#[derive(Clone, Copy)]
+struct Context<'o> {
+    observed: &'o Snapshot,
+    now: Timestamp,
+}
+
+impl<'o> Context<'o> {
+    fn cause(self, Candidate { check, finding }: Candidate<'_>) -> Cause {
+        Cause {
+            check: check.id,
+            outcome: finding.outcome,
+            objects: finding.objects.clone(),
+            message: finding.message.clone(),
+            since: finding.since.or_else(|| self.since_condition(finding)),
+            usual_time: check.usual_time,
+            hint: finding.hint.clone(),
+        }
+    }
+
+    /// Since when a Machine's conditions report a problem that no object of the workload cluster dates.
+    fn since_condition(self, finding: &Finding) -> Option<Timestamp> {
+        if finding.outcome == CheckOutcome::Info {
+            return None;
+        }
+        let machine = self.machine(finding)?;
+        COMPONENTS.iter().find_map(|kind| {
+            let condition = machine.condition(kind)?;
+            (!condition.is_true())
+                .then_some(condition.last_transition_time)
+                .flatten()
+        })
+    }
+
+    fn machine(self, finding: &Finding) -> Option<&'o Machine> {
+        let is_named = |machine: &&Machine| finding.objects.contains(&machine_object(machine.name()));
+        self.observed.machines.iter().find(is_named)
+    }
+
+    fn explanation(self, first: &Candidate<'_>, candidates: &[Candidate<'_>], plan: &Plan) -> Explanation {
+        let cause = self.cause(*first);
+        let actor = first
+            .check
+            .responsible
+            .actor(self.observed, first.finding, self.now);
+        let state = self.state(&cause, actor);
+        if state == State::PersonNeeded
+            && let Some((actor, next)) = self.repair(first, candidates)
+        {
+            return Explanation {
+                state: State::Working,
+                actor: Some(actor),
+                next: Some(next),
+                ..Explanation::of(state, actor, cause)
+            };
+        }
+        let next = (state == State::Working && WHOLE_CHANGES.contains(&first.check.id))
+            .then(|| next_step(plan))
+            .flatten();
+        Explanation {
+            next,
+            ..Explanation::of(state, actor, cause)
+        }
+    }
+
+    /// Who replaces the Machine of a failure, and how.
+    fn repair(self, first: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Option<(Actor, String)> {
+        let machine = machine_object(self.machine(first.finding)?.name());
+        let repair = candidates.iter().find(|other| {
+            other.check.takes_over
+                && other.finding.outcome == CheckOutcome::Info
+                && other.finding.objects.contains(&machine)
+        })?;
+        let actor = repair
+            .check
+            .responsible
+            .actor(self.observed, repair.finding, self.now);
+        Some((actor, repair.finding.message.clone()))
+    }
+
+    /// The explanation by the first blocker of the next step, if no finding says more than that a change is in progress.
+    fn blocked_step(
+        self,
+        first: &Candidate<'_>,
+        plan: &Plan,
+        candidates: &[Candidate<'_>],
+    ) -> Option<Explanation> {
+        if !WHOLE_CHANGES.contains(&first.check.id) {
+            return None;
+        }
+        let blocker = plan.blockers.first()?;
+        let check = find(blocker.check())?;
+        let finding = self.finding(blocker);
+        let same = candidates.iter().find(|candidate| {
+            candidate.check.id == check.id
+                && candidate
+                    .finding
+                    .objects
+                    .iter()
+                    .any(|object| finding.objects.contains(object))
+        });
+        let finding = same.map_or(finding, |candidate| candidate.finding.clone());
+        let candidate = Candidate {
+            check,
+            finding: &finding,
+        };
+        let cause = self.cause(candidate);
+        let actor = check.responsible.actor(self.observed, &finding, self.now);
+        let state = self.state(&cause, actor);
+        Some(Explanation::of(state, actor, cause))
+    }
+
+    fn finding(self, blocker: &Blocker) -> Finding {
+        let control_plane = &self.observed.control_plane;
+        let object = blocker
+            .machine()
+            .map_or_else(|| self.observed.object(), machine_object);
+        Finding::info(object, blocker.message())
+            .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))
+    }
+
+    fn state(self, cause: &Cause, actor: Actor) -> State {
+        let is_late = cause
+            .since
+            .zip(cause.usual_time)
+            .is_some_and(|(since, usual)| age(since, self.now) > usual);
+        match cause.outcome {
+            CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => State::NothingToDo,
+            CheckOutcome::Info if matches!(actor, Actor::Person | Actor::Admission) || is_late => {
+                State::PersonNeeded
+            }
+            CheckOutcome::Info => State::Working,
+            CheckOutcome::Unknown if cause.check == "permissions-missing" => State::Unknown,
+            CheckOutcome::Unknown if actor != Actor::Person && !is_late => State::Working,
+            CheckOutcome::Unknown | CheckOutcome::Fail => State::PersonNeeded,
+        }
+    }
+}
+
+impl Explanation {
+    const fn of(state: State, actor: Actor, cause: Cause) -> Self {
+        Self {
+            actor: match state {
+                State::NothingToDo | State::Unknown => None,
+                State::Working | State::PersonNeeded => Some(actor),
+            },
+            state,
+            cause: Some(cause),
+            next: None,
+            also: Vec::new(),
+            rollout_to_come: None,
+        }
+    }
+}
+
+/// The next step of the plan, such as `create a Machine: scale up`.
+fn next_step(plan: &Plan) -> Option<String> {
+    let step = plan.steps().first()?;
+    let machine = match step.action {
+        Action::Create => "a Machine".to_owned(),
+        Action::Delete => format!("Machine {}", messages::names(step)),
+        Action::Wait => return None,
+    };
+    let why = messages::why(step);
+    let purpose = why.split(';').next().unwrap_or_default();
+    Some(format!("{} {machine}: {purpose}", messages::action(step)))
+}
+
+#[cfg(test)]
+mod tests;

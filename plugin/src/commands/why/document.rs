@@ -1,0 +1,97 @@
+//! The JSON of an explanation: `kubectl-kcp.dev/v1alpha1`.
+
+use jiff::Timestamp;
+use kcp_control_plane::{
+    checks::{actor::Actor, finding::CheckOutcome},
+    why::{Cause, State},
+};
+use serde::Serialize;
+
+use super::{WhyReport, screen};
+use crate::document::{API_VERSION, ObjectName};
+
+/// Why nothing happens on a control plane.
+#[derive(Debug, Serialize)]
+#[cfg_attr(
+    test,
+    derive(schemars::JsonSchema),
+    schemars(title = "ControlPlaneExplanation")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplanationDocument<'w> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "ControlPlaneExplanation")))]
+    kind: &'static str,
+    metadata: ObjectName,
+    state: State,
+    /// Who acts next. Absent if nobody must act.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<Actor>,
+    /// The answer in one sentence.
+    text: String,
+    /// What the actor does next, or what it must do. Absent if no check found a problem or a change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<CauseDocument<'w>>,
+    /// What the actor does next. Absent if the cause says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<&'w str>,
+    /// The effects of the cause, and other problems and changes.
+    also: Vec<CauseDocument<'w>>,
+    /// The time of a rollout that is planned for later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout_to_come: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Cause"))]
+#[serde(rename_all = "camelCase")]
+struct CauseDocument<'w> {
+    /// The id of the check that found the cause.
+    check: &'static str,
+    severity: CheckOutcome,
+    /// The objects that the cause is about, as `Kind/name`.
+    objects: &'w [String],
+    message: &'w str,
+    /// Absent if no object says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// How many seconds the actor usually takes at most. Absent if there is no usual time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usual_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'w str>,
+}
+
+impl<'w> ExplanationDocument<'w> {
+    pub fn new(report: &WhyReport<'w>) -> Self {
+        let explanation = report.explanation;
+        Self {
+            api_version: API_VERSION,
+            kind: "ControlPlaneExplanation",
+            metadata: ObjectName::from(&report.observed.control_plane),
+            state: explanation.state,
+            actor: explanation.actor,
+            text: screen::sentence(report),
+            cause: explanation.cause.as_ref().map(CauseDocument::new),
+            next: explanation.next.as_deref(),
+            also: explanation.also.iter().map(CauseDocument::new).collect(),
+            rollout_to_come: explanation.rollout_to_come,
+        }
+    }
+}
+
+impl<'w> CauseDocument<'w> {
+    fn new(cause: &'w Cause) -> Self {
+        Self {
+            check: cause.check,
+            severity: cause.outcome,
+            objects: &cause.objects,
+            message: &cause.message,
+            since: cause.since,
+            usual_seconds: cause.usual_time.map(|usual| usual.as_secs()),
+            hint: cause.hint.as_deref(),
+        }
+    }
+}

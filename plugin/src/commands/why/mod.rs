@@ -1,0 +1,115 @@
+//! `kubectl kcp why`: says why nothing happens on a control plane: who acts next, since when, and what to do.
+//!
+//! - [`document`], [`screen`]: the output
+
+pub mod document;
+pub mod screen;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use document::ExplanationDocument;
+use jiff::Timestamp;
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_client::reads::{self, Excluded};
+use kcp_control_plane::{
+    inspection::inspect,
+    snapshot::Snapshot,
+    why::{Explanation, State, explain},
+};
+use serde::Serialize;
+
+use crate::{
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    commands::status::read_one,
+    document::resource_name,
+    output::{OutputArguments, Report, print},
+    session::Session,
+    terminal::table::Layout,
+    verdict::Verdict,
+};
+use kcp_api::Object as _;
+
+/// Show why nothing happens on a control plane: who acts next, since when, and what to do.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exits with 0 if nobody must act, or if a controller acts and has not taken longer than usual; with 1 if \
+    a person must act.
+
+Examples:
+  kubectl kcp why edge
+  kubectl kcp why cluster/edge
+  kubectl kcp why edge -o jsonpath={.actor}"
+)]
+pub struct WhyArguments {
+    /// Control plane to explain, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+
+    /// Time limit for all reads, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
+    pub timeout: Duration,
+}
+
+/// Runs `why`.
+///
+/// # Errors
+/// The control plane cannot be read, or the result cannot be printed.
+pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let end = Instant::now() + arguments.timeout;
+    let connection = session.connect_within(arguments.timeout).await?;
+    let remaining = end.saturating_duration_since(Instant::now());
+    let reader = reads::discover(&connection, reads::list_limit(remaining)).await?;
+    let observed = read_one(&reader, &arguments.name, Excluded::default(), end).await?;
+    let now = connection.now();
+    let explanation = explain(&observed, &inspect(&observed, now), now);
+    let report = WhyReport {
+        observed: &observed,
+        explanation: &explanation,
+        now,
+    };
+    print(&report, &arguments.output, &session.terminal)?;
+    Ok(Verdict::from(explanation.state))
+}
+
+impl From<State> for Verdict {
+    fn from(state: State) -> Self {
+        match state {
+            State::NothingToDo | State::Working => Self::Met,
+            State::PersonNeeded => Self::Negative,
+            State::Unknown => Self::Undecided,
+        }
+    }
+}
+
+/// What `why` prints. Ages in it are relative to the time `now`.
+#[derive(Clone, Copy, Debug)]
+pub struct WhyReport<'w> {
+    pub observed: &'w Snapshot,
+    pub explanation: &'w Explanation,
+    pub now: Timestamp,
+}
+
+impl Report for WhyReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        screen::screen(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        ExplanationDocument::new(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![resource_name(
+            &KUBEADM_CONTROL_PLANE,
+            self.observed.control_plane.name(),
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests;

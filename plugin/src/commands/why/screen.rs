@@ -1,0 +1,152 @@
+//! Prints why nothing happens: one sentence, then since when, what to do, and what else the checks found.
+
+use std::fmt::Write as _;
+
+use kcp_api::Object as _;
+use kcp_control_plane::{
+    checks::actor::Actor,
+    duration::format_duration,
+    snapshot::Snapshot,
+    staleness::format_age,
+    why::{Cause, State},
+};
+use owo_colors::{OwoColorize as _, Style};
+
+use super::WhyReport;
+use crate::{
+    commands::status::screen::subjects,
+    terminal::{
+        escape,
+        style::{BAD, GOOD, WARN},
+        table::Layout,
+        width::wrap_hint,
+    },
+};
+
+/// The width of a label with its colon and spaces, in terminal cells.
+const LABEL_WIDTH: usize = 8;
+
+/// The maximum number of other findings that are shown, unless the output is wide.
+const MAX_OTHERS: usize = 4;
+
+/// What is shown if no object has the time of a problem.
+const UNKNOWN_SINCE: &str = "unknown: no object records it";
+
+pub fn screen(report: &WhyReport<'_>, layout: Layout) -> String {
+    let explanation = report.explanation;
+    let style = match explanation.state {
+        State::NothingToDo => GOOD,
+        State::Working => Style::new(),
+        State::PersonNeeded => BAD,
+        State::Unknown => WARN,
+    };
+    let sentence = sentence(report);
+    let lines = match layout.limit() {
+        Some(limit) => wrap_hint(&escape(&sentence), limit),
+        None => vec![escape(&sentence).into_owned()],
+    };
+    let mut text = String::new();
+    for line in lines {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", line.style(style));
+    }
+    let mut entry = |label: &str, value: &str| {
+        let value = escape(value);
+        let lines = match layout.limit() {
+            Some(limit) => wrap_hint(&value, limit.saturating_sub(LABEL_WIDTH)),
+            None => vec![value.into_owned()],
+        };
+        let mut label = label.to_owned();
+        for line in lines {
+            let _ = writeln!(text, "{label:<LABEL_WIDTH$}{line}");
+            label.clear();
+        }
+    };
+    if let Some(cause) = &explanation.cause {
+        match since(cause, report) {
+            Some(since) => entry("since:", &since),
+            None if explanation.state == State::PersonNeeded => entry("since:", UNKNOWN_SINCE),
+            None => {}
+        }
+        if let Some(next) = &explanation.next {
+            entry("next:", next);
+        }
+        if let Some(hint) = cause
+            .hint
+            .as_ref()
+            .filter(|_| explanation.state != State::Working)
+        {
+            entry("do:", hint);
+        }
+    }
+    let shown = if layout.is_wide { usize::MAX } else { MAX_OTHERS };
+    for (index, other) in explanation.also.iter().take(shown).enumerate() {
+        entry(if index == 0 { "also:" } else { "" }, &cause_line(other));
+    }
+    let hidden = explanation.also.len().saturating_sub(shown);
+    if hidden > 0 {
+        let name = report.observed.control_plane.name();
+        let namespace = report.observed.control_plane.namespace();
+        entry(
+            "",
+            &format!("and {hidden} more: kubectl kcp status {name} -n {namespace}"),
+        );
+    }
+    text
+}
+
+/// The answer in one sentence: who acts next, and because of what.
+pub fn sentence(report: &WhyReport<'_>) -> String {
+    let explanation = report.explanation;
+    let Some(cause) = &explanation.cause else {
+        let summary = summary(report.observed);
+        return match explanation.rollout_to_come {
+            Some(at) => format!("Nothing is wrong, and a rollout is planned for {at}: {summary}"),
+            None => format!("Nothing is wrong and nothing is planned: {summary}"),
+        };
+    };
+    let cause = cause_line(cause);
+    match (explanation.state, explanation.actor) {
+        (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {
+            format!("Nothing is planned, and nobody must act now: {cause}")
+        }
+        (State::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
+        (State::PersonNeeded, Some(Actor::Person)) => format!("A person must act: {cause}"),
+        (State::PersonNeeded, Some(Actor::Admission)) => {
+            format!("Admission denies what the controller writes, so a person must act: {cause}")
+        }
+        (State::PersonNeeded, Some(actor)) => {
+            format!(
+                "{} does not get further, so a person must act: {cause}",
+                actor.name()
+            )
+        }
+        _ => format!("You may not read what the answer depends on: {cause}"),
+    }
+}
+
+fn cause_line(cause: &Cause) -> String {
+    let objects = subjects(&cause.objects).join(", ");
+    format!("{objects}: {} ({})", cause.message, cause.check)
+}
+
+fn since(cause: &Cause, report: &WhyReport<'_>) -> Option<String> {
+    let since = cause.since?;
+    let age = format_age(since, report.now);
+    let usual = cause.usual_time.map_or_else(String::new, |usual| {
+        format!("; it usually takes {} at most", format_duration(usual))
+    });
+    Some(format!("{since} ({age} ago){usual}"))
+}
+
+fn summary(observed: &Snapshot) -> String {
+    let control_plane = &observed.control_plane;
+    let status = &control_plane.status;
+    format!(
+        "{} of {} Machines are ready and {} up to date, with version {}",
+        status.ready_replicas,
+        control_plane.desired_replicas(),
+        status.up_to_date_replicas,
+        control_plane.spec.version()
+    )
+}

@@ -1,0 +1,73 @@
+//! Faults of the access to the workload cluster.
+
+use anyhow::{Context as _, Result};
+use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
+
+use super::{NAME, NAMESPACE, NOBODY, PAUSED, PERSON, Questions};
+
+pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) -> Result<()> {
+    let management = asked.management;
+    let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
+    // `why` queries the members in the order of their names.
+    let first = machines.iter().min().context("no Machine")?;
+    let kubeconfig = |why: &str| format!("Secret/edge-kubeconfig: {why} (workload-unreachable)");
+    for (fault, cause) in [
+        (
+            AccessFault::KubeconfigGarbage,
+            kubeconfig(
+                "key value of Secret why/edge-kubeconfig is not a usable kubeconfig: not a valid kubeconfig",
+            ),
+        ),
+        (
+            AccessFault::Nowhere,
+            kubeconfig("cannot reach the API server at https://127.0.0.1:N: connection refused"),
+        ),
+        (
+            AccessFault::ServerExpired,
+            "Endpoint/https://127.0.0.1:N: certificate expired N ago (endpoint-certificate-expiring)"
+                .to_owned(),
+        ),
+        (
+            AccessFault::ClientExpired,
+            kubeconfig("the API server at https://127.0.0.1:N rejected the credentials"),
+        ),
+        (
+            AccessFault::KubeconfigMissing,
+            "Secret/edge-kubeconfig: does not exist (secrets-missing)".to_owned(),
+        ),
+        (
+            AccessFault::ServerError,
+            kubeconfig("cannot list nodes in all namespaces: the server responded with 500: no reason"),
+        ),
+        (
+            AccessFault::Hang,
+            kubeconfig("cannot list nodes in all namespaces: no response from https://127.0.0.1:N within N"),
+        ),
+        (
+            AccessFault::Flood,
+            kubeconfig(
+                "cannot list nodes in all namespaces: no response from https://127.0.0.1:N: the response is larger than 32 MiB",
+            ),
+        ),
+        (
+            AccessFault::EtcdAuthorityMissing,
+            "Secret/edge-etcd: does not exist (secrets-missing)".to_owned(),
+        ),
+        (
+            AccessFault::EtcdAuthorityWrong,
+            format!(
+                "Machine/{first}: etcd member does not respond: TLS handshake failed: the member's certificate was not issued by \
+                 etcd's CA (etcd-members-unresponsive)"
+            ),
+        ),
+    ] {
+        access.inflict(fault).await?;
+        let line = format!("A person must act: {cause}");
+        asked.answers(&fault.to_string(), PERSON, &line).await?;
+    }
+    access.inflict(AccessFault::Restore).await?;
+    asked
+        .answers(&AccessFault::Restore.to_string(), NOBODY, PAUSED)
+        .await
+        .map(drop)
+}

@@ -80,28 +80,20 @@ pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> 
     let context = Context { observed, now };
     let candidates = candidates(inspection);
     let plan = plan(observed, &Desired::current(observed), now);
-    let Some(first) = first_cause(&candidates, observed) else {
-        return Explanation {
-            state: State::NothingToDo,
-            actor: None,
-            cause: None,
-            next: None,
-            also: Vec::new(),
-            rollout_to_come: plan.rollout_to_come,
-        };
-    };
+    let first = first_cause(&candidates, observed);
     let mut also: Vec<Cause> = candidates
         .iter()
-        .filter(|candidate| !candidate.is_same(first))
+        .filter(|candidate| !first.is_some_and(|first| candidate.is_same(first)))
         .map(|candidate| context.cause(*candidate))
         .collect();
-    let mut explanation = match context.blocked_step(first, &plan, &candidates) {
-        Some(blocked) => {
+    let mut explanation = match (context.blocked_step(first, &plan, &candidates), first) {
+        (Some(blocked), first) => {
             also.retain(|other| blocked.cause.as_ref() != Some(other));
-            also.insert(0, context.cause(*first));
+            also.splice(0..0, first.map(|first| context.cause(*first)));
             blocked
         }
-        None => context.explanation(first, &candidates, &plan),
+        (None, Some(first)) => context.explanation(first, &candidates, &plan),
+        (None, None) => Explanation::NOTHING,
     };
     if let Some(cause) = &mut explanation.cause
         && cause.since.is_none()
@@ -264,14 +256,18 @@ impl<'o> Context<'o> {
         Some((actor, repair.finding.message.clone()))
     }
 
-    /// The explanation by the first blocker of the next step, if no finding says more than that a change is in progress.
+    /// The explanation by the first blocker of the next step, if no finding says more than that a change is in progress. A
+    /// Machine whose deletion has just begun has no finding.
     fn blocked_step(
         self,
-        first: &Candidate<'_>,
+        first: Option<&Candidate<'_>>,
         plan: &Plan,
         candidates: &[Candidate<'_>],
     ) -> Option<Explanation> {
-        if !WHOLE_CHANGES.contains(&first.check.id) {
+        let says_more = |first: &Candidate<'_>| {
+            first.finding.outcome != CheckOutcome::Warn && !WHOLE_CHANGES.contains(&first.check.id)
+        };
+        if first.is_some_and(says_more) {
             return None;
         }
         let blocker = plan.blockers.first()?;
@@ -301,7 +297,11 @@ impl<'o> Context<'o> {
         let object = blocker
             .machine()
             .map_or_else(|| self.observed.object(), machine_object);
+        let machine = blocker.machine();
+        let mut machines = self.observed.machines.iter();
+        let machine = machines.find(|of| machine == Some(of.name()));
         Finding::info(object, blocker.message())
+            .since(machine.and_then(Machine::deletion_timestamp))
             .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))
     }
 
@@ -324,6 +324,15 @@ impl<'o> Context<'o> {
 }
 
 impl Explanation {
+    const NOTHING: Self = Self {
+        state: State::NothingToDo,
+        actor: None,
+        cause: None,
+        next: None,
+        also: Vec::new(),
+        rollout_to_come: None,
+    };
+
     const fn of(state: State, actor: Actor, cause: Cause) -> Self {
         Self {
             actor: match state {

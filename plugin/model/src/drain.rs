@@ -72,7 +72,7 @@ pub fn forecast(observed: &Snapshot, names: &BTreeSet<String>) -> Vec<String> {
     if machines.is_empty() {
         return Vec::new();
     }
-    let objects = match &observed.drain {
+    let objects = match &*observed.drain {
         Reading::Read(objects) => objects,
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
             return vec![format!(

@@ -84,7 +84,7 @@ async fn read_parts(
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let drain = read_drain_objects(reader, &target, nodes, end);
     let ((workload, _, etcd), drain) = tokio::join!(Box::pin(beyond), Box::pin(drain));
-    fetched.observed.drain = drain;
+    fetched.observed.drain = Box::new(drain);
     // The control plane is read again. Querying etcd takes seconds, in which the controller may change the control
     // plane, and the write requires the resource version that was checked.
     let reads = Reads {

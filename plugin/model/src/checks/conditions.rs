@@ -164,10 +164,10 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
 
 /// The controller, unless it fails at each attempt: then a person removes the cause.
 fn who_processes_the_spec(observed: &Snapshot, _: &Finding, _: Timestamp) -> Actor {
-    if !processing_blockers(observed).is_empty() {
-        Actor::Person
-    } else {
+    if processing_blockers(observed).is_empty() {
         Actor::ControlPlaneController
+    } else {
+        Actor::Person
     }
 }
 

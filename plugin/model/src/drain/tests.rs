@@ -42,12 +42,12 @@ fn draining(pods: &[Value], budgets: &[Value], rules: &[Value]) -> Snapshot {
     let labels = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
     let rules: Vec<MachineDrainRule> = from_value(json!(rules)).expect("rules");
     Snapshot {
-        drain: Reading::Read(DrainObjects {
+        drain: Box::new(Reading::Read(DrainObjects {
             pods: from_value(json!(pods)).expect("pods"),
             budgets: from_value(json!(budgets)).expect("budgets"),
             namespaces: [("shop".to_owned(), labels("a")), ("lab".to_owned(), labels("b"))].into(),
             rules: Reading::Read(rules),
-        }),
+        })),
         ..observed()
     }
 }
@@ -292,7 +292,7 @@ fn what_could_not_be_read_is_said() {
         forbidden: None,
     };
     let unread = Snapshot {
-        drain: Reading::Failed(failure.clone()),
+        drain: Box::new(Reading::Failed(failure.clone())),
         ..observed()
     };
     assert_eq!(
@@ -301,7 +301,7 @@ fn what_could_not_be_read_is_said() {
     );
     assert_eq!(forecast_of(&unread, &[]), [""; 0]);
     let mut without_rules = draining(&[], &[], &[]);
-    if let Reading::Read(objects) = &mut without_rules.drain {
+    if let Reading::Read(objects) = &mut *without_rules.drain {
         objects.rules = Reading::Failed(failure);
     }
     assert_eq!(

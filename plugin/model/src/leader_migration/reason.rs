@@ -210,6 +210,26 @@ fn lease(lock: &Lock) -> String {
     }
 }
 
+fn held_without_runner(
+    lease: &str,
+    holder: &str,
+    component: Option<Component>,
+    is_own: bool,
+    pod: &str,
+) -> String {
+    match component {
+        Some(component) if is_own => {
+            format!("{component} renews {lease}, but {pod} has not started the controller")
+        }
+        Some(component) => format!(
+            "{component} renews {lease} but does not run the controller; {pod} would run the controller if it held that Lease"
+        ),
+        None => format!(
+            "{holder} renews {lease} and is not a controller manager of this cluster; {pod} waits for that Lease"
+        ),
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -223,24 +243,8 @@ impl fmt::Display for Reason {
                 is_own,
                 pod,
             } => {
-                let held = lease(lock);
-                match component {
-                    Some(component) if *is_own => {
-                        write!(
-                            f,
-                            "{component} renews {held}, but {pod} has not started the controller"
-                        )
-                    }
-                    Some(component) => write!(
-                        f,
-                        "{component} renews {held} but does not run the controller; {pod} would run the controller \
-                         if it held that Lease"
-                    ),
-                    None => write!(
-                        f,
-                        "{holder} renews {held} and is not a controller manager of this cluster; {pod} waits for that Lease"
-                    ),
-                }
+                let lease = lease(lock);
+                f.write_str(&held_without_runner(&lease, holder, *component, *is_own, pod))
             }
             Self::LockNotTaken { lock, pod } => {
                 write!(

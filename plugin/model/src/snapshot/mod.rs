@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub endpoint_certificate: Reading<EndpointCertificate>,
     pub etcd: Reading<EtcdSurvey>,
     /// What decides how Cluster API drains the nodes. Only a change or a plan reads it.
-    pub drain: Reading<DrainObjects>,
+    pub drain: Box<Reading<DrainObjects>>,
 }
 
 impl From<KubeadmControlPlane> for Snapshot {
@@ -101,7 +101,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             workload: Reading::NotYet,
             endpoint_certificate: Reading::NotYet,
             etcd: Reading::NotYet,
-            drain: Reading::NotYet,
+            drain: Box::new(Reading::NotYet),
         }
     }
 }

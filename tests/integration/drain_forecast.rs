@@ -55,9 +55,7 @@ async fn is_forecast(subject: &Subject<'_>, machine: &str) -> Result<()> {
             "the drain of Machine {machine} waits, because PodDisruptionBudget shop/web allows no disruption of pod shop/web-0: \
              without a nodeDrainTimeout, Cluster API waits indefinitely"
         ),
-        format!(
-            "the drain of Machine {machine} deletes pod shop/web-0 for good: no controller creates it again"
-        ),
+        format!("the drain of Machine {machine} deletes pod shop/web-0, and no controller recreates it"),
         format!("the drain of Machine {machine} deletes the data in the emptyDir volumes of pod shop/web-0"),
     ];
     for command in [

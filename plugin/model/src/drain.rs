@@ -141,7 +141,7 @@ fn effects_on(pod: &Pod, objects: &DrainObjects, rules: &[&MachineDrainRule]) ->
         Behavior::WaitCompleted => return vec![Effect::WaitsForCompletion],
         Behavior::Evict => {}
     }
-    if is_finished(pod) {
+    if is_finished(pod) || pod.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
     let mut effects: Vec<_> = refusal(pod, &objects.budgets).into_iter().collect();
@@ -214,8 +214,7 @@ fn matching_rules<'o>(
 
 /// Why the API server refuses to evict the pod now. None if it evicts the pod.
 fn refusal(pod: &Pod, budgets: &[PodDisruptionBudget]) -> Option<Effect> {
-    let is_pending = phase(pod) == Some("Pending");
-    if is_pending || pod.metadata.deletion_timestamp.is_some() {
+    if phase(pod) == Some("Pending") {
         return None;
     }
     let protects = |budget: &&PodDisruptionBudget| {
@@ -248,7 +247,8 @@ fn allows(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     let (healthy, desired) = (status.current_healthy, status.desired_healthy.unwrap_or(0));
     let has_healthy_budget = desired > 0 && healthy.unwrap_or(0) >= desired;
     let is_unprotected = !is_ready(pod) && (policy == Some("AlwaysAllow") || has_healthy_budget);
-    is_unprotected || status.disruptions_allowed.unwrap_or(0) > 0
+    let is_counted = status.observed_generation >= budget.metadata.generation;
+    is_unprotected || (is_counted && status.disruptions_allowed.unwrap_or(0) > 0)
 }
 
 /// Whether a selector matches, as in Cluster API: an absent or empty selector matches every object. An invalid selector
@@ -328,9 +328,7 @@ fn line(
         }
         Effect::NotRecreated => {
             let them = if pods.len() == 1 { "it" } else { "them" };
-            format!(
-                "the drain of Machine {name} deletes {listed} for good: no controller creates {them} again"
-            )
+            format!("the drain of Machine {name} deletes {listed}, and no controller recreates {them}")
         }
         Effect::LosesData => {
             format!("the drain of Machine {name} deletes the data in the emptyDir volumes of {listed}")

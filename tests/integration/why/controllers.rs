@@ -55,7 +55,7 @@ async fn is_explained_while_stopped(asked: &Questions<'_>, cluster: &Cluster) ->
     );
     let unprocessed = format!(
         "KubeadmControlPlane/{NAME}: {CONTROLLER} has not processed generation {generation} of the spec for N; the last processed \
-         generation is {observed}; namespace capi-kubeadm-control-plane-system has no Lease of the controller (status-outdated)"
+         generation is {observed}; the controller has no Lease in namespace capi-kubeadm-control-plane-system (status-outdated)"
     );
     let line = format!("{CONTROLLER} acts next: {unprocessed}");
     asked
@@ -63,9 +63,9 @@ async fn is_explained_while_stopped(asked: &Questions<'_>, cluster: &Cluster) ->
         .await?;
     put_back(cluster, &object).await?;
     let line = format!(
-        "{CONTROLLER} does not get further, so a person must act: KubeadmControlPlane/{NAME}: for N: {CONTROLLER} has not processed \
-         generation {generation} of the spec; the last processed generation is {observed}; namespace \
-         capi-kubeadm-control-plane-system has no Lease of the controller (controller-stopped)"
+        "{CONTROLLER} makes no progress, so a person must act: KubeadmControlPlane/{NAME}: for N: {CONTROLLER} has not processed \
+         generation {generation} of the spec; the last processed generation is {observed}; the controller has no Lease in namespace \
+         capi-kubeadm-control-plane-system (controller-stopped)"
     );
     asked.answers("… ten minutes ago", PERSON, &line).await?;
     Ok(())
@@ -189,11 +189,11 @@ async fn a_blocked_drain(asked: &Questions<'_>, cluster: &Cluster) -> Result<()>
     .await?;
     machines.delete(machine, &DeleteParams::default()).await?;
     let line = format!(
-        "A person must act: Machine/{machine}: the drain of its node is blocked: Pod default/web: cannot evict pod as it would \
+        "Cluster API's Machine controller acts next: Machine/{machine}: the drain of its node is blocked: Pod default/web: cannot evict pod as it would \
          violate the pod's disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently \
          (machine-drains-blocked)"
     );
-    asked.answers("blocked drain", PERSON, &line).await?;
+    asked.answers("blocked drain", NOBODY, &line).await?;
     budgets.delete("web", &DeleteParams::default()).await?;
     cluster.settled(3).await?;
     asked.answers("the drain ended", NOBODY, HEALTHY).await.map(drop)

@@ -31,8 +31,8 @@ pub(super) async fn are_explained(asked: &Questions<'_>, second: &str) -> Result
             Fault::CutOff,
             Fault::Reconnect,
             format!(
-                "A person must act: Machine/{second}: has no leader, but other members follow {OTHER}: it is disconnected from \
-                 them (etcd-no-leader)"
+                "A person must act: Machine/{second}: has no leader and is disconnected from the other members, which follow \
+                 {OTHER} (etcd-no-leader)"
             ),
         ),
         (
@@ -46,16 +46,15 @@ pub(super) async fn are_explained(asked: &Questions<'_>, second: &str) -> Result
         (
             Fault::Expire,
             Fault::Renew,
-            silent(
-                second,
-                "TLS handshake failed: the member's certificate has expired",
+            format!(
+                "A person must act: Machine/{second}: certificate expired N ago (etcd-certificates-expiring)"
             ),
         ),
         (
             Fault::PodNotReady,
             Fault::PodReady,
             format!(
-                "kubelet does not get further, so a person must act: Machine/{second}: etcd pod is not ready \
+                "kubelet makes no progress, so a person must act: Machine/{second}: etcd pod is not ready \
                  (etcd-pods-not-ready)"
             ),
         ),

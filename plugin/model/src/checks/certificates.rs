@@ -24,31 +24,26 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "secrets-missing",
-        "all Secrets of the cluster exist",
         check_secrets_missing,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "secrets-not-owned",
-        "the control plane owns the Secrets with the cluster's CAs and keys",
         check_secrets_not_owned,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machine-certificates-expiring",
-        "no Machine's certificates expire soon",
         check_machine_certificates_expiring,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "endpoint-certificate-expiring",
-        "the endpoint's certificate does not expire soon",
         check_endpoint_certificate_expiring,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-certificates-expiring",
-        "no etcd member's certificate expires soon",
         check_etcd_certificates_expiring,
         Responsible::Fault(Actor::Person),
     ),

@@ -23,28 +23,24 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "api-servers-mismatch",
-        "every Machine has an API server, and every API server has a Machine",
         check_api_servers_mismatch,
         Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "api-servers-not-ready",
-        "the API server of every node is ready",
         check_api_servers_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "controller-managers-not-ready",
-        "the controller manager of every node is ready",
         check_controller_managers_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "schedulers-not-ready",
-        "the scheduler of every node is ready",
         check_schedulers_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )

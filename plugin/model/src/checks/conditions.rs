@@ -22,25 +22,20 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "status-missing",
-        "the controller reports whether the control plane is available",
         check_status_missing,
         Responsible::Step(Actor::ControlPlaneController),
     )
     .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "status-outdated",
-        "the controller has processed the current spec",
         check_status_outdated,
         Responsible::StepBy(who_processes_the_spec),
     )
-    .effect_of(&[
-        "secrets-missing",
-        "endpoint-certificate-expiring",
-        "etcd-no-quorum",
-    ])
     .usually_within(OBSERVATION_LIMIT)
     .effect_of(&[
         "controller-stopped",
+        "endpoint-certificate-expiring",
+        "etcd-no-quorum",
         "secrets-missing",
         "workload-disconnected",
         "infrastructure-template-missing",
@@ -54,14 +49,12 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "unavailable",
-        "condition Available is True",
         check_unavailable,
         Responsible::Fault(Actor::ControlPlaneController),
     )
     .as_summary(),
     Check::new(
         "certificates-unavailable",
-        "condition CertificatesAvailable is True",
         check_certificates_unavailable,
         Responsible::Step(Actor::ControlPlaneController),
     )
@@ -69,21 +62,18 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&["secrets-missing"]),
     Check::new(
         "etcd-cluster-unhealthy",
-        "condition EtcdClusterHealthy is True",
         check_etcd_cluster_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "components-unhealthy",
-        "condition ControlPlaneComponentsHealthy is True",
         check_components_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "workload-disconnected",
-        "the controller can connect to the workload cluster",
         check_workload_disconnected,
         Responsible::Fault(Actor::Person),
     )

@@ -25,7 +25,6 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "machine-deletions-deadlocked",
-    "the deletions of Machines do not block each other",
     check_machine_deletions_deadlocked,
     Responsible::Fault(Actor::Person),
 )

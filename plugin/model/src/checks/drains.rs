@@ -11,14 +11,16 @@ use crate::{
         machine_grace::{Phase, require_machines},
     },
     snapshot::Snapshot,
+    staleness::SLOW_DELETION,
 };
 
 pub const CHECKS: &[Check] = &[Check::new(
     "machine-drains-blocked",
-    "the pods on nodes of deleted Machines can be evicted",
     check_machine_drains_blocked,
-    Responsible::Step(Actor::Person),
+    Responsible::Step(Actor::MachineController),
 )
+// Cluster API retries a refused eviction every 20 seconds, and budgets allow none for moments in an ordinary drain.
+.usually_within(SLOW_DELETION)
 .effect_of(&["machine-deletions-deadlocked"])];
 
 /// How Cluster API reports a pod that the API server does not evict, in the condition `Deleting` of the Machine
@@ -28,6 +30,12 @@ const REFUSED_EVICTIONS: [&str; 2] = [
     "failed to evict Pod",
 ];
 
+/// Refusals that end without anybody's help.
+const RETRIED_EVICTIONS: [&str; 2] = ["eviction will be retried", "terminating namespace"];
+
+/// The text after which Cluster API names the time when the drain began.
+const STARTED: &str = "(started at ";
+
 pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|machine| {
@@ -36,6 +44,7 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
             .message
             .lines()
             .filter(|line| REFUSED_EVICTIONS.iter().any(|refused| line.contains(refused)))
+            .filter(|line| !RETRIED_EVICTIONS.iter().any(|retried| line.contains(retried)))
             .map(|line| line.trim().trim_start_matches("* "))
             .collect();
         if pods.is_empty() {
@@ -47,16 +56,36 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
             CheckOutcome::Info
         };
         let message = format!("the drain of its node is blocked: {}", one_line(&pods.join("\n")));
+        let hint = pods.iter().find_map(|pod| hint(pod));
         Some(
             Finding::new(outcome, machine_object(machine.name()), message)
-                .since_transition(condition)
-                .hint(
-                    "run more pods of this application, or change its PodDisruptionBudget; in the workload cluster: \
-                     kubectl get poddisruptionbudgets -A",
-                ),
+                .since(started(condition).or(condition.last_transition_time))
+                .optional_hint(hint.map(str::to_owned)),
         )
     });
     Ok(findings.collect())
+}
+
+/// When the drain began. None if the condition does not name the time.
+fn started(condition: &Condition) -> Option<Timestamp> {
+    let (_, rest) = condition.message.split_once(STARTED)?;
+    let (time, _) = rest.split_once(')')?;
+    time.parse().ok()
+}
+
+fn hint(refusal: &str) -> Option<&'static str> {
+    if refusal.contains("more than one PodDisruptionBudget") {
+        Some(
+            "let only one PodDisruptionBudget select the pod; in the workload cluster: kubectl get poddisruptionbudgets -A",
+        )
+    } else if refusal.contains("disruption budget") {
+        Some(
+            "run more pods of this application, or change its PodDisruptionBudget; in the workload cluster: kubectl get \
+             poddisruptionbudgets -A",
+        )
+    } else {
+        None
+    }
 }
 
 fn draining(machine: &Machine) -> Option<&Condition> {
@@ -101,6 +130,21 @@ pub(super) mod test_cases {
                 1,
                 "* Pod d/db: deletionTimestamp set, but still not removed from the Node\n* Pods d/a, d/b: failed to evict Pod, \
                  admission webhook \"evictions.example.com\" denied the request",
+            );
+        }),
+        ("machine-drains-blocked", "by_two_budgets", |o| {
+            drains(
+                o,
+                1,
+                "* Pod d/web: failed to evict Pod, This pod has more than one PodDisruptionBudget, which the eviction \
+                 subresource does not support.",
+            );
+        }),
+        ("machine-drains-blocked", "for_a_moment", |o| {
+            drains(
+                o,
+                1,
+                "* Pod d/web: failed to evict Pod, eviction timeout of 10s reached, eviction will be retried",
             );
         }),
         ("machine-drains-blocked", "pods_that_terminate", |o| {

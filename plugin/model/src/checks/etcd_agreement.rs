@@ -25,34 +25,29 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-clusters-differ",
-        "all members belong to one etcd cluster",
         check_etcd_clusters_differ,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-member-lists-differ",
-        "every member reports the same member list",
         check_etcd_member_lists_differ,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-no-leader",
-        "members agree on a leader",
         check_etcd_no_leader,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-raft-terms-differ",
-        "members are in the same raft term",
         check_etcd_raft_terms_differ,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-raft-lag",
-        "no member lags far behind the others",
         check_etcd_raft_lag,
         Responsible::Fault(Actor::Person),
     ),

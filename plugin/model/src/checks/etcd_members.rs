@@ -28,7 +28,6 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-members-mismatch",
-        "every Machine has an etcd member, and every member has a Machine",
         check_etcd_members_mismatch,
         Responsible::Fault(Actor::Person),
     )
@@ -36,14 +35,12 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-alarms",
-        "no member has raised an alarm",
         check_etcd_alarms,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-learners-stuck",
-        "every learner is promoted in time",
         check_etcd_learners_stuck,
         Responsible::Step(Actor::Kubeadm),
     )

@@ -24,7 +24,6 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-no-quorum",
-        "etcd has quorum",
         check_etcd_no_quorum,
         Responsible::Fault(Actor::Person),
     )
@@ -32,7 +31,6 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "etcd-voters-unhealthy",
-        "no voting member is unhealthy",
         check_etcd_voters_unhealthy,
         Responsible::Fault(Actor::Person),
     )
@@ -40,7 +38,6 @@ pub const CHECKS: &[Check] = &[
     .as_summary(),
     Check::new(
         "etcd-members-unresponsive",
-        "every member responds",
         check_etcd_members_unresponsive,
         Responsible::Fault(Actor::Person),
     )
@@ -52,7 +49,6 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-pods-not-ready",
-        "the etcd pod of every node is ready",
         check_etcd_pods_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )

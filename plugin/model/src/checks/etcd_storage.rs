@@ -22,19 +22,16 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-space-low",
-        "every database is well below its quota",
         check_etcd_space_low,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-fragmentation",
-        "no database is fragmented",
         check_etcd_fragmentation,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-versions-differ",
-        "all members run the same etcd version",
         check_etcd_versions_differ,
         Responsible::Fault(Actor::Person),
     ),

@@ -19,19 +19,16 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "node-labels-or-taints-missing",
-        "every control plane node has the control-plane label, and the taint if configured",
         check_node_labels_or_taints_missing,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubeadm-config-outdated",
-        "kubeadm-config contains the desired version",
         check_kubeadm_config_outdated,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubeadm-config-unusable",
-        "the controller can update kubeadm-config, and Machines can join with it",
         check_kubeadm_config_unusable,
         Responsible::Fault(Actor::Person),
     ),

@@ -17,16 +17,9 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "paused",
-        "neither the control plane nor its Cluster is paused",
-        check_paused,
-        Responsible::Fault(Actor::Person),
-    )
-    .blocking(),
+    Check::new("paused", check_paused, Responsible::Fault(Actor::Person)).blocking(),
     Check::new(
         "deleting",
-        "the control plane is not being deleted",
         check_deleting,
         Responsible::Step(Actor::ControlPlaneController),
     )
@@ -38,39 +31,33 @@ pub const CHECKS: &[Check] = &[
     ]),
     Check::new(
         "failure-reported",
-        "neither failureReason nor failureMessage is set",
         check_failure_reported,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "cluster-reference-wrong",
-        "spec.controlPlaneRef of the Cluster refers to the control plane",
         check_cluster_reference_wrong,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "cluster-not-ready",
-        "the Cluster has an endpoint, and its infrastructure is ready",
         check_cluster_not_ready,
         Responsible::Step(Actor::InfrastructureProvider),
     )
     .usually_within(JOIN_LIMIT),
     Check::new(
         "infrastructure-template-missing",
-        "the infrastructure template of the control plane exists",
         check_infrastructure_template_missing,
         Responsible::Fault(Actor::Person),
     )
     .blocking(),
     Check::new(
         "topology-upgrade-pending",
-        "the Cluster's topology does not hold back the desired version",
         check_topology_upgrade_pending,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machines-not-owned",
-        "the control plane owns every control plane Machine of its Cluster",
         check_machines_not_owned,
         Responsible::Fault(Actor::Person),
     ),

@@ -20,7 +20,6 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-without-node",
-        "every Machine has a node",
         check_machines_without_node,
         Responsible::StepBy(who_starts_machine),
     )
@@ -33,13 +32,11 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "machines-not-ready",
-        "every Machine is ready",
         check_machines_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machine-deletions-slow",
-        "Machines are deleted in time",
         check_machine_deletions_slow,
         Responsible::StepBy(who_deletes_machine),
     )
@@ -48,13 +45,11 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "nodes-not-ready",
-        "every control plane node exists and is ready",
         check_nodes_not_ready,
         Responsible::Fault(Actor::Kubelet),
     ),
     Check::new(
         "machine-conditions-outdated",
-        "the controller keeps the condition EtcdMemberHealthy of each Machine up to date",
         check_machine_conditions_outdated,
         Responsible::Fault(Actor::ControlPlaneController),
     )

@@ -54,8 +54,6 @@ pub mod workload;
 pub struct Check {
     /// The id of the check in kebab-case, which JSON output contains.
     pub id: &'static str,
-    /// A statement that is true if the check passes.
-    pub summary: &'static str,
     /// Whether the controller neither creates nor deletes Machines while the check fails.
     pub is_preflight: bool,
     /// Whether the pending change makes no progress while the check fails.
@@ -87,13 +85,11 @@ pub struct Checked {
 impl Check {
     const fn new(
         id: &'static str,
-        summary: &'static str,
         function: fn(&Snapshot, Timestamp) -> CheckResult,
         responsible: Responsible,
     ) -> Self {
         Self {
             id,
-            summary,
             is_preflight: false,
             is_blocking: false,
             sums_up: false,
@@ -127,6 +123,10 @@ impl Check {
     }
 
     const fn effect_of(self, effect_of: &'static [&'static str]) -> Self {
+        assert!(
+            self.effect_of.is_empty(),
+            "a second call would replace the first list"
+        );
         Self { effect_of, ..self }
     }
 

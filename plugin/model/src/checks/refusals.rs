@@ -19,7 +19,6 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "write-refused",
-    "the API server accepts the Machines that the controller creates and deletes",
     check_write_refused,
     Responsible::StepBy(who_refuses),
 )

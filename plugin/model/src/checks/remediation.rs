@@ -25,7 +25,6 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-unhealthy",
-        "no MachineHealthCheck reports an unhealthy Machine",
         check_machines_unhealthy,
         Responsible::StepBy(who_remediates),
     )
@@ -36,7 +35,6 @@ pub const CHECKS: &[Check] = &[
     ]),
     Check::new(
         "remediation-blocked",
-        "the controller can remediate unhealthy Machines",
         check_remediation_blocked,
         Responsible::StepBy(who_unblocks),
     )
@@ -44,14 +42,12 @@ pub const CHECKS: &[Check] = &[
     .usually_within(CONTROLLER_LIMIT),
     Check::new(
         "remediation-scheduled",
-        "no MachineHealthCheck is about to mark a Machine as unhealthy",
         check_remediation_scheduled,
         Responsible::Step(Actor::MachineHealthCheck),
     )
     .taking_over(),
     Check::new(
         "machines-without-health-check",
-        "a MachineHealthCheck covers every Machine",
         check_machines_without_health_check,
         Responsible::Fault(Actor::Person),
     ),

@@ -18,17 +18,15 @@ use crate::{
         rollout_reason::{Reason, Verdict, verdicts},
     },
     snapshot::Snapshot,
-    staleness::{CONTROLLER_LIMIT, StuckBlocker, controller_stopped, find_stuck, format_age},
+    staleness::{StuckBlocker, controller_stopped, find_stuck, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-outdated",
-        "no Machine is outdated",
         check_machines_outdated,
         Responsible::Step(Actor::ControlPlaneController),
     )
-    .usually_within(CONTROLLER_LIMIT)
     .effect_of(&[
         "cluster-not-ready",
         "machine-drains-blocked",
@@ -40,17 +38,14 @@ pub const CHECKS: &[Check] = &[
     ]),
     Check::new(
         "rollout-endless",
-        "new Machines are up to date, so a rollout can end",
         check_rollout_endless,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "replicas-differ",
-        "the control plane has the desired number of Machines",
         check_replicas_differ,
         Responsible::Step(Actor::ControlPlaneController),
     )
-    .usually_within(CONTROLLER_LIMIT)
     .effect_of(&[
         "cluster-not-ready",
         "machine-drains-blocked",
@@ -62,7 +57,6 @@ pub const CHECKS: &[Check] = &[
     ]),
     Check::new(
         "controller-stopped",
-        "the controller processes changes to the spec",
         check_controller_stopped,
         Responsible::Fault(Actor::ControlPlaneController),
     )
@@ -81,7 +75,6 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "change-stuck",
-        "a pending change makes progress",
         check_change_stuck,
         Responsible::Fault(Actor::ControlPlaneController),
     )
@@ -225,6 +218,10 @@ fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult 
             finding(observed, &stuck, &message)
         };
         return Ok(vec![finding]);
+    }
+    // A Lease that no controller uses any more is not renewed either.
+    if control_plane.is_observed() {
+        return Ok(Vec::new());
     }
     // A write of the scale subresource leaves no time in the control plane, but the Lease expires all the same.
     let finding = stopped_holder(observed, now).map(|(holder, renewed)| {

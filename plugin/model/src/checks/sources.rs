@@ -16,27 +16,23 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "management-unreadable",
-        "all objects in the management cluster could be read",
         check_management_unreadable,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "workload-unreachable",
-        "the workload cluster is reachable",
         check_workload_unreachable,
         Responsible::Fault(Actor::Person),
     )
     .effect_of(&["secrets-missing", "endpoint-certificate-expiring"]),
     Check::new(
         "etcd-unreachable",
-        "the etcd members are reachable",
         check_etcd_unreachable,
         Responsible::Fault(Actor::Person),
     )
     .effect_of(&["workload-unreachable", "secrets-missing"]),
     Check::new(
         "permissions-missing",
-        "no permission is missing",
         check_permissions_missing,
         Responsible::Fault(Actor::Person),
     ),

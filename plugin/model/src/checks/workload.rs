@@ -25,31 +25,26 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "workload-connection-insecure",
-        "the kubeconfig of the workload cluster neither skips TLS verification nor uses a proxy",
         check_workload_connection_insecure,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "controller-leases-expired",
-        "the controller manager and the scheduler have a leader",
         check_controller_leases_expired,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kube-proxy-not-ready",
-        "kube-proxy is ready on every node",
         check_kube_proxy_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "coredns-not-ready",
-        "CoreDNS is ready",
         check_coredns_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubelet-skew",
-        "the API servers support the versions of all kubelets",
         check_kubelet_skew,
         Responsible::Fault(Actor::Person),
     ),

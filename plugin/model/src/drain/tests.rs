@@ -58,8 +58,7 @@ fn forecast_of(observed: &Snapshot, names: &[&str]) -> Vec<String> {
 
 const REFUSED: &str = "the drain of Machine m1 waits, because PodDisruptionBudget shop/web allows no disruption of pod \
     shop/web-0: without a nodeDrainTimeout, Cluster API waits indefinitely";
-const NOT_RECREATED: &str =
-    "the drain of Machine m1 deletes pod shop/web-0 for good: no controller creates it again";
+const NOT_RECREATED: &str = "the drain of Machine m1 deletes pod shop/web-0, and no controller recreates it";
 const LOSES_DATA: &str = "the drain of Machine m1 deletes the data in the emptyDir volumes of pod shop/web-0";
 const WAITS: &str = "the drain of Machine m1 waits for the completion of pod shop/web-0: without a nodeDrainTimeout, \
     Cluster API waits indefinitely";
@@ -83,6 +82,14 @@ fn a_budget_refuses_what_the_api_server_refuses() {
             "the controller has not counted yet",
             json!({}),
             vec![budget(&json!({"status": null}))],
+            &[REFUSED],
+        ),
+        (
+            "it changed, and the controller has not counted again",
+            json!({}),
+            vec![budget(
+                &json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1, "disruptionsAllowed": 1}}),
+            )],
             &[REFUSED],
         ),
         (
@@ -143,7 +150,7 @@ fn a_budget_refuses_what_the_api_server_refuses() {
         ),
         (
             "a pod that is being deleted",
-            json!({"metadata": {"deletionTimestamp": "2026-08-21T11:00:00Z"}}),
+            json!({"metadata": {"deletionTimestamp": "2026-08-21T11:00:00Z", "ownerReferences": null}}),
             vec![budget(&json!({}))],
             &[],
         ),

@@ -33,7 +33,7 @@ pub enum State {
     NothingToDo,
     /// A controller or another program acts, and has not taken longer than usual.
     Working,
-    /// A person must act, because nobody else can, or because another actor does not get further.
+    /// A person must act, because nobody else can, or because another actor makes no progress.
     PersonNeeded,
     /// You have no permission to read what the answer depends on.
     Unknown,
@@ -71,6 +71,9 @@ pub struct Cause {
 
 /// The checks whose infos name a change as a whole. What blocks the next step of the plan is then the cause.
 const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
+
+/// The check that fails while a controller does what the user wants: it deletes the control plane.
+const DELETION: &str = "deleting";
 
 /// The conditions of a Machine that say since when a component fails whose own check does not know it.
 const COMPONENTS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
@@ -306,16 +309,15 @@ impl<'o> Context<'o> {
     }
 
     fn state(self, cause: &Cause, actor: Actor) -> State {
-        let is_late = cause
-            .since
-            .zip(cause.usual_time)
-            .is_some_and(|(since, usual)| age(since, self.now) > usual);
+        let timed = cause.since.zip(cause.usual_time);
+        let is_late = timed.is_some_and(|(since, usual)| age(since, self.now) > usual);
         match cause.outcome {
             CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => State::NothingToDo,
             CheckOutcome::Info if matches!(actor, Actor::Person | Actor::Admission) || is_late => {
                 State::PersonNeeded
             }
             CheckOutcome::Info => State::Working,
+            CheckOutcome::Fail if cause.check == DELETION && !is_late => State::Working,
             CheckOutcome::Unknown if cause.check == "permissions-missing" => State::Unknown,
             CheckOutcome::Unknown if actor != Actor::Person && !is_late => State::Working,
             CheckOutcome::Unknown | CheckOutcome::Fail => State::PersonNeeded,

@@ -25,12 +25,12 @@ pub struct ExplanationDocument<'w> {
     kind: &'static str,
     metadata: ObjectName,
     state: State,
-    /// Who acts next. Absent if nobody must act.
+    /// Who acts next. Absent if nobody must act, or if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<Actor>,
     /// The answer in one sentence.
     text: String,
-    /// What the actor does next, or what it must do. Absent if no check found a problem or a change.
+    /// The problem or the change because of which the actor acts. Absent if no check found one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<CauseDocument<'w>>,
     /// What the actor does next. Absent if the cause says it.

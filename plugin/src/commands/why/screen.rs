@@ -108,7 +108,10 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     let cause = cause_line(cause);
     match (explanation.state, explanation.actor) {
         (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {
-            format!("Nothing is planned, and nobody must act now: {cause}")
+            match explanation.rollout_to_come {
+                Some(at) => format!("A rollout is planned for {at}, and nobody must act now: {cause}"),
+                None => format!("Nothing is planned, and nobody must act now: {cause}"),
+            }
         }
         (State::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
         (State::PersonNeeded, Some(Actor::Person)) => format!("A person must act: {cause}"),
@@ -117,7 +120,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
         }
         (State::PersonNeeded, Some(actor)) => {
             format!(
-                "{} does not get further, so a person must act: {cause}",
+                "{} makes no progress, so a person must act: {cause}",
                 actor.name()
             )
         }

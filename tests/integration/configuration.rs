@@ -153,7 +153,7 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     let passed = patch(json!({"metadata": {"annotations": annotations}, "spec": both})).await?;
     let warning = format!(
         "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 and changes \
-         version, which starts a rollout; scaling and a rollout each add and remove etcd members; change version \
+         version, which starts a rollout; each adds and removes etcd members; change version \
          first, wait for the rollout, then scale (replicas-with-upgrade)\n"
     );
     ensure!(

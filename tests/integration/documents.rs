@@ -93,7 +93,7 @@ fn a_scale_together_with_an_upgrade() {
         let both = patch("both", r#"{"spec":{"replicas":5,"version":"v1.35.0"}}"#);
         let words = "\
             The KubeadmControlPlane \"both\" is invalid: spec.replicas: Forbidden: 5: this write scales \
-            from 3 and changes version, which starts a rollout; scaling and a rollout each add and remove etcd members; change version \
+            from 3 and changes version, which starts a rollout; each adds and removes etcd members; change version \
             first, wait for the rollout, then scale (replicas-with-upgrade)\n";
         refused(management, &both, words).await.unwrap();
     });

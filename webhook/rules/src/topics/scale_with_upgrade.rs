@@ -99,7 +99,7 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "this write scales from {from} and changes {what}, which starts a rollout; scaling and a rollout each add and remove etcd members"
+                "this write scales from {from} and changes {what}, which starts a rollout; each adds and removes etcd members"
             )
             .into(),
             remedy: format!("change {what} first, wait for the rollout, then scale").into(),

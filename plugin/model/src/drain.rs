@@ -19,7 +19,7 @@ use kube::core::{Selector, SelectorExt as _};
 
 use crate::{
     duration::format_duration,
-    plan::messages::join_names,
+    plan::{DeletedMachines, messages::join_names},
     snapshot::{Reading, Snapshot, drain::DrainObjects},
 };
 
@@ -64,10 +64,11 @@ struct Affected<'m> {
     pods: BTreeSet<String>,
 }
 
-/// Predicts the drains of these Machines: one line for each Machine and effect. Empty if nothing prevents the drains and
+/// Predicts the drains of Machines: one line for each Machine and effect. Empty if nothing prevents the drains and
 /// nothing is lost.
-pub fn forecast(observed: &Snapshot, names: &BTreeSet<String>) -> Vec<String> {
-    let is_named = |machine: &&Machine| names.contains(machine.name());
+pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
+    let is_possible = |machine: &Machine| deleted.possible.contains(machine.name());
+    let is_named = |machine: &&Machine| deleted.certain.contains(machine.name()) || is_possible(machine);
     let machines: Vec<_> = observed.machines.iter().filter(is_named).collect();
     if machines.is_empty() {
         return Vec::new();
@@ -90,14 +91,27 @@ pub fn forecast(observed: &Snapshot, names: &BTreeSet<String>) -> Vec<String> {
             continue;
         };
         if machine.has_annotation(annotation::EXCLUDE_NODE_DRAINING) {
+            let may = if is_possible(machine) {
+                "may delete"
+            } else {
+                "deletes"
+            };
             lines.push(format!(
-                "Cluster API deletes Machine {} without a drain: annotation {}",
+                "Cluster API {may} Machine {} without a drain: annotation {}",
                 machine.name(),
                 annotation::EXCLUDE_NODE_DRAINING
             ));
             continue;
         }
-        lines.extend(effects(observed, objects, machine, node).iter().map(line));
+        let effects = effects(observed, objects, machine, node);
+        lines.extend(effects.iter().map(|affected| {
+            let line = line(affected);
+            if is_possible(machine) {
+                format!("if Cluster API deletes Machine {}: {line}", machine.name())
+            } else {
+                line
+            }
+        }));
     }
     lines.extend(objects.rules.failure().map(|failure| {
         format!(
@@ -122,7 +136,7 @@ fn effects<'m>(
 ) -> Vec<Affected<'m>> {
     let rules = matching_rules(observed, objects, machine);
     let mut pods: BTreeMap<Effect, BTreeSet<String>> = BTreeMap::new();
-    for pod in objects.pods.iter().filter(|pod| node_of(pod) == Some(node)) {
+    for pod in objects.pods.iter().filter(|pod| node_name(pod) == Some(node)) {
         for effect in effects_on(pod, objects, &rules) {
             pods.entry(effect).or_default().insert(full_name(pod));
         }
@@ -266,7 +280,7 @@ fn labels(pod: &Pod) -> &Labels {
     pod.metadata.labels.as_ref().unwrap_or(&NONE)
 }
 
-fn node_of(pod: &Pod) -> Option<&str> {
+fn node_name(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
@@ -324,7 +338,8 @@ fn line(
              server evicts no such pod: {end}"
         ),
         Effect::WaitsForCompletion => {
-            format!("the drain of Machine {name} waits for the completion of {listed}: {end}")
+            let complete = if pods.len() == 1 { "completes" } else { "complete" };
+            format!("the drain of Machine {name} waits until {listed} {complete}: {end}")
         }
         Effect::NotRecreated => {
             let them = if pods.len() == 1 { "it" } else { "them" };

@@ -8,7 +8,9 @@ use kcp_api::{Object as _, kind::MACHINE};
 use kcp_client::{reader::Reader, reads::machine::FoundMachine, update::ReadObject as _};
 use kcp_control_plane::{
     change::decision::{Decision, Proposal},
+    drain::forecast,
     duration::parse_duration,
+    plan::DeletedMachines,
     snapshot::change::MachineSnapshot,
     verbs::machine::{
         prefer_delete::{self, Preference},
@@ -180,7 +182,8 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         }
     }
     let changed = engine.change_machine(&verb, MachineScope::Replacement, |machine, now| {
-        replace::as_confirmed(decide(machine, now), confirmed.as_ref())
+        let decision = replace::as_confirmed(decide(machine, now), confirmed.as_ref());
+        replace::with_drain(decision, machine)
     });
     let changed = changed.await?;
     let verdict = engine.report(&verb, &changed).await?;
@@ -213,7 +216,8 @@ async fn confirm_replacement(
     proposal: &Proposal,
 ) -> anyhow::Result<bool> {
     engine.warn(&proposal.warnings);
-    for consequence in &proposal.consequences {
+    let drain = forecast(machine.observed(), &DeletedMachines::one(machine.object.name()));
+    for consequence in proposal.consequences.iter().chain(&drain) {
         engine.terminal.note(consequence);
     }
     let question = format!(

@@ -5,6 +5,7 @@ use serde_json::{Value, from_value, json};
 
 use super::forecast;
 use crate::{
+    plan::DeletedMachines,
     snapshot::{DrainObjects, Failure, Reading, Snapshot},
     testing::{objects::annotate, snapshot::observed},
 };
@@ -53,14 +54,19 @@ fn draining(pods: &[Value], budgets: &[Value], rules: &[Value]) -> Snapshot {
 }
 
 fn forecast_of(observed: &Snapshot, names: &[&str]) -> Vec<String> {
-    forecast(observed, &names.iter().map(ToString::to_string).collect())
+    let certain = names.iter().map(ToString::to_string).collect();
+    let deleted = DeletedMachines {
+        certain,
+        ..DeletedMachines::default()
+    };
+    forecast(observed, &deleted)
 }
 
 const REFUSED: &str = "the drain of Machine m1 waits, because PodDisruptionBudget shop/web allows no disruption of pod \
     shop/web-0: without a nodeDrainTimeout, Cluster API waits indefinitely";
 const NOT_RECREATED: &str = "the drain of Machine m1 deletes pod shop/web-0, and no controller recreates it";
 const LOSES_DATA: &str = "the drain of Machine m1 deletes the data in the emptyDir volumes of pod shop/web-0";
-const WAITS: &str = "the drain of Machine m1 waits for the completion of pod shop/web-0: without a nodeDrainTimeout, \
+const WAITS: &str = "the drain of Machine m1 waits until pod shop/web-0 completes: without a nodeDrainTimeout, \
     Cluster API waits indefinitely";
 const SEVERAL: &str = "the drain of Machine m1 waits, because more than one PodDisruptionBudget selects pod shop/web-0, and \
     the API server evicts no such pod: without a nodeDrainTimeout, Cluster API waits indefinitely";

@@ -36,7 +36,7 @@ use crate::{
         effect::Change,
         remediation::RemediationContext,
         rollout_reason::{Verdict, verdicts},
-        simulate::{Step, first_step_risk, simulate},
+        simulate::{Choice, Step, first_step_risk, simulate},
         state::State,
         step::{Action, Context, NoPlan},
     },
@@ -152,15 +152,49 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
     }
 }
 
+/// The names of Machines that a plan deletes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeletedMachines {
+    pub certain: BTreeSet<String>,
+    /// The Machines that the controller deletes only if it chooses them, or if it does not update them in place.
+    pub possible: BTreeSet<String>,
+}
+
+impl DeletedMachines {
+    pub fn one(name: &str) -> Self {
+        Self {
+            certain: [name.to_owned()].into(),
+            possible: BTreeSet::new(),
+        }
+    }
+}
+
 impl Plan {
     pub fn steps(&self) -> &[Step] {
         self.steps.as_deref().unwrap_or_default()
     }
 
-    /// The names of the Machines that the steps may delete.
-    pub fn deleted_machines(&self) -> BTreeSet<String> {
-        let deletes = self.steps().iter().filter(|step| step.action == Action::Delete);
-        deletes.flat_map(|step| step.names.iter().cloned()).collect()
+    /// The names of the Machines that the steps delete or may delete.
+    pub fn deleted_machines(&self) -> DeletedMachines {
+        let deletes = || self.steps().iter().filter(|step| step.action == Action::Delete);
+        let names = |certain: bool| {
+            deletes()
+                .filter(move |step| !certain || (step.choice == Choice::None && !step.may_update_in_place))
+                .flat_map(|step| step.names.iter().cloned())
+                .collect::<BTreeSet<String>>()
+        };
+        let (all, certain) = (names(false), names(true));
+        // With as many deletions as names, every Machine goes, whatever the controller chooses.
+        if deletes().count() >= all.len() && !deletes().any(|step| step.may_update_in_place) {
+            return DeletedMachines {
+                certain: all,
+                possible: BTreeSet::new(),
+            };
+        }
+        DeletedMachines {
+            possible: &all - &certain,
+            certain,
+        }
     }
 
     /// Why the first step is not taken now: a message and a hint for each reason. `plan` and the verbs print the same.

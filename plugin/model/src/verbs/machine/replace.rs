@@ -12,7 +12,7 @@ use crate::{
     },
     drain::forecast,
     plan::{
-        Plan, messages,
+        DeletedMachines, Plan, messages,
         step::{Action, NoPlan},
     },
     snapshot::change::MachineSnapshot,
@@ -95,8 +95,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             "the deletion waits until another program removes its hook from the Machine: annotation {hook}"
         )
     }));
-    let mut consequences = consequences(plan);
-    consequences.extend(forecast(machine.observed(), &[(*name).to_owned()].into()));
+    let consequences = consequences(plan);
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
         done: "deleted; the control plane creates a replacement".to_owned(),
@@ -124,6 +123,18 @@ pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decisio
         }
         _ => decision,
     }
+}
+
+/// Adds what prevents the drain of the Machine, and what is lost by it. The pods of a node change all the time, so the user
+/// does not confirm them.
+pub fn with_drain(mut decision: Decision, machine: &MachineSnapshot) -> Decision {
+    if let Decision::Write(proposal) = &mut decision {
+        let deleted = DeletedMachines::one(machine.object.name());
+        proposal
+            .consequences
+            .extend(forecast(machine.observed(), &deleted));
+    }
+    decision
 }
 
 /// Whether `machine replace --force` would delete the Machine.

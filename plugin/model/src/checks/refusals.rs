@@ -10,7 +10,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        finding::{CheckResult, Finding, NoResult},
+        finding::{CheckResult, Finding, NoResult, require},
         rollout::has_pending_change,
     },
     snapshot::{FailedWrite, Reading, Snapshot},
@@ -23,7 +23,7 @@ pub const CHECKS: &[Check] = &[Check::new(
     Responsible::StepBy(who_refuses),
 )
 .usually_within(OBSERVATION_LIMIT)
-.effect_of(&["infrastructure-template-missing"])
+.effect_of(&[&["infrastructure-template-missing"]])
 .blocking()];
 
 /// How long after its last Event a write may still be failing. The controller tries again within 17 minutes
@@ -61,8 +61,14 @@ impl<'m> Refusal<'m> {
     }
 }
 
-/// The failed writes after which no Machine was created or deleted.
-fn failing<'o>(observed: &'o Snapshot, writes: &'o [FailedWrite], now: Timestamp) -> Vec<&'o FailedWrite> {
+/// The kind of write that failed last, and since when the controller repeats it.
+struct Failing<'o> {
+    latest: &'o FailedWrite,
+    since: Timestamp,
+}
+
+/// None if a Machine was created or deleted since the last failure, or if the controller has not tried again.
+fn failing(observed: &Snapshot, now: Timestamp) -> Option<Failing<'_>> {
     let machines = observed.machines.iter();
     let succeeded = machines
         .flat_map(|machine| [machine.creation_timestamp(), machine.deletion_timestamp()])
@@ -71,32 +77,33 @@ fn failing<'o>(observed: &'o Snapshot, writes: &'o [FailedWrite], now: Timestamp
     let is_failing = |write: &&FailedWrite| {
         succeeded.is_none_or(|succeeded| write.last > succeeded) && age(write.last, now) <= RETRY_LIMIT
     };
-    writes.iter().filter(is_failing).collect()
+    let writes = || {
+        observed
+            .failed_writes
+            .read()
+            .into_iter()
+            .flatten()
+            .filter(is_failing)
+    };
+    let latest = writes().max_by_key(|write| write.last)?;
+    let same = writes().filter(|write| write.is_deletion == latest.is_deletion);
+    let first = same.map(|write| write.first).min()?;
+    // An Event can count failures from before the last success.
+    let since = succeeded.map_or(first, |succeeded| first.max(succeeded));
+    Some(Failing { latest, since })
 }
 
 pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if !has_pending_change(observed, now) {
         return Ok(Vec::new());
     }
-    let writes = match &observed.failed_writes {
-        Reading::Read(writes) => writes,
-        Reading::Failed(_) | Reading::OutOfReach(_) => {
-            return Err(NoResult::unknown(
-                "could not read the Events of the control plane",
-            ));
-        }
-        Reading::NotYet | Reading::Excluded { .. } => {
-            return Err(NoResult::skipped("the Events of the control plane were not read"));
-        }
-    };
-    let failing = failing(observed, writes, now);
-    let Some(latest) = failing.iter().max_by_key(|write| write.last) else {
+    if matches!(observed.failed_writes, Reading::NotYet) {
+        return Err(NoResult::skipped("the Events of the control plane were not read"));
+    }
+    require(&observed.failed_writes, "the Events of the control plane")?;
+    let Some(Failing { latest, since }) = failing(observed, now) else {
         return Ok(Vec::new());
     };
-    let same = failing
-        .iter()
-        .filter(|write| write.is_deletion == latest.is_deletion);
-    let since = same.map(|write| write.first).min();
     let action = if latest.is_deletion { "delete" } else { "create" };
     let object = observed.object();
     let because = |why: &str| match why {
@@ -135,8 +142,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         )),
         None => {
             let message = format!("the controller cannot {action} a Machine: {}", latest.message);
-            let lasts = since.is_some_and(|since| age(since, now) > OBSERVATION_LIMIT);
-            let finding = if lasts {
+            let finding = if age(since, now) > OBSERVATION_LIMIT {
                 Finding::fail(object, message)
             } else {
                 Finding::info(object, message)
@@ -148,15 +154,13 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
             ))
         }
     };
-    Ok(vec![finding.since(since)])
+    Ok(vec![finding.since(Some(since))])
 }
 
 /// Admission if it refused the write. The controller retries other failures.
 fn who_refuses(observed: &Snapshot, _: &Finding, now: Timestamp) -> Actor {
-    let writes = observed.failed_writes.read();
-    let failing = failing(observed, writes.map_or(&[], Vec::as_slice), now);
-    let latest = failing.into_iter().max_by_key(|write| write.last);
-    match latest.and_then(|write| Refusal::parse(&write.message)) {
+    let failing = failing(observed, now);
+    match failing.and_then(|failing| Refusal::parse(&failing.latest.message)) {
         Some(_) => Actor::Admission,
         None => Actor::ControlPlaneController,
     }
@@ -223,6 +227,10 @@ pub(super) mod test_cases {
         ("write-refused", "before_a_machine_was_created", |o| {
             fails(o, false, DENIED);
             o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(0)));
+        }),
+        ("write-refused", "since_the_last_success", |o| {
+            fails(o, false, DENIED);
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
         }),
         ("write-refused", "long_ago", |o| {
             fails(o, false, DENIED);

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kcp_api::{KubeadmControlPlane, Object as _, kind::EVENT};
-use kcp_control_plane::snapshot::{FailedWrite, Reading};
+use kcp_control_plane::{
+    checks::rollout::reports_pending_change,
+    snapshot::{FailedWrite, Reading},
+};
 
 use crate::{
     Action,
@@ -29,7 +32,7 @@ impl Reads<'_> {
         &self,
         control_plane: &KubeadmControlPlane,
     ) -> Reading<Vec<FailedWrite>> {
-        if !has_pending_change(control_plane) {
+        if !may_have_pending_change(control_plane) {
             return Reading::NotYet;
         }
         let resource = EVENT.at("v1");
@@ -47,12 +50,9 @@ impl Reads<'_> {
     }
 }
 
-fn has_pending_change(control_plane: &KubeadmControlPlane) -> bool {
-    let status = &control_plane.status;
-    !control_plane.is_observed()
-        || status.replicas != control_plane.desired_replicas()
-        || status.up_to_date_replicas < status.replicas
-        || CHANGES.iter().any(|kind| control_plane.is(kind))
+/// Whether a change may be pending. The Machines, which say it exactly, are read at the same time.
+fn may_have_pending_change(control_plane: &KubeadmControlPlane) -> bool {
+    reports_pending_change(control_plane) || CHANGES.iter().any(|kind| control_plane.is(kind))
 }
 
 /// One failed write for each message, because the API server's error can name another Machine at each attempt.
@@ -108,7 +108,7 @@ mod tests {
     use kcp_control_plane::snapshot::FailedWrite;
     use serde_json::{Value, json};
 
-    use super::{failed_writes, has_pending_change};
+    use super::{failed_writes, may_have_pending_change};
 
     fn control_plane(change: &Value) -> KubeadmControlPlane {
         let mut object = json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
@@ -130,7 +130,11 @@ mod tests {
             (json!({"upToDateReplicas": 2}), true),
             (json!({"conditions": rolls_out}), true),
         ] {
-            assert_eq!(has_pending_change(&control_plane(&change)), is_read, "{change}");
+            assert_eq!(
+                may_have_pending_change(&control_plane(&change)),
+                is_read,
+                "{change}"
+            );
         }
     }
 

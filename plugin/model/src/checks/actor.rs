@@ -12,6 +12,8 @@ pub enum Actor {
     ControlPlaneController,
     /// The controller of Machines in Cluster API's core manager. It drains nodes.
     MachineController,
+    /// The controller that applies a `ClusterClass` to the objects of a Cluster.
+    TopologyController,
     InfrastructureProvider,
     BootstrapProvider,
     /// kubeadm on a new Machine, which joins the node and promotes its etcd member.
@@ -31,6 +33,7 @@ impl Actor {
         match self {
             Self::ControlPlaneController => "Cluster API's kubeadm control plane controller",
             Self::MachineController => "Cluster API's Machine controller",
+            Self::TopologyController => "Cluster API's topology controller",
             Self::InfrastructureProvider => "The infrastructure provider",
             Self::BootstrapProvider => "The bootstrap provider",
             Self::Kubeadm => "kubeadm on the new Machine",

@@ -13,6 +13,7 @@ use crate::{
         etcd_quorum::votes,
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
         machine_grace::{are_machines_changing, is_fresh},
+        rollout::CONTROLLER_OBSTACLES,
     },
     plan::blockers::{processing_blockers, unreachable_workload},
     snapshot::Snapshot,
@@ -33,18 +34,12 @@ pub const CHECKS: &[Check] = &[
     )
     .usually_within(OBSERVATION_LIMIT)
     .effect_of(&[
-        "controller-stopped",
-        "endpoint-certificate-expiring",
-        "etcd-no-quorum",
-        "secrets-missing",
-        "workload-disconnected",
-        "infrastructure-template-missing",
-        "machines-not-owned",
-        "write-refused",
-        "paused",
-        "cluster-not-ready",
-        "kubeadm-config-unusable",
-        "remediation-blocked",
+        CONTROLLER_OBSTACLES,
+        &[
+            "controller-stopped",
+            "endpoint-certificate-expiring",
+            "etcd-no-quorum",
+        ],
     ])
     .preflight(),
     Check::new(
@@ -52,6 +47,7 @@ pub const CHECKS: &[Check] = &[
         check_unavailable,
         Responsible::Fault(Actor::ControlPlaneController),
     )
+    .usually_within(JOIN_LIMIT)
     .as_summary(),
     Check::new(
         "certificates-unavailable",
@@ -59,7 +55,7 @@ pub const CHECKS: &[Check] = &[
         Responsible::Step(Actor::ControlPlaneController),
     )
     .usually_within(JOIN_LIMIT)
-    .effect_of(&["secrets-missing"]),
+    .effect_of(&[&["secrets-missing"]]),
     Check::new(
         "etcd-cluster-unhealthy",
         check_etcd_cluster_unhealthy,

@@ -21,7 +21,7 @@ pub const CHECKS: &[Check] = &[Check::new(
 )
 // Cluster API retries a refused eviction every 20 seconds, and budgets allow none for moments in an ordinary drain.
 .usually_within(SLOW_DELETION)
-.effect_of(&["machine-deletions-deadlocked"])];
+.effect_of(&[&["machine-deletions-deadlocked"]])];
 
 /// How Cluster API reports a pod that the API server does not evict, in the condition `Deleting` of the Machine
 /// (`core/reconcilers/machine/drain/drain.go`).

@@ -31,7 +31,7 @@ pub const CHECKS: &[Check] = &[
         check_etcd_members_mismatch,
         Responsible::Fault(Actor::Person),
     )
-    .effect_of(&["etcd-clusters-differ"])
+    .effect_of(&[&["etcd-clusters-differ"]])
     .preflight(),
     Check::new(
         "etcd-alarms",
@@ -45,7 +45,7 @@ pub const CHECKS: &[Check] = &[
         Responsible::Step(Actor::Kubeadm),
     )
     .usually_within(JOIN_LIMIT)
-    .effect_of(&["etcd-members-mismatch"])
+    .effect_of(&[&["etcd-members-mismatch"]])
     .preflight(),
 ];
 

@@ -41,18 +41,18 @@ pub const CHECKS: &[Check] = &[
         check_etcd_members_unresponsive,
         Responsible::Fault(Actor::Person),
     )
-    .effect_of(&[
+    .effect_of(&[&[
         "etcd-certificates-expiring",
         "etcd-members-mismatch",
         "etcd-clusters-differ",
-    ])
+    ]])
     .preflight(),
     Check::new(
         "etcd-pods-not-ready",
         check_etcd_pods_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )
-    .effect_of(&["etcd-members-unresponsive"])
+    .effect_of(&[&["etcd-members-unresponsive"]])
     .preflight(),
 ];
 

@@ -24,11 +24,11 @@ pub const CHECKS: &[Check] = &[
         Responsible::Step(Actor::ControlPlaneController),
     )
     .usually_within(DELETION_LIMIT)
-    .effect_of(&[
+    .effect_of(&[&[
         "machine-deletions-deadlocked",
         "machine-drains-blocked",
         "machine-deletions-slow",
-    ]),
+    ]]),
     Check::new(
         "failure-reported",
         check_failure_reported,
@@ -54,7 +54,7 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "topology-upgrade-pending",
         check_topology_upgrade_pending,
-        Responsible::Fault(Actor::Person),
+        Responsible::Step(Actor::TopologyController),
     ),
     Check::new(
         "machines-not-owned",

@@ -24,11 +24,11 @@ pub const CHECKS: &[Check] = &[
         Responsible::StepBy(who_starts_machine),
     )
     .usually_within(JOIN_LIMIT)
-    .effect_of(&[
+    .effect_of(&[&[
         "etcd-learners-stuck",
         "kubeadm-config-unusable",
         "secrets-missing",
-    ])
+    ]])
     .preflight(),
     Check::new(
         "machines-not-ready",
@@ -41,7 +41,7 @@ pub const CHECKS: &[Check] = &[
         Responsible::StepBy(who_deletes_machine),
     )
     .usually_within(DELETION_LIMIT)
-    .effect_of(&["machine-deletions-deadlocked", "machine-drains-blocked"])
+    .effect_of(&[&["machine-deletions-deadlocked", "machine-drains-blocked"]])
     .preflight(),
     Check::new(
         "nodes-not-ready",
@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
         check_machine_conditions_outdated,
         Responsible::Fault(Actor::ControlPlaneController),
     )
-    .effect_of(&["controller-stopped", "workload-disconnected"])
+    .effect_of(&[&["controller-stopped", "workload-disconnected"]])
     .blocking(),
 ];
 
@@ -92,7 +92,7 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
 }
 
 /// The Machine that a finding is about.
-fn machine_of<'o>(observed: &'o Snapshot, finding: &Finding) -> Option<&'o Machine> {
+pub(crate) fn machine_of<'o>(observed: &'o Snapshot, finding: &Finding) -> Option<&'o Machine> {
     let is_named = |machine: &&Machine| finding.objects.contains(&machine_object(machine.name()));
     observed.machines.iter().find(is_named)
 }
@@ -120,13 +120,14 @@ fn who_deletes_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> 
     let Some(machine) = machine_of(observed, finding) else {
         return Actor::MachineController;
     };
-    if machine.foreign_deletion_hooks().next().is_some() {
-        return Actor::HookOwner;
-    }
+    let has_foreign_hook = machine.foreign_deletion_hooks().next().is_some();
     let reason = machine
         .condition("Deleting")
         .map(|condition| condition.reason.as_str());
     match reason {
+        Some("WaitingForPreDrainHook" | "WaitingForPreTerminateHook") | None if has_foreign_hook => {
+            Actor::HookOwner
+        }
         Some("WaitingForPreTerminateHook") => Actor::ControlPlaneController,
         Some("WaitingForInfrastructureDeletion") => Actor::InfrastructureProvider,
         Some("WaitingForBootstrapDeletion") => Actor::BootstrapProvider,
@@ -184,7 +185,9 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
             .map_or_else(String::new, |text| format!(", waiting for: {text}"));
         let message = format!("being deleted for {}{waits_for}", format_age(started, now));
         let finding = Finding::new(outcome, machine_object(of.name()), message).since(Some(started));
-        Some(match (of.foreign_deletion_hooks().next(), outcome) {
+        let waits_for_hook = who_deletes_machine(observed, &finding, now) == Actor::HookOwner;
+        let hook = of.foreign_deletion_hooks().next().filter(|_| waits_for_hook);
+        Some(match (hook, outcome) {
             (Some(hook), _) => finding.hint(format!(
                 "another program delays the deletion with the annotation {hook}; if that program does not remove the \
                  annotation, run: kubectl annotate machine {} -n {} {hook}-",

@@ -62,10 +62,13 @@ pub struct Check {
     pub sums_up: bool,
     /// Who acts next because of a finding of the check.
     pub responsible: Responsible,
-    /// The ids of the checks that report causes. A finding is an effect if one of them has a finding about the same object.
-    pub effect_of: &'static [&'static str],
+    /// The ids of the checks that report causes, as lists that several checks share. A finding is an effect if one of these
+    /// checks has a finding about the same object.
+    effect_of: &'static [&'static [&'static str]],
     /// Whether a finding about a Machine says who repairs its other problems.
     pub takes_over: bool,
+    /// Whether an unknown outcome means that the answer of `why` is unknown.
+    pub is_unread: bool,
     /// How long the actor usually takes. None if there is no usual time.
     pub usual_time: Option<Duration>,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
@@ -96,6 +99,7 @@ impl Check {
             responsible,
             effect_of: &[],
             takes_over: false,
+            is_unread: false,
             usual_time: None,
             function,
         }
@@ -122,12 +126,19 @@ impl Check {
         }
     }
 
-    const fn effect_of(self, effect_of: &'static [&'static str]) -> Self {
+    const fn effect_of(self, effect_of: &'static [&'static [&'static str]]) -> Self {
         assert!(
             self.effect_of.is_empty(),
-            "a second call would replace the first list"
+            "a second call would replace the first lists"
         );
         Self { effect_of, ..self }
+    }
+
+    const fn as_unread(self) -> Self {
+        Self {
+            is_unread: true,
+            ..self
+        }
     }
 
     const fn taking_over(self) -> Self {
@@ -142,6 +153,11 @@ impl Check {
             usual_time: Some(usual_time),
             ..self
         }
+    }
+
+    /// The ids of the checks that report causes of this check's findings.
+    pub fn causes(&self) -> impl Iterator<Item = &'static str> {
+        self.effect_of.iter().copied().flatten().copied()
     }
 
     pub fn run(&self, observed: &Snapshot, now: Timestamp) -> Checked {

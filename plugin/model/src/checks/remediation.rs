@@ -11,6 +11,7 @@ use crate::{
         components::{describe_hint, machines_without_etcd},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, are_machines_changing, require_machines},
+        machines::machine_of,
         rollout::up_to_date,
     },
     plan::{
@@ -19,7 +20,7 @@ use crate::{
         state::{Replica, State},
     },
     snapshot::{EtcdMembers, HealthCheck, Snapshot},
-    staleness::CONTROLLER_LIMIT,
+    staleness::{CONTROLLER_LIMIT, OBSERVATION_LIMIT},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -28,11 +29,11 @@ pub const CHECKS: &[Check] = &[
         check_machines_unhealthy,
         Responsible::StepBy(who_remediates),
     )
-    .effect_of(&[
+    .effect_of(&[&[
         "nodes-not-ready",
         "etcd-members-unresponsive",
         "remediation-blocked",
-    ]),
+    ]]),
     Check::new(
         "remediation-blocked",
         check_remediation_blocked,
@@ -45,7 +46,8 @@ pub const CHECKS: &[Check] = &[
         check_remediation_scheduled,
         Responsible::Step(Actor::MachineHealthCheck),
     )
-    .taking_over(),
+    .taking_over()
+    .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "machines-without-health-check",
         check_machines_without_health_check,
@@ -109,9 +111,7 @@ pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckRes
 
 /// The `MachineHealthCheck` until it has asked the control plane to replace the Machine, then the controller.
 fn who_remediates(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
-    let is_named = |machine: &&Machine| finding.objects.contains(&machine_object(machine.name()));
-    let machine = observed.machines.iter().find(is_named);
-    if machine.is_some_and(Machine::awaits_remediation) {
+    if machine_of(observed, finding).is_some_and(Machine::awaits_remediation) {
         Actor::ControlPlaneController
     } else {
         Actor::MachineHealthCheck
@@ -146,14 +146,15 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
             timeouts.filter_map(move |timeout| {
                 let since = unhealthy_since(observed, machine, timeout)?;
                 let at = since.checked_add(timeout.timeout).ok()?;
-                Some((at, since, check, timeout))
+                Some((at, check, timeout))
             })
         });
-        let (at, since, check, timeout) = due.min_by_key(|(at, ..)| *at)?;
-        let when = if at <= now {
-            "now".to_owned()
+        let (at, check, timeout) = due.min_by_key(|(at, ..)| *at)?;
+        let is_due = at <= now;
+        let marks = if is_due {
+            "is due to mark it as unhealthy".to_owned()
         } else {
-            format!("at {at}")
+            format!("marks it as unhealthy at {at}")
         };
         let of = if timeout.is_of_node {
             "its node"
@@ -161,12 +162,12 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
             "the Machine"
         };
         let message = format!(
-            "MachineHealthCheck {} marks it as unhealthy {when}, because condition {} of {of} is {}",
+            "MachineHealthCheck {} {marks}, because condition {} of {of} is {}",
             check.name,
             timeout.type_,
             timeout.status.as_str()
         );
-        Some(Finding::info(machine_object(machine.name()), message).since(Some(since)))
+        Some(Finding::info(machine_object(machine.name()), message).since(is_due.then_some(at)))
     });
     Ok(findings.collect())
 }
@@ -206,7 +207,7 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
         .condition("Remediating")
         .filter(|condition| Condition::is_true(condition))
     {
-        findings.push(Finding::info(object(), condition.one_line()));
+        findings.push(Finding::info(object(), condition.one_line()).since_transition(condition));
     } else if let Some(remediation) = observed.control_plane.remediation_in_progress()
         && state(observed, now).remediation_in_progress
         && !remediation.is_malformed

@@ -1,7 +1,7 @@
 //! Checks of pending changes: outdated Machines, the number of Machines, and the controller's progress.
 
 use jiff::Timestamp;
-use kcp_api::Object as _;
+use kcp_api::{KubeadmControlPlane, Object as _};
 
 use crate::{
     blocker::{Blocker, CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
@@ -21,21 +21,37 @@ use crate::{
     staleness::{StuckBlocker, controller_stopped, find_stuck, format_age},
 };
 
+/// The checks that report why a step of a change takes long.
+const STEP_DELAYS: &[&str] = &[
+    "cluster-not-ready",
+    "machine-drains-blocked",
+    "machine-deletions-slow",
+    "etcd-learners-stuck",
+    "machines-without-node",
+    "remediation-blocked",
+    "remediation-scheduled",
+];
+
+/// The checks that report why the control plane controller does not act on the spec.
+pub(super) const CONTROLLER_OBSTACLES: &[&str] = &[
+    "secrets-missing",
+    "workload-disconnected",
+    "infrastructure-template-missing",
+    "machines-not-owned",
+    "write-refused",
+    "paused",
+    "cluster-not-ready",
+    "kubeadm-config-unusable",
+    "remediation-blocked",
+];
+
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-outdated",
         check_machines_outdated,
         Responsible::Step(Actor::ControlPlaneController),
     )
-    .effect_of(&[
-        "cluster-not-ready",
-        "machine-drains-blocked",
-        "machine-deletions-slow",
-        "etcd-learners-stuck",
-        "machines-without-node",
-        "remediation-blocked",
-        "remediation-scheduled",
-    ]),
+    .effect_of(&[STEP_DELAYS]),
     Check::new(
         "rollout-endless",
         check_rollout_endless,
@@ -46,31 +62,13 @@ pub const CHECKS: &[Check] = &[
         check_replicas_differ,
         Responsible::Step(Actor::ControlPlaneController),
     )
-    .effect_of(&[
-        "cluster-not-ready",
-        "machine-drains-blocked",
-        "machine-deletions-slow",
-        "etcd-learners-stuck",
-        "machines-without-node",
-        "remediation-blocked",
-        "remediation-scheduled",
-    ]),
+    .effect_of(&[STEP_DELAYS]),
     Check::new(
         "controller-stopped",
         check_controller_stopped,
         Responsible::Fault(Actor::ControlPlaneController),
     )
-    .effect_of(&[
-        "secrets-missing",
-        "workload-disconnected",
-        "infrastructure-template-missing",
-        "machines-not-owned",
-        "write-refused",
-        "paused",
-        "cluster-not-ready",
-        "kubeadm-config-unusable",
-        "remediation-blocked",
-    ])
+    .effect_of(&[CONTROLLER_OBSTACLES])
     .preflight()
     .blocking(),
     Check::new(
@@ -79,31 +77,26 @@ pub const CHECKS: &[Check] = &[
         Responsible::Fault(Actor::ControlPlaneController),
     )
     .effect_of(&[
-        "secrets-missing",
-        "workload-disconnected",
-        "infrastructure-template-missing",
-        "machines-not-owned",
-        "write-refused",
-        "paused",
-        "controller-stopped",
-        "kubeadm-config-unusable",
-        "machine-deletions-deadlocked",
-        "machine-drains-blocked",
-        "machine-deletions-slow",
-        "machines-without-node",
-        "etcd-no-quorum",
-        "etcd-members-unresponsive",
-        "etcd-no-leader",
-        "etcd-clusters-differ",
-        "etcd-members-mismatch",
-        "etcd-alarms",
-        "etcd-learners-stuck",
-        "etcd-pods-not-ready",
-        "api-servers-not-ready",
-        "controller-managers-not-ready",
-        "schedulers-not-ready",
-        "nodes-not-ready",
-        "remediation-blocked",
+        CONTROLLER_OBSTACLES,
+        &[
+            "controller-stopped",
+            "machine-deletions-deadlocked",
+            "machine-drains-blocked",
+            "machine-deletions-slow",
+            "machines-without-node",
+            "etcd-no-quorum",
+            "etcd-members-unresponsive",
+            "etcd-no-leader",
+            "etcd-clusters-differ",
+            "etcd-members-mismatch",
+            "etcd-alarms",
+            "etcd-learners-stuck",
+            "etcd-pods-not-ready",
+            "api-servers-not-ready",
+            "controller-managers-not-ready",
+            "schedulers-not-ready",
+            "nodes-not-ready",
+        ],
     ])
     .blocking(),
 ];
@@ -118,11 +111,15 @@ pub fn is_rolling_out(observed: &Snapshot, now: Timestamp) -> bool {
 }
 
 pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
-    let control_plane = &observed.control_plane;
+    reports_pending_change(&observed.control_plane) || is_rolling_out(observed, now)
+}
+
+/// Whether a control plane's own status shows a pending change. It does not show which Machines are outdated.
+pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
+    let status = &control_plane.status;
     !control_plane.is_observed()
-        || control_plane.status.replicas != control_plane.desired_replicas()
-        || control_plane.status.up_to_date_replicas < control_plane.status.replicas
-        || is_rolling_out(observed, now)
+        || status.replicas != control_plane.desired_replicas()
+        || status.up_to_date_replicas < status.replicas
 }
 
 pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -142,7 +139,7 @@ pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResu
     let current = i64::try_from(current).unwrap_or(i64::MAX);
     let counts = messages::up_to_date(current, control_plane.desired_replicas());
     let message = format!("rollout in progress, {counts}{why}");
-    let summary = Finding::info(observed.object(), message).since(since_transition(observed, "RollingOut"));
+    let summary = Finding::info(observed.object(), message).since(true_since(observed, "RollingOut"));
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(
@@ -168,12 +165,12 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
         "ScalingDown"
     };
     Ok(vec![
-        Finding::info(observed.object(), message).since(since_transition(observed, kind)),
+        Finding::info(observed.object(), message).since(true_since(observed, kind)),
     ])
 }
 
-/// Since when a condition of the control plane is True.
-fn since_transition(observed: &Snapshot, kind: &str) -> Option<Timestamp> {
+/// Since when a condition of the control plane is True. None if it is not True.
+fn true_since(observed: &Snapshot, kind: &str) -> Option<Timestamp> {
     let condition = observed.control_plane.condition(kind);
     condition
         .filter(|condition| condition.is_true())?
@@ -223,7 +220,8 @@ fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult 
     if control_plane.is_observed() {
         return Ok(Vec::new());
     }
-    // A write of the scale subresource leaves no time in the control plane, but the Lease expires all the same.
+    // A write through the scale subresource does not change managedFields, so only the Lease says that the controller
+    // has stopped.
     let finding = stopped_holder(observed, now).map(|(holder, renewed)| {
         let message = format!(
             "{CONTROL_PLANE_CONTROLLER} has stopped: {holder} last renewed its Lease {} ago",

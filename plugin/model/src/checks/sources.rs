@@ -18,24 +18,26 @@ pub const CHECKS: &[Check] = &[
         "management-unreadable",
         check_management_unreadable,
         Responsible::Fault(Actor::Person),
-    ),
+    )
+    .as_unread(),
     Check::new(
         "workload-unreachable",
         check_workload_unreachable,
         Responsible::Fault(Actor::Person),
     )
-    .effect_of(&["secrets-missing", "endpoint-certificate-expiring"]),
+    .effect_of(&[&["secrets-missing", "endpoint-certificate-expiring"]]),
     Check::new(
         "etcd-unreachable",
         check_etcd_unreachable,
         Responsible::Fault(Actor::Person),
     )
-    .effect_of(&["workload-unreachable", "secrets-missing"]),
+    .effect_of(&[&["workload-unreachable", "secrets-missing"]]),
     Check::new(
         "permissions-missing",
         check_permissions_missing,
         Responsible::Fault(Actor::Person),
-    ),
+    )
+    .as_unread(),
 ];
 
 /// Returns findings for failed reads, without those for missing permissions, which the check `permissions-missing` reports.

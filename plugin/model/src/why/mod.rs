@@ -16,6 +16,7 @@ use crate::{
         actor::Actor,
         find,
         finding::{CheckOutcome, Finding, machine_object},
+        machines::machine_of,
     },
     inspection::Inspection,
     plan::{Desired, Plan, messages, plan, step::Action},
@@ -29,20 +30,20 @@ use crate::{
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "WhyState"))]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// Nobody must act now.
+    /// No action is needed now.
     NothingToDo,
     /// A controller or another program acts, and has not taken longer than usual.
     Working,
-    /// A person must act, because nobody else can, or because another actor makes no progress.
+    /// No program solves the problem, or the program that does makes no progress. So a person must act.
     PersonNeeded,
-    /// You have no permission to read what the answer depends on.
+    /// What the answer depends on could not be read.
     Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub state: State,
-    /// Who acts next. None if nobody must act.
+    /// Who acts next. None if no action is needed, or if the state is unknown.
     pub actor: Option<Actor>,
     /// None if no check found a problem or a change.
     pub cause: Option<Cause>,
@@ -72,11 +73,8 @@ pub struct Cause {
 /// The checks whose infos name a change as a whole. What blocks the next step of the plan is then the cause.
 const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
 
-/// The check that fails while a controller does what the user wants: it deletes the control plane.
-const DELETION: &str = "deleting";
-
-/// The conditions of a Machine that say since when a component fails whose own check does not know it.
-const COMPONENTS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
+/// The conditions of a Machine that date a problem whose own check finds no time.
+const DATING_CONDITIONS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
 
 /// Explains why nothing happens on a control plane, from the results of its checks.
 pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> Explanation {
@@ -134,7 +132,7 @@ impl Candidate<'_> {
         let is_about_whole = |finding: &Finding| finding.objects.iter().any(|object| object == whole);
         // What repairs a problem does not cause it.
         let is_repair = other.check.takes_over && other.finding.outcome == CheckOutcome::Info;
-        self.check.effect_of.contains(&other.check.id)
+        self.check.causes().any(|id| id == other.check.id)
             && (!is_repair || self.finding.outcome == CheckOutcome::Info)
             && (self.finding.outcome == CheckOutcome::Info
                 || is_about_whole(self.finding)
@@ -186,7 +184,7 @@ struct Context<'o> {
     now: Timestamp,
 }
 
-impl<'o> Context<'o> {
+impl Context<'_> {
     fn cause(self, Candidate { check, finding }: Candidate<'_>) -> Cause {
         Cause {
             check: check.id,
@@ -204,18 +202,13 @@ impl<'o> Context<'o> {
         if finding.outcome == CheckOutcome::Info {
             return None;
         }
-        let machine = self.machine(finding)?;
-        COMPONENTS.iter().find_map(|kind| {
+        let machine = machine_of(self.observed, finding)?;
+        DATING_CONDITIONS.iter().find_map(|kind| {
             let condition = machine.condition(kind)?;
             (!condition.is_true())
                 .then_some(condition.last_transition_time)
                 .flatten()
         })
-    }
-
-    fn machine(self, finding: &Finding) -> Option<&'o Machine> {
-        let is_named = |machine: &&Machine| finding.objects.contains(&machine_object(machine.name()));
-        self.observed.machines.iter().find(is_named)
     }
 
     fn explanation(self, first: &Candidate<'_>, candidates: &[Candidate<'_>], plan: &Plan) -> Explanation {
@@ -224,7 +217,7 @@ impl<'o> Context<'o> {
             .check
             .responsible
             .actor(self.observed, first.finding, self.now);
-        let state = self.state(&cause, actor);
+        let state = self.state(&cause, first.check, actor);
         if state == State::PersonNeeded
             && let Some((actor, next)) = self.repair(first, candidates)
         {
@@ -244,9 +237,9 @@ impl<'o> Context<'o> {
         }
     }
 
-    /// Who replaces the Machine of a failure, and how.
+    /// Who replaces the Machine of a failure, and how. None if the replacement makes no progress.
     fn repair(self, first: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Option<(Actor, String)> {
-        let machine = machine_object(self.machine(first.finding)?.name());
+        let machine = machine_object(machine_of(self.observed, first.finding)?.name());
         let repair = candidates.iter().find(|other| {
             other.check.takes_over
                 && other.finding.outcome == CheckOutcome::Info
@@ -256,7 +249,8 @@ impl<'o> Context<'o> {
             .check
             .responsible
             .actor(self.observed, repair.finding, self.now);
-        Some((actor, repair.finding.message.clone()))
+        let state = self.state(&self.cause(*repair), repair.check, actor);
+        (state == State::Working).then(|| (actor, repair.finding.message.clone()))
     }
 
     /// The explanation by the first blocker of the next step, if no finding says more than that a change is in progress. A
@@ -290,8 +284,14 @@ impl<'o> Context<'o> {
             finding: &finding,
         };
         let cause = self.cause(candidate);
-        let actor = check.responsible.actor(self.observed, &finding, self.now);
-        let state = self.state(&cause, actor);
+        // The controller waits until the blocker is gone. Nobody needs to act before a check reports a fault.
+        let is_fault = finding.outcome > CheckOutcome::Info;
+        let actor = if check.responsible.is_step() || is_fault {
+            check.responsible.actor(self.observed, &finding, self.now)
+        } else {
+            Actor::ControlPlaneController
+        };
+        let state = self.state(&cause, check, actor);
         Some(Explanation::of(state, actor, cause))
     }
 
@@ -308,19 +308,19 @@ impl<'o> Context<'o> {
             .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))
     }
 
-    fn state(self, cause: &Cause, actor: Actor) -> State {
+    fn state(self, cause: &Cause, check: &Check, actor: Actor) -> State {
         let timed = cause.since.zip(cause.usual_time);
         let is_late = timed.is_some_and(|(since, usual)| age(since, self.now) > usual);
+        let may_proceed = !matches!(actor, Actor::Person | Actor::Admission) && !is_late;
         match cause.outcome {
             CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => State::NothingToDo,
-            CheckOutcome::Info if matches!(actor, Actor::Person | Actor::Admission) || is_late => {
-                State::PersonNeeded
+            CheckOutcome::Unknown if check.is_unread => State::Unknown,
+            CheckOutcome::Info | CheckOutcome::Unknown if may_proceed => State::Working,
+            // A step that is a failure in `status`, such as the deletion of the control plane, has a usual time.
+            CheckOutcome::Fail if may_proceed && check.responsible.is_step() && timed.is_some() => {
+                State::Working
             }
-            CheckOutcome::Info => State::Working,
-            CheckOutcome::Fail if cause.check == DELETION && !is_late => State::Working,
-            CheckOutcome::Unknown if cause.check == "permissions-missing" => State::Unknown,
-            CheckOutcome::Unknown if actor != Actor::Person && !is_late => State::Working,
-            CheckOutcome::Unknown | CheckOutcome::Fail => State::PersonNeeded,
+            CheckOutcome::Info | CheckOutcome::Unknown | CheckOutcome::Fail => State::PersonNeeded,
         }
     }
 }

@@ -63,9 +63,9 @@ fn the_answer_to_each_fault() {
 #[test]
 fn causes_are_known_and_no_check_causes_itself() {
     for check in all() {
-        for cause in check.effect_of {
+        for cause in check.causes() {
             assert!(
-                find(cause).is_some() && *cause != check.id,
+                find(cause).is_some() && cause != check.id,
                 "{}: {cause}",
                 check.id
             );

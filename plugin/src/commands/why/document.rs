@@ -25,7 +25,7 @@ pub struct ExplanationDocument<'w> {
     kind: &'static str,
     metadata: ObjectName,
     state: State,
-    /// Who acts next. Absent if nobody must act, or if that is unknown.
+    /// Who acts next. Absent if no action is needed, or if the state is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<Actor>,
     /// The answer in one sentence.

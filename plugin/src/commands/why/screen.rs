@@ -109,8 +109,10 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     match (explanation.state, explanation.actor) {
         (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {
             match explanation.rollout_to_come {
-                Some(at) => format!("A rollout is planned for {at}, and nobody must act now: {cause}"),
-                None => format!("Nothing is planned, and nobody must act now: {cause}"),
+                Some(at) => {
+                    format!("No action is needed until the rollout that is planned for {at}: {cause}")
+                }
+                None => format!("Nothing is planned and no action is needed: {cause}"),
             }
         }
         (State::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
@@ -124,7 +126,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
                 actor.name()
             )
         }
-        _ => format!("You may not read what the answer depends on: {cause}"),
+        _ => format!("Could not read what the answer depends on: {cause}"),
     }
 }
 

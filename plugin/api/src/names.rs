@@ -44,6 +44,14 @@ pub mod lease {
     pub const CONTROL_PLANE: &str = "kubeadm-control-plane-manager-leader-election-capi";
     /// The namespace into which clusterctl installs Cluster API's kubeadm control plane controller.
     pub const NAMESPACE: &str = "capi-kubeadm-control-plane-system";
+
+    /// The Lease of Cluster API's core controllers, among them that of Machines.
+    pub const CORE: &str = "controller-leader-election-capi";
+    pub const CORE_NAMESPACE: &str = "capi-system";
+
+    /// The Lease of Cluster API's kubeadm bootstrap controller.
+    pub const BOOTSTRAP: &str = "kubeadm-bootstrap-manager-leader-election-capi";
+    pub const BOOTSTRAP_NAMESPACE: &str = "capi-kubeadm-bootstrap-system";
 }
 
 pub mod annotation {
@@ -76,6 +84,9 @@ pub mod annotation {
     pub const KCP_CLEANUP_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
     /// The prefix of annotations that block a Machine's deletion before its infrastructure is deleted.
     pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
+
+    /// On a Node: the name of its Machine.
+    pub const NODE_MACHINE: &str = "cluster.x-k8s.io/machine";
 
     /// On an object that was cloned from a template: the template's name.
     pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";

@@ -77,6 +77,13 @@ impl Connection {
             Some(namespace) => namespace.clone(),
             None => default_namespace(&config)?,
         };
+        if !kubeconfig::has_valid_token(&config) {
+            return Err(Error::Configuration {
+                cause:
+                    "the token contains characters that an HTTP header cannot contain, such as a line break"
+                        .to_owned(),
+            });
+        }
         config.headers.push((USER_AGENT, user_agent()));
         let clock = ServerClock::default();
         let dated = tower::layer::layer_fn(|inner| RecordDates {

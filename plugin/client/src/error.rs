@@ -172,7 +172,9 @@ impl Error {
                     .to_owned()
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
-            Self::OutOfTime { .. } => "allow more time with --timeout".to_owned(),
+            Self::OutOfTime { .. } => {
+                "allow more time with --timeout, or with --request-timeout if the command has no --timeout".to_owned()
+            }
             Self::CredentialsOutOfTime { .. } => {
                 "log in first, for example with: kubectl auth whoami; or allow more time with --timeout".to_owned()
             }

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use http::HeaderValue;
+use kube::Config;
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext,
 };
+use secrecy::ExposeSecret as _;
 
 use crate::ConnectionFlags;
 use crate::Error;
@@ -182,6 +185,12 @@ fn not_in_kubeconfig(kind: &'static str, name: &str) -> Error {
         kind,
         name: name.to_owned(),
     }
+}
+
+/// Whether the token of the user, if there is one, can be the value of an HTTP header. kube panics on other tokens.
+pub fn has_valid_token(config: &Config) -> bool {
+    let token = config.auth_info.token.as_ref();
+    token.is_none_or(|token| HeaderValue::from_str(token.expose_secret()).is_ok())
 }
 
 #[cfg(test)]

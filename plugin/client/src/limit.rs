@@ -111,7 +111,10 @@ mod tests {
                 error.to_string(),
                 "cannot list machines in namespace \"d\": no response from https://s within 0s"
             );
-            assert_eq!(error.hint().as_deref(), Some("allow more time with --timeout"));
+            assert_eq!(
+                error.hint().as_deref(),
+                Some("allow more time with --timeout, or with --request-timeout if the command has no --timeout")
+            );
             let answered = connection.run_with_limit(limit, &action, ready(Ok(1)));
             assert_eq!(answered.await.expect("an answer"), 1);
         });

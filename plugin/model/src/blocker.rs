@@ -67,6 +67,10 @@ pub enum Blocker {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
+    /// Cluster API's Machine controller does nothing with a Machine that the step deletes or waits for.
+    MachinePaused {
+        machine: String,
+    },
     NoNode {
         machine: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +176,13 @@ pub enum Blocker {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
+}
+
+pub fn resume_machine(machine: &str, namespace: &str) -> String {
+    format!(
+        "resume the Machine: kubectl annotate machine {machine} -n {namespace} {}-",
+        annotation::PAUSED
+    )
 }
 
 impl Blocker {
@@ -297,6 +308,9 @@ impl Blocker {
                 alarm,
             } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
             Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
+            Self::MachinePaused { machine } => {
+                format!("Machine {machine} is paused, so no controller completes or deletes it")
+            }
             Self::LeaderUnreachable { member } => format!(
                 "etcd's leader {member} does not respond, so Cluster API can neither move the leadership nor remove a \
                  member"
@@ -401,6 +415,7 @@ impl Blocker {
                 "free space, and then disarm the alarm: kubectl kcp etcd compact {name} -n {namespace}; then kubectl kcp etcd \
                  defrag {name} -n {namespace}; then kubectl kcp etcd disarm {name} -n {namespace}"
             )),
+            Self::MachinePaused { machine } => Some(resume_machine(machine, namespace)),
             Self::NoMember { machine } => Some(format!(
                 "replace the Machine: kubectl kcp machine replace {machine} -n {namespace}"
             )),
@@ -448,6 +463,7 @@ impl Blocker {
             | Self::AnotherBeingDeleted { .. }
             | Self::ReplacementInProgress { .. } => "machine-deletions-slow",
             Self::NoWay { check, .. } => check,
+            Self::MachinePaused { .. } => "machines-paused",
             Self::NoNode { .. } | Self::AnotherComingUp { .. } => "machines-without-node",
             Self::Condition { condition, .. } => match *condition {
                 "APIServerPodHealthy" => "api-servers-not-ready",
@@ -479,6 +495,7 @@ impl Blocker {
             Self::BeingDeleted { machine, .. }
             | Self::MixedOwnership { machine, .. }
             | Self::CannotAdopt { machine, .. }
+            | Self::MachinePaused { machine }
             | Self::NoNode { machine, .. }
             | Self::Condition { machine, .. }
             | Self::UpdatingInPlace { machine }

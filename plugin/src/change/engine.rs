@@ -1,5 +1,7 @@
 //! Reads an object, lets a verb decide what to change, and writes the change.
 
+use std::cell::RefCell;
+
 use jiff::Timestamp;
 use kcp_api::{
     Kind, KubeadmControlPlane, Object as _,
@@ -14,7 +16,7 @@ use kcp_client::{
     events::Events,
     reader::Reader,
     reads::{
-        change::{LIMIT, read_control_plane_alone, read_everything},
+        change::{limit, read_control_plane_alone, read_everything},
         machine::{FoundMachine, ReadMachineError, concurrent_deletions, read_machine},
     },
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
@@ -112,16 +114,15 @@ impl Engine<'_> {
         let read = async || {
             let snapshot = Box::pin(self.read(verb.name, scope)).await?;
             if verb.waits_for_replacement {
-                self.withdraw_abandoned_replacement(&snapshot, None).await?;
+                Box::pin(self.withdraw_abandoned_replacement(&snapshot, None)).await?;
             }
             anyhow::Ok(snapshot)
         };
         let decide = |snapshot: &ChangeSnapshot| {
-            if let Some(refusal) = self.refusal_during_replacement(verb, snapshot, None) {
-                return Ok(Decision::Refused(refusal));
-            }
             let view = snapshot.view();
-            decide(snapshot, self.context(&view))
+            let decision = decide(snapshot, self.context(&view))?;
+            let refusal = self.refusal_during_replacement(verb, snapshot, None);
+            Ok(during_replacement(decision, refusal))
         };
         let references = |snapshot: &ChangeSnapshot| EventReferences {
             regarding: self.control_plane_reference(snapshot.control_plane()),
@@ -144,8 +145,9 @@ impl Engine<'_> {
         decide: impl Fn(&MachineSnapshot, Timestamp) -> Decision,
     ) -> anyhow::Result<Changed> {
         let decide = |found: &FoundMachine| self.decide_machine(verb, found, &decide);
+        let announced = RefCell::new(None);
         let read = async || match scope {
-            MachineScope::Replacement => Box::pin(self.read_and_announce(verb, &decide)).await,
+            MachineScope::Replacement => Box::pin(self.read_and_announce(verb, &announced, &decide)).await,
             MachineScope::Machine => Box::pin(self.read_machine(verb, false)).await,
             MachineScope::MachineAndHealthChecks => Box::pin(self.read_machine(verb, true)).await,
         };
@@ -165,10 +167,19 @@ impl Engine<'_> {
             },
         };
         let resource = &self.reader.machines;
-        let updated = self.apply(verb, resource, read, decide, references).await?;
-        let is_deleted = matches!(&updated.decision, Decision::Write(proposal) if proposal.write == ObjectWrite::Delete)
-            && updated.result == WriteResult::Stored
-            && self.arguments.mode() == WriteMode::Store;
+        let updated = self.apply(verb, resource, read, decide, references).await;
+        let is_deleted = self.arguments.mode() == WriteMode::Store
+            && updated.as_ref().is_ok_and(|updated| {
+                let write = match &updated.decision {
+                    Decision::Write(proposal) => Some(&proposal.write),
+                    Decision::Unchanged(_) | Decision::Refused(_) => None,
+                };
+                write == Some(&ObjectWrite::Delete) && updated.result == WriteResult::Stored
+            });
+        if let Some(replacement) = announced.take().filter(|_| !is_deleted) {
+            self.withdraw_own_replacement(&replacement).await;
+        }
+        let updated = updated?;
         let (mut control_plane, mut warnings) = (None, Vec::new());
         if let FoundMachine::OfControlPlane(machine) = &updated.snapshot {
             control_plane = Some(machine.context.control_plane().name().to_owned());
@@ -283,13 +294,14 @@ impl Engine<'_> {
     /// Reads what a change with this scope depends on.
     pub(crate) async fn read(&self, name: &str, scope: ReadScope) -> Result<ChangeSnapshot, Error> {
         let namespace = &self.reader.connection.namespace;
+        let limit = limit(self.reader.connection);
         if scope != ReadScope::All {
-            let snapshot = read_control_plane_alone(self.reader, namespace, name, LIMIT).await?;
+            let snapshot = read_control_plane_alone(self.reader, namespace, name, limit).await?;
             if scope.needs_control_plane_only(snapshot.control_plane(), self.now()) {
                 return Ok(snapshot);
             }
         }
-        read_everything(self.reader, namespace, name, LIMIT).await
+        read_everything(self.reader, namespace, name, limit).await
     }
 
     /// Records an Event about the change. A failure is only a warning, because the change is already stored.

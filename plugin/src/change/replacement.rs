@@ -1,10 +1,14 @@
 //! Announces the replacement of a Machine on its control plane, so that two commands never delete two Machines at the
 //! same time.
 
+use std::cell::RefCell;
+
+use anyhow::Context as _;
+use jiff::SignedDuration;
 use kcp_api::Object as _;
 use kcp_client::{
     Error, Write, Written,
-    reads::machine::{FoundMachine, read_machines_again},
+    reads::machine::FoundMachine,
     retry::{CONFLICT_ATTEMPTS, after_conflicts},
     update::WriteMode,
 };
@@ -20,6 +24,10 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use crate::change::engine::{Engine, Verb};
+
+/// How long the checks between the announcement and the deletion may take. A command that was suspended for longer checks
+/// everything again, because members of etcd may have failed in the meantime. The reads themselves take 10 s at most.
+const CHECKS_LIMIT: SignedDuration = SignedDuration::from_secs(15);
 
 impl Engine<'_> {
     /// The refusal of a verb while a Machine other than `target` is being replaced; `None` if no other is.
@@ -44,12 +52,35 @@ impl Engine<'_> {
         &self,
         snapshot: &ChangeSnapshot,
         target: Option<&str>,
-    ) -> Result<(), Error> {
+    ) -> anyhow::Result<()> {
         let state = replacement_state(&snapshot.observed, target, self.now());
-        let (ReplacementState::Abandoned(replacement), WriteMode::Store) = (state, self.arguments.mode())
-        else {
+        let ReplacementState::Abandoned(replacement) = state else {
             return Ok(());
         };
+        if self.arguments.mode() == WriteMode::ClientDryRun {
+            return Ok(());
+        }
+        self.withdraw(&replacement).await.with_context(|| {
+            format!(
+                "an earlier `machine replace` announced at {} that it deletes Machine {}, and has not deleted it; to make sure \
+                 that it no longer does, this command must change an annotation of the Machine",
+                replacement.time, replacement.machine
+            )
+        })
+    }
+
+    /// Withdraws the announcement of a replacement that this command does not carry out.
+    pub(super) async fn withdraw_own_replacement(&self, replacement: &Replacement) {
+        if let Err(error) = self.withdraw(replacement).await {
+            self.terminal.warning(&format!(
+                "could not withdraw the announcement that Machine {} is being replaced: {error}; other changes are refused \
+                 for up to two minutes",
+                replacement.machine
+            ));
+        }
+    }
+
+    async fn withdraw(&self, replacement: &Replacement) -> Result<(), Error> {
         let patch = with_uid(replacement.withdrawal(), &replacement.uid, None);
         match self
             .patch(&self.reader.machines, &replacement.machine, &patch)
@@ -62,35 +93,48 @@ impl Engine<'_> {
     }
 
     /// Reads a Machine. If the verb deletes the Machine, announces its replacement on the control plane, with a write that
-    /// requires the resourceVersion that was checked. Then reads the Machines again, because another command may have
-    /// deleted one.
+    /// requires the resourceVersion that was checked. Then reads everything again, because another command may have
+    /// deleted a Machine, and because a member of etcd may have failed. Stores the announcement in `announced`. In a server
+    /// dry run, the server only checks whether the user may announce it.
     ///
     /// # Errors
     /// The Machine cannot be read, or its control plane cannot be written.
     pub(super) async fn read_and_announce(
         &self,
         verb: &Verb<'_>,
+        announced: &RefCell<Option<Replacement>>,
         decide: impl Fn(&FoundMachine) -> Decision,
     ) -> anyhow::Result<FoundMachine> {
         let mut delays = after_conflicts();
         loop {
-            let mut found = self.read_machine(verb, false).await?;
+            let found = self.read_machine(verb, false).await?;
             let is_written = matches!(decide(&found), Decision::Write(_));
-            let FoundMachine::OfControlPlane(machine) = &mut found else {
+            let FoundMachine::OfControlPlane(machine) = &found else {
                 return Ok(found);
             };
-            if !is_written || self.arguments.mode() != WriteMode::Store {
+            let mode = self.arguments.mode();
+            if !is_written || mode == WriteMode::ClientDryRun {
                 return Ok(found);
             }
             let target = machine.object.name().to_owned();
             self.withdraw_abandoned_replacement(&machine.context, Some(&target))
                 .await?;
-            match self.announce(machine).await? {
-                Written::Stored => {
-                    read_machines_again(self.reader, machine).await?;
+            let replacement = Replacement::new(&machine.object.machine, self.now());
+            let started = self.now();
+            if let Written::Stored = self.announce(machine, &replacement).await? {
+                if mode == WriteMode::ServerDryRun {
                     return Ok(found);
                 }
-                Written::Changed | Written::Unknown(_) => {}
+                let uid = replacement.uid.clone();
+                announced.replace(Some(replacement));
+                let found = self.read_machine(verb, false).await?;
+                let is_same = match &found {
+                    FoundMachine::OfControlPlane(machine) => machine.object.uid() == uid,
+                    FoundMachine::Other { .. } => true,
+                };
+                if is_same && self.now().duration_since(started) < CHECKS_LIMIT {
+                    return Ok(found);
+                }
             }
             let Some(delay) = delays.next() else {
                 return Err(Error::Contended {
@@ -103,9 +147,8 @@ impl Engine<'_> {
         }
     }
 
-    async fn announce(&self, machine: &MachineSnapshot) -> Result<Written, Error> {
+    async fn announce(&self, machine: &MachineSnapshot, replacement: &Replacement) -> Result<Written, Error> {
         let control_plane = machine.context.control_plane();
-        let replacement = Replacement::new(&machine.object.machine, self.now());
         let patch = with_uid(
             replacement.announcement(),
             control_plane.uid(),
@@ -124,7 +167,7 @@ impl Engine<'_> {
             subresource: None,
             patch,
             field_manager: &self.arguments.field_manager,
-            dry_run: false,
+            dry_run: self.arguments.mode() == WriteMode::ServerDryRun,
         };
         connection.patch(&write).await
     }

@@ -206,7 +206,7 @@ async fn a_replacement_is_announced_on_the_control_plane_before_the_deletion() {
     let (connection, writes) = cluster(|_| (200, json!({})));
     let dry = deleted_with(&connection, "m1", Some(DryRun::Server), MachineScope::Replacement);
     dry.await.expect("checked");
-    assert_eq!(*writes.lock().expect("a lock"), [DELETE]);
+    assert_eq!(*writes.lock().expect("a lock"), [ANNOUNCEMENT, DELETE]);
 }
 
 #[tokio::test]

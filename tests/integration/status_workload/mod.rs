@@ -174,8 +174,10 @@ impl Observer {
             is_unreachable: false,
             created: None,
             provider_id: None,
+            machine: None,
         };
-        // The API server sets the creation time, kwok the time of the condition, and the machine the providerID.
+        // The API server sets the creation time, kwok the time of the condition, and the machine the providerID. Cluster API
+        // records the Machine.
         let nodes: Option<Vec<Node>> = read.nodes.read().map(|nodes| {
             let nodes = nodes.iter().cloned();
             nodes
@@ -183,6 +185,7 @@ impl Observer {
                     created: None,
                     ready_since: None,
                     provider_id: None,
+                    machine: None,
                     ..node
                 })
                 .collect()

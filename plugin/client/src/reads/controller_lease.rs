@@ -1,8 +1,8 @@
-//! Reads the leader election Lease of Cluster API's control plane controller.
+//! Reads the leader election Leases of Cluster API's controllers.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kcp_api::{KubeadmControlPlane, names::lease};
-use kcp_control_plane::snapshot::{ControllerLease, Reading};
+use kcp_control_plane::snapshot::{ControllerLease, MachineLeases, Reading};
 use kube::core::ApiResource;
 
 use crate::{
@@ -19,8 +19,20 @@ impl Reads<'_> {
         if control_plane.is_observed() && control_plane.condition("Available").is_some() {
             return Reading::NotYet;
         }
+        self.lease(lease::NAMESPACE, lease::CONTROL_PLANE).await
+    }
+
+    /// Reads the Leases of the controllers on which Machines depend.
+    pub(super) async fn machine_leases(&self) -> MachineLeases {
+        let (core, bootstrap) = tokio::join!(
+            self.lease(lease::CORE_NAMESPACE, lease::CORE),
+            self.lease(lease::BOOTSTRAP_NAMESPACE, lease::BOOTSTRAP)
+        );
+        MachineLeases { core, bootstrap }
+    }
+
+    async fn lease(&self, namespace: &str, name: &str) -> Reading<Option<ControllerLease>> {
         let resource = ApiResource::erase::<Lease>(&());
-        let (namespace, name) = (lease::NAMESPACE, lease::CONTROL_PLANE);
         let action = Action::new("get", &resource).in_namespace(namespace).named(name);
         let connection = self.reader.connection;
         let read = connection.get::<Lease>(&resource, namespace, name);

@@ -10,7 +10,7 @@ use thiserror::Error as ThisError;
 use crate::{
     Action, Error,
     reader::Reader,
-    reads::change::{LIMIT, read_everything},
+    reads::change::{limit, read_everything},
     update::ReadObject,
 };
 use kcp_control_plane::snapshot::{
@@ -123,7 +123,7 @@ pub async fn read_machine(
         Ok(control_plane) => control_plane,
         Err(why) => return Ok(FoundMachine::Other { object: text, why }),
     };
-    let read = read_everything(reader, namespace, control_plane, LIMIT);
+    let read = read_everything(reader, namespace, control_plane, limit(connection));
     let mut context = Box::pin(read).await?;
     if let Some(why) = why_of_another_cluster(&object.machine, context.control_plane()) {
         return Ok(FoundMachine::Other { object: text, why });
@@ -179,17 +179,6 @@ fn why_of_another_cluster(machine: &Machine, control_plane: &KubeadmControlPlane
         machine.name(),
         machine.namespace()
     ))
-}
-
-/// Reads the Machines of a Machine's control plane again.
-///
-/// # Errors
-/// The Machine no longer exists, or Machines cannot be read.
-pub async fn read_machines_again(reader: &Reader<'_>, machine: &mut MachineSnapshot) -> Result<(), Error> {
-    let name = machine.object.name().to_owned();
-    let text = refresh_machines(reader, &mut machine.context, &name).await?;
-    machine.object = decode_machine(reader, &name, &text)?;
-    Ok(())
 }
 
 /// Reads the Machines again. Returns a warning for each Machine, other than the deleted one, whose deletion began after

@@ -34,6 +34,7 @@ pub async fn observe(
     let target = Target::new(&control_plane);
     let own = control_plane.clone();
     let lease = reads.controller_lease(&own);
+    let machine_leases = reads.machine_leases();
     let failed_writes = reads.failed_writes(&own);
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
@@ -46,14 +47,16 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (snapshot, (workload, endpoint_certificate, etcd), controller_lease, failed_writes) = tokio::join!(
+    let (snapshot, (workload, endpoint_certificate, etcd), controller_lease, machine_leases, failed_writes) = tokio::join!(
         Box::pin(read_related(&reads, object, control_plane, tell)),
         Box::pin(beyond),
         Box::pin(lease),
+        Box::pin(machine_leases),
         Box::pin(failed_writes)
     );
     Ok(Snapshot {
         controller_lease,
+        machine_leases: Box::new(machine_leases),
         failed_writes,
         workload,
         endpoint_certificate,

@@ -14,7 +14,7 @@ use crate::ConnectionFlags;
 use crate::workload::{ComponentTls, ServingCertificate, response_limit::limit_responses};
 use crate::{
     ServerClock,
-    kubeconfig::select,
+    kubeconfig::{has_valid_token, select},
     proxy::{Environment, proxy_for},
     redacted_url,
 };
@@ -45,6 +45,8 @@ pub enum KubeconfigFault {
     Outside(&'static str),
     #[error("the context, cluster and user in the kubeconfig do not define a connection")]
     Inconsistent,
+    #[error("the token contains characters that an HTTP header cannot contain, such as a line break")]
+    Token,
 }
 
 #[derive(Clone)]
@@ -102,6 +104,9 @@ pub async fn api_server(
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|_| inconsistent())?;
+    if !has_valid_token(&config) {
+        return Err(error(KubeconfigFault::Token));
+    }
     config.proxy_url = proxy_url;
     config.default_retry = false;
     config.connect_timeout = Some(timeout);
@@ -254,6 +259,16 @@ mod tests {
             (&vec![b' '; MAX_KUBECONFIG_BYTES + 1], KubeconfigFault::TooLarge),
         ] {
             assert_eq!(parse(bytes).unwrap_err(), fault);
+        }
+    }
+
+    #[tokio::test]
+    async fn rejects_a_token_that_is_no_header_value() {
+        for (token, is_valid) in [("sesame", true), ("sesame\\n", false), ("\\e[1m", false)] {
+            let text = kubeconfig("", &format!("token: \"{token}\""));
+            let made = client("n/s", "value", text.as_bytes(), Duration::from_secs(1)).await;
+            let fault = made.err().map(|error| error.fault);
+            assert_eq!(fault, (!is_valid).then_some(KubeconfigFault::Token), "{token}");
         }
     }
 

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     blocker::Blocker,
     change::decision::{Decision, Refusal, RefusedBy},
-    snapshot::Snapshot,
+    snapshot::{EtcdMembers, Snapshot},
+    staleness::{JOIN_LIMIT, age},
 };
 
 /// How long after its announcement a replacement counts as abandoned if the Machine has not been deleted. The command
@@ -64,8 +65,8 @@ impl Replacement {
         json!({"metadata": {"annotations": {annotation::MACHINE_REPLACEMENT: value}}})
     }
 
-    /// The merge patch of the Machine that withdraws an abandoned replacement. It changes the Machine's resource
-    /// version, so that a late deletion fails with a conflict.
+    /// The merge patch of the Machine that withdraws a replacement. It changes the Machine's resource version, so that a
+    /// late deletion fails with a conflict.
     pub fn withdrawal(&self) -> Value {
         json!({"metadata": {"annotations": {annotation::REPLACEMENT_WITHDRAWN: self.time.to_string()}}})
     }
@@ -87,7 +88,7 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
     };
     let mut machines = observed.machines.iter();
     let Some(machine) = machines.find(|machine| machine.uid() == replacement.uid) else {
-        return match missing_part(observed, &replacement, target) {
+        return match missing_part(observed, &replacement, target, now) {
             Some(waits_for) => in_progress(waits_for),
             None => ReplacementState::Idle,
         };
@@ -96,7 +97,7 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
         in_progress("the Machine is being deleted".to_owned())
     } else if target == Some(machine.name()) || replacement.is_withdrawn(machine) {
         ReplacementState::Idle
-    } else if now.duration_since(replacement.time) < ABANDONED_AFTER {
+    } else if now.duration_since(replacement.time).abs() < ABANDONED_AFTER {
         in_progress("the Machine is about to be deleted".to_owned())
     } else {
         ReplacementState::Abandoned(replacement)
@@ -104,15 +105,35 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
 }
 
 /// What the new Machine still lacks, such as its node. None if the replacement is complete.
-fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&str>) -> Option<String> {
+fn missing_part(
+    observed: &Snapshot,
+    replacement: &Replacement,
+    target: Option<&str>,
+    now: Timestamp,
+) -> Option<String> {
     let staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
     let is_new = |machine: &&Machine| {
         machine
             .creation_timestamp()
             .is_some_and(|created| created >= replacement.time)
     };
+    let members = observed.members();
     let has_joined = |machine: &Machine| {
-        machine.has_node() && (observed.has_external_etcd() || machine.is("EtcdMemberHealthy"))
+        let Some(node) = machine.node() else {
+            return false;
+        };
+        match &members {
+            EtcdMembers::External => true,
+            // A voter whose health fails later is a problem of its own.
+            EtcdMembers::Read(members) => members
+                .iter()
+                .any(|member| member.name == node && !member.is_learner),
+            EtcdMembers::Unread => {
+                let created = machine.creation_timestamp();
+                machine.is("EtcdMemberHealthy")
+                    || created.is_some_and(|created| age(created, now) > JOIN_LIMIT)
+            }
+        }
     };
     // The first Machine that was created after the announcement is the replacement. Later Machines are of other changes.
     let new = staying.clone().filter(is_new);
@@ -124,7 +145,7 @@ fn missing_part(observed: &Snapshot, replacement: &Replacement, target: Option<&
         return None;
     }
     let what = if new.has_node() {
-        "its etcd member is not healthy yet"
+        "its etcd member has not joined yet"
     } else {
         "its node has not joined the cluster yet"
     };
@@ -176,7 +197,7 @@ mod tests {
     };
     use crate::{
         change::decision::{Decision, Refusal, RefusedBy},
-        snapshot::Snapshot,
+        snapshot::{EtcdMembers, Snapshot, etcd::EtcdMember},
         testing::{
             objects::{annotate, condition, minutes_ago, now, set},
             plan::observed,
@@ -223,6 +244,17 @@ mod tests {
         set(&mut new.conditions, condition("EtcdMemberHealthy", True, ""));
     }
 
+    fn has_member(observed: &mut Snapshot, is_learner: bool) {
+        replaced(observed);
+        observed.machines[0].status.node_name = Some("node-m4".to_owned());
+        observed.etcd_members = EtcdMembers::Read(vec![EtcdMember {
+            name: "node-m4".to_owned(),
+            is_learner,
+            fault: Some("has no leader".to_owned()),
+            ..EtcdMember::default()
+        }]);
+    }
+
     fn waits_for(text: &str) -> ReplacementState {
         InProgress {
             machine: "m1".to_owned(),
@@ -262,6 +294,13 @@ mod tests {
                 |_| {},
                 None,
                 Abandoned(replacement(minutes_ago(2))),
+            ),
+            (
+                "announced in the future",
+                -2,
+                |_| {},
+                None,
+                Abandoned(replacement(minutes_ago(-2))),
             ),
             (
                 "withdrawn",
@@ -321,7 +360,32 @@ mod tests {
                     o.machines[0].status.node_name = Some("node-m4".to_owned());
                 },
                 None,
-                waits_for("the new Machine m4 exists, but its etcd member is not healthy yet"),
+                waits_for("the new Machine m4 exists, but its etcd member has not joined yet"),
+            ),
+            (
+                "long without a member",
+                12,
+                |o| {
+                    replaced(o);
+                    o.machines[0].status.node_name = Some("node-m4".to_owned());
+                    o.machines[0].metadata.creation_timestamp = Some(Time(minutes_ago(11)));
+                },
+                None,
+                Idle,
+            ),
+            (
+                "with a learner",
+                9,
+                |o| has_member(o, true),
+                None,
+                waits_for("the new Machine m4 exists, but its etcd member has not joined yet"),
+            ),
+            (
+                "with a voter that has failed",
+                9,
+                |o| has_member(o, false),
+                None,
+                Idle,
             ),
             ("joined", 9, joined, None, Idle),
             (

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _};
+use kcp_api::{Machine, Object as _, names::label};
 
 use crate::{
     checks::{
@@ -116,6 +116,31 @@ pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
     of_node.any(|pod| pod.ready)
 }
 
+/// The Machine that Cluster API has recorded on a node, if it is not among the control plane Machines of the Cluster: the
+/// Machine was deleted, or has lost a label.
+pub fn unlisted_machine<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o str> {
+    let nodes = observed.workload.read()?.nodes.read()?;
+    let recorded = nodes.iter().find(|of| of.name == node)?.machine.as_deref()?;
+    let mut listed = observed.machines.iter().chain(&observed.others);
+    (!listed.any(|machine| machine.name() == recorded)).then_some(recorded)
+}
+
+pub fn unlisted_message(machine: &str) -> String {
+    format!(
+        "belongs to Machine {machine} by an annotation of the node, but no control plane Machine of the Cluster has this name"
+    )
+}
+
+pub fn unlisted_hint(observed: &Snapshot, machine: &str) -> String {
+    format!(
+        "if the Machine exists, restore its labels {} and {}={}: kubectl get machine {machine} -n {} --show-labels",
+        label::CONTROL_PLANE,
+        label::CLUSTER_NAME,
+        observed.control_plane.cluster().unwrap_or_default(),
+        observed.control_plane.namespace()
+    )
+}
+
 pub fn describe_hint(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
@@ -155,6 +180,10 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
                     node_object(on),
                     "has an API server pod, but no Machine references the node yet",
                 );
+            }
+            if let Some(machine) = unlisted_machine(observed, on) {
+                return Finding::fail(node_object(on), unlisted_message(machine))
+                    .hint(unlisted_hint(observed, machine));
             }
             Finding::fail(
                 node_object(on),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kcp_api::names::lease;
 
 use crate::{
-    snapshot::{ControllerLease, Snapshot},
+    snapshot::{ControllerLease, Reading, Snapshot},
     staleness::{age, format_age},
 };
 
@@ -18,8 +18,8 @@ const LEASE_SECONDS: u64 = 60;
 const EXPIRED_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// The last holder of an expired Lease, and when it was renewed. None if the controller runs, or if the Lease was not read.
-pub fn stopped_holder(observed: &Snapshot, now: Timestamp) -> Option<(&str, Timestamp)> {
-    let lease = observed.controller_lease.read()?.as_ref()?;
+pub fn stopped_holder(lease: &Reading<Option<ControllerLease>>, now: Timestamp) -> Option<(&str, Timestamp)> {
+    let lease = lease.read()?.as_ref()?;
     let (holder, renewed) = (lease.holder.as_deref()?, lease.renewed?);
     let seconds = lease
         .duration_seconds

@@ -8,7 +8,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::describe_hint,
+        components::{describe_hint, unlisted_hint, unlisted_machine, unlisted_message},
         etcd_quorum::{ETCD, stacked_survey},
         finding::{CheckResult, Finding, machine_object, require},
         machine_grace::{
@@ -133,6 +133,12 @@ fn member_without_machine(
         return Finding::fail(object, message)
             .and(machine_object(of.name()))
             .hint(format!("do not remove the member; {}", describe_hint(of)));
+    }
+    if let Some(machine) = unlisted_machine(observed, &member.name) {
+        return Finding::fail(object, unlisted_message(machine)).hint(format!(
+            "do not remove the member while the Machine exists; {}",
+            unlisted_hint(observed, machine)
+        ));
     }
     let Some(first) = machines_without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());
@@ -311,6 +317,14 @@ pub(super) mod test_cases {
         ("etcd-members-mismatch", "member_without_machine", |o| {
             o.each_list(|list| list.members.push(member(0xab, "stray")));
         }),
+        (
+            "etcd-members-mismatch",
+            "member_of_a_machine_that_lost_its_label",
+            |o| {
+                o.nodes()[2].machine = Some("m3".to_owned());
+                o.machines.remove(2);
+            },
+        ),
         ("etcd-members-mismatch", "member_of_a_machine_that_starts", |o| {
             starts(o);
             o.each_list_of(&[1, 2], |list| list.members.push(member(3, "node-m3")));

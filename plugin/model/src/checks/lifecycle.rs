@@ -1,7 +1,7 @@
 //! Checks of the pauses, deletion, failures and owners of the control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Object as _, Reference};
+use kcp_api::{Machine, Object as _, Reference};
 
 use crate::{
     blocker::Blocker,
@@ -92,14 +92,16 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if !own && !cluster_paused && !control_plane.is("Paused") {
         return Ok(Vec::new());
     }
-    let (outcome, pending) = if has_pending_change(observed, now) {
-        (CheckOutcome::Fail, ", with changes pending")
-    } else if matches!(observed.workload, Reading::Excluded { .. }) {
-        // No controller updates the conditions that the verdict is based on.
-        (CheckOutcome::Unknown, "")
-    } else {
-        (CheckOutcome::Warn, "")
-    };
+    let is_unfinished = |machine: &Machine| machine.is_deleting() || !machine.has_node();
+    let (outcome, pending) =
+        if has_pending_change(observed, now) || observed.machines.iter().any(is_unfinished) {
+            (CheckOutcome::Fail, ", with changes pending")
+        } else if matches!(observed.workload, Reading::Excluded { .. }) {
+            // No controller updates the conditions that the verdict is based on.
+            (CheckOutcome::Unknown, "")
+        } else {
+            (CheckOutcome::Warn, "")
+        };
     let paused = control_plane
         .condition("Paused")
         .filter(|paused| paused.is_true());

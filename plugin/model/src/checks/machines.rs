@@ -4,20 +4,38 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, resume_machine},
     checks::{
         Check,
         actor::{Actor, Responsible},
         components::{WORKLOAD, describe_hint, node_finding},
-        controller::controller_state,
+        controller::{controller_state, stopped_holder},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
+        rollout::up_to_date,
     },
-    snapshot::{EtcdMembers, Snapshot, workload::Node},
+    snapshot::{ControllerLease, EtcdMembers, Reading, Snapshot, workload::Node},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
+    Check::new(
+        "core-controllers-stopped",
+        check_core_controllers_stopped,
+        Responsible::Fault(Actor::MachineController),
+    )
+    .blocking(),
+    Check::new(
+        "bootstrap-controller-stopped",
+        check_bootstrap_controller_stopped,
+        Responsible::Fault(Actor::BootstrapProvider),
+    )
+    .blocking(),
+    Check::new(
+        "machines-paused",
+        check_machines_paused,
+        Responsible::Fault(Actor::Person),
+    ),
     Check::new(
         "machines-without-node",
         check_machines_without_node,
@@ -25,6 +43,9 @@ pub const CHECKS: &[Check] = &[
     )
     .usually_within(JOIN_LIMIT)
     .effect_of(&[&[
+        "machines-paused",
+        "core-controllers-stopped",
+        "bootstrap-controller-stopped",
         "etcd-learners-stuck",
         "kubeadm-config-unusable",
         "secrets-missing",
@@ -41,7 +62,12 @@ pub const CHECKS: &[Check] = &[
         Responsible::StepBy(who_deletes_machine),
     )
     .usually_within(DELETION_LIMIT)
-    .effect_of(&[&["machine-deletions-deadlocked", "machine-drains-blocked"]])
+    .effect_of(&[&[
+        "machines-paused",
+        "core-controllers-stopped",
+        "machine-deletions-deadlocked",
+        "machine-drains-blocked",
+    ]])
     .preflight(),
     Check::new(
         "nodes-not-ready",
@@ -66,6 +92,95 @@ const REPORTED_ELSEWHERE: [&str; 6] = [
     "EtcdPodHealthy",
     "EtcdMemberHealthy",
 ];
+
+fn check_core_controllers_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
+    let lease = &observed.machine_leases.core;
+    Ok(
+        stopped(observed, "Cluster API's core controllers have", lease, now, |machine| {
+            machine.is_deleting() || !machine.has_node()
+        })
+        .map(|finding| {
+            finding.hint(
+                "check that the controllers are running: kubectl get pods -A -l cluster.x-k8s.io/provider=cluster-api",
+            )
+        })
+        .into_iter()
+        .collect(),
+    )
+}
+
+fn check_bootstrap_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
+    let lease = &observed.machine_leases.bootstrap;
+    Ok(
+        stopped(
+            observed,
+            "Cluster API's kubeadm bootstrap controller has",
+            lease,
+            now,
+            |machine| !machine.is_deleting() && !machine.has_node() && !machine.is("BootstrapConfigReady"),
+        )
+        .map(|finding| {
+            finding.hint(
+                "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=bootstrap-kubeadm",
+            )
+        })
+        .into_iter()
+        .collect(),
+    )
+}
+
+/// The finding that a controller has stopped, if a Machine waits for it. `who` is the subject of the message, with its verb.
+fn stopped(
+    observed: &Snapshot,
+    who: &str,
+    lease: &Reading<Option<ControllerLease>>,
+    now: Timestamp,
+    waits: impl Fn(&Machine) -> bool,
+) -> Option<Finding> {
+    let (holder, renewed) = stopped_holder(lease, now)?;
+    let mut waiting = observed.machines.iter().filter(|machine| waits(machine));
+    let message = format!(
+        "{who} stopped: {holder} last renewed its Lease {} ago",
+        format_age(renewed, now)
+    );
+    let first = Finding::fail(machine_object(waiting.next()?.name()), message).since(Some(renewed));
+    Some(waiting.fold(first, |finding, machine| {
+        finding.and(machine_object(machine.name()))
+    }))
+}
+
+/// Finds the Machines that no controller reconciles. It is a failure if a change needs the Machine.
+pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    require_machines(observed)?;
+    let verdicts = up_to_date(observed, now);
+    let is_outdated = |machine: &Machine| {
+        let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
+        outdated.any(|verdict| verdict.machine == machine.name())
+    };
+    let paused = observed.machines.iter().filter(|machine| machine.is_paused());
+    let findings = paused.map(|machine| {
+        let (outcome, effect) = if machine.is_deleting() {
+            (CheckOutcome::Fail, "continues its deletion")
+        } else if !machine.has_node() {
+            (CheckOutcome::Fail, "completes it")
+        } else if is_outdated(machine) {
+            (CheckOutcome::Fail, "can delete it for the rollout")
+        } else {
+            (CheckOutcome::Warn, "reconciles it")
+        };
+        let condition = machine.condition("Paused").filter(|paused| paused.is_true());
+        Finding::new(
+            outcome,
+            machine_object(machine.name()),
+            format!("paused: no controller {effect}"),
+        )
+        .since(condition.and_then(|paused| paused.last_transition_time))
+        .hint(resume_machine(machine.name(), machine.namespace()))
+    });
+    Ok(findings.collect())
+}
 
 pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
@@ -321,11 +436,54 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        snapshot::Deletion,
-        testing::objects::{condition, minutes_ago, set},
+        snapshot::{ControllerLease, Deletion, Reading},
+        testing::objects::{condition, minutes_ago, pause, set},
     };
 
+    fn lease(minutes: i64) -> Reading<Option<ControllerLease>> {
+        Reading::Read(Some(ControllerLease {
+            name: "capi".to_owned(),
+            holder: Some("manager-1".to_owned()),
+            renewed: Some(minutes_ago(minutes)),
+            duration_seconds: Some(15),
+        }))
+    }
+
     pub(crate) const CASES: &[Case] = &[
+        ("core-controllers-stopped", "without_a_change", |o| {
+            o.machine_leases.core = lease(3);
+        }),
+        ("core-controllers-stopped", "during_a_deletion", |o| {
+            o.machine_leases.core = lease(3);
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        }),
+        ("core-controllers-stopped", "renewed", |o| {
+            o.machine_leases.core = lease(2);
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        }),
+        ("bootstrap-controller-stopped", "for_a_new_machine", |o| {
+            o.machine_leases.bootstrap = lease(3);
+            starts(o);
+        }),
+        ("bootstrap-controller-stopped", "after_its_work", |o| {
+            o.machine_leases.bootstrap = lease(3);
+            starts(o);
+            let conditions = &mut o.machine(3).status.conditions;
+            set(conditions, condition("BootstrapConfigReady", True, ""));
+        }),
+        ("machines-paused", "in_use", |o| pause(&mut o.machine(2).metadata)),
+        ("machines-paused", "outdated", |o| {
+            pause(&mut o.machine(2).metadata);
+            o.machine(2).spec.version = Some("v1.33.0".to_owned());
+        }),
+        ("machines-paused", "being_deleted", |o| {
+            pause(&mut o.machine(2).metadata);
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(6)));
+        }),
+        ("machines-paused", "starting", |o| {
+            starts(o);
+            pause(&mut o.machine(3).metadata);
+        }),
         ("machines-without-node", "starts", starts),
         ("machines-without-node", "does_not_join", |o| {
             starts(o);

@@ -23,6 +23,9 @@ use crate::{
 
 /// The checks that report why a step of a change takes long.
 const STEP_DELAYS: &[&str] = &[
+    "machines-paused",
+    "core-controllers-stopped",
+    "bootstrap-controller-stopped",
     "cluster-not-ready",
     "machine-drains-blocked",
     "machine-deletions-slow",
@@ -80,6 +83,9 @@ pub const CHECKS: &[Check] = &[
         CONTROLLER_OBSTACLES,
         &[
             "controller-stopped",
+            "core-controllers-stopped",
+            "bootstrap-controller-stopped",
+            "machines-paused",
             "machine-deletions-deadlocked",
             "machine-drains-blocked",
             "machine-deletions-slow",
@@ -222,7 +228,7 @@ fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult 
     }
     // A write through the scale subresource does not change managedFields, so only the Lease says that the controller
     // has stopped.
-    let finding = stopped_holder(observed, now).map(|(holder, renewed)| {
+    let finding = stopped_holder(&observed.controller_lease, now).map(|(holder, renewed)| {
         let message = format!(
             "{CONTROL_PLANE_CONTROLLER} has stopped: {holder} last renewed its Lease {} ago",
             format_age(renewed, now)

@@ -261,6 +261,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     );
     let node = node.prop_map(|(name, created, ready, marked, is_unreachable)| Node {
         provider_id: None,
+        machine: None,
         created,
         kubelet_version: name.clone(),
         name,

@@ -62,6 +62,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
         });
     }
     blockers.extend(disputed_members(observed));
+    blockers.extend(paused_machines(observed, steps));
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     blockers.extend(waits.flat_map(|step| {
         let names = step.names.iter();
@@ -132,6 +133,20 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Sta
         .chain(malformed_record(observed, spec))
         .chain(disputed_members(observed))
         .chain(unhealthy.flat_map(|replica| machine_blockers(observed, Purpose::Recover, &replica.name)))
+        .collect()
+}
+
+/// The paused Machines that the steps delete or wait for.
+fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Blocker> {
+    let is_needed = |machine: &&Machine| {
+        let mut steps = steps.iter().filter(|step| step.action != Action::Create);
+        machine.is_paused() && steps.any(|step| step.names.iter().any(|name| name == machine.name()))
+    };
+    let paused = observed.machines.iter().filter(is_needed);
+    paused
+        .map(|machine| Blocker::MachinePaused {
+            machine: machine.name().to_owned(),
+        })
         .collect()
 }
 
@@ -335,6 +350,20 @@ mod tests {
             // Nothing to do: nothing is kept.
             assert_eq!(of(&observed, spec()), []);
         }
+    }
+
+    #[test]
+    fn a_paused_machine_blocks_the_steps_that_need_it() {
+        assert_stops(
+            &Blocker::MachinePaused {
+                machine: "m2".to_owned(),
+            },
+            &[(
+                "paused",
+                |o| pause(&mut o.machines[1].metadata),
+                [false, true, true],
+            )],
+        );
     }
 
     #[test]

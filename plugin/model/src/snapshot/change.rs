@@ -225,6 +225,14 @@ impl MachineObject {
             .map(|owner| (owner.kind.as_str(), owner.name.as_str()));
         if self.label(label::CONTROL_PLANE).is_none() {
             return Err(match owner {
+                Some((kind, name)) if kind == KUBEADM_CONTROL_PLANE.kind => format!(
+                    "the Machine is owned by {kind} {name}, but lacks the label {}, so no controller manages it; restore the \
+                     label: kubectl label machine {} -n {} {}=",
+                    label::CONTROL_PLANE,
+                    self.name(),
+                    self.namespace(),
+                    label::CONTROL_PLANE
+                ),
                 Some((kind, name)) => {
                     format!("the Machine is owned by {kind} {name}, not by a control plane")
                 }

@@ -23,7 +23,7 @@ pub use drain::DrainObjects;
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
 pub use management::{Deletion, FailedWrite, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
-pub use workload::{ControllerLease, EndpointCertificate, Workload};
+pub use workload::{ControllerLease, EndpointCertificate, MachineLeases, Workload};
 
 use crate::{
     quorum::Votes,
@@ -64,6 +64,8 @@ pub struct Snapshot {
     /// The leader election Lease of the control plane controller. None if the Lease does not exist. It is read only if
     /// the controller has not processed the spec.
     pub controller_lease: Reading<Option<ControllerLease>>,
+    /// The Leases of Cluster API's other controllers, on which the Machines depend.
+    pub machine_leases: Box<MachineLeases>,
     /// The Events of the control plane controller about Machines that it could not create or delete. They are read only while
     /// a change is pending.
     pub failed_writes: Reading<Vec<FailedWrite>>,
@@ -97,6 +99,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             unowned_secrets: BTreeSet::new(),
             unread: Vec::new(),
             controller_lease: Reading::NotYet,
+            machine_leases: Box::default(),
             failed_writes: Reading::NotYet,
             workload: Reading::NotYet,
             endpoint_certificate: Reading::NotYet,

@@ -62,6 +62,8 @@ pub struct Node {
     pub name: String,
     /// `spec.providerID`, which equals that of the node's Machine. None if unset.
     pub provider_id: Option<String>,
+    /// The name of the Machine that Cluster API has recorded on the node. None if it has recorded none.
+    pub machine: Option<String>,
     pub created: Option<Timestamp>,
     /// The version of the node's kubelet, with a leading `v`.
     pub kubelet_version: String,
@@ -136,4 +138,21 @@ pub struct ControllerLease {
     pub holder: Option<String>,
     pub renewed: Option<Timestamp>,
     pub duration_seconds: Option<i64>,
+}
+
+/// The leader election Leases of Cluster API's controllers that bootstrap, drain and delete Machines. None if a Lease does not
+/// exist.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineLeases {
+    pub core: Reading<Option<ControllerLease>>,
+    pub bootstrap: Reading<Option<ControllerLease>>,
+}
+
+impl Default for MachineLeases {
+    fn default() -> Self {
+        Self {
+            core: Reading::NotYet,
+            bootstrap: Reading::NotYet,
+        }
+    }
 }

@@ -52,6 +52,7 @@ fn workload() -> Workload {
     let nodes = NAMES.map(|name| Node {
         name: format!("node-{name}"),
         provider_id: None,
+        machine: None,
         created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),

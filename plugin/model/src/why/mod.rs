@@ -73,6 +73,9 @@ pub struct Cause {
 /// The checks whose infos name a change as a whole. What blocks the next step of the plan is then the cause.
 const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
 
+/// The check that reports the deletion of the control plane.
+const DELETION: &str = "deleting";
+
 /// The conditions of a Machine that date a problem whose own check finds no time.
 const DATING_CONDITIONS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
 
@@ -174,8 +177,15 @@ fn first_cause<'c, 'i>(candidates: &'c [Candidate<'i>], observed: &Snapshot) -> 
             .filter(|cause| cause.finding.outcome != CheckOutcome::Warn);
         causes.any(|cause| candidate.is_effect_of(cause, &whole))
     };
-    let mut causes = candidates.iter().filter(|candidate| !is_effect(candidate));
-    causes.next().or_else(|| candidates.first())
+    let is_cause = |candidate: &&Candidate<'_>| !is_effect(candidate);
+    // The deletion of a control plane removes its Machines and etcd members on purpose. Only what delays it is a cause.
+    let deletion = candidates.iter().find(|candidate| candidate.check.id == DELETION);
+    if let Some(deletion) = deletion {
+        let delays = |candidate: &&Candidate<'_>| deletion.is_effect_of(candidate, &whole);
+        let mut causes = candidates.iter().filter(delays).filter(is_cause);
+        return causes.next().or(Some(deletion));
+    }
+    candidates.iter().find(is_cause).or_else(|| candidates.first())
 }
 
 #[derive(Clone, Copy)]

@@ -92,6 +92,7 @@ impl SaveRequest<'_> {
             receive(&opened, &mut stream, &mut io::stdout().lock(), terminal).await?;
         }
         let record = SnapshotRecord {
+            uid: observed.control_plane.uid().to_owned(),
             completed: reader.connection.now(),
             member: member.name,
             bytes: stream.received_bytes(),
@@ -157,8 +158,8 @@ async fn store_record(
         force_effect: None,
         waits_for_replacement: false,
     };
-    let changed = engine.change_control_plane(&verb, ReadScope::ControlPlane, |snapshot, _| {
-        Ok(record.decide(snapshot.control_plane()))
+    let changed = engine.change_control_plane(&verb, ReadScope::ControlPlane, |snapshot, context| {
+        Ok(record.decide(snapshot.control_plane(), context.now))
     });
     if let Err(error) = changed.await {
         terminal.warning(&format!(

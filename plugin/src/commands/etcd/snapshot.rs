@@ -192,6 +192,7 @@ mod tests {
             observed: &observed,
             file: Some(Path::new("edge.db")),
             record: SnapshotRecord {
+                uid: "u1".to_owned(),
                 completed: now(),
                 member: "node-m2".to_owned(),
                 bytes: 20_512,

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{self, ConfigMap, ContainerStatus, Pod, PodSpec},
 };
-use kcp_api::names::{TAINT_UNREACHABLE, label};
+use kcp_api::names::{TAINT_UNREACHABLE, annotation, label};
 use serde::Deserialize;
 
 use crate::reads::failure::one_line;
@@ -36,9 +36,11 @@ pub fn node(node: v1::Node) -> Node {
         .map(|info| info.kubelet_version)
         .unwrap_or_default();
     let labels = node.metadata.labels.unwrap_or_default();
+    let mut annotations = node.metadata.annotations.unwrap_or_default();
     Node {
         name: node.metadata.name.unwrap_or_default(),
         provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+        machine: annotations.remove(annotation::NODE_MACHINE),
         created: node.metadata.creation_timestamp.map(|time| time.0),
         kubelet_version: if version.is_empty() || version.starts_with('v') {
             version
@@ -210,6 +212,7 @@ mod tests {
     fn a_control_plane_node() {
         let read = node(object(json!({
             "metadata": {"name": "n1", "creationTimestamp": "2026-03-01T12:00:00Z",
+                "annotations": {"cluster.x-k8s.io/machine": "m1"},
                 "labels": {"node-role.kubernetes.io/control-plane": ""}},
             "spec": {"providerID": "p://n1",
                 "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]},
@@ -226,6 +229,7 @@ mod tests {
             Node {
                 name: "n1".to_owned(),
                 provider_id: Some("p://n1".to_owned()),
+                machine: Some("m1".to_owned()),
                 created: "2026-03-01T12:00:00Z".parse().ok(),
                 kubelet_version: "v1.34.2".to_owned(),
                 ready: Some(true),

@@ -31,6 +31,8 @@ pub struct SnapshotSource {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotRecord {
+    /// The uid of the control plane. A control plane that was created from a copied manifest has another one.
+    pub uid: String,
     /// When the snapshot was complete.
     pub completed: Timestamp,
     /// The name of the member's node, or `host:port` of an external etcd.
@@ -40,14 +42,18 @@ pub struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
-    /// The record of a control plane. None if it has no valid one.
-    pub fn of(control_plane: &KubeadmControlPlane) -> Option<Self> {
-        serde_json::from_str(control_plane.annotation(annotation::ETCD_SNAPSHOT)?).ok()
+    /// The record of a control plane. None if it has no valid one, or one of another control plane or of the future.
+    pub fn of(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Self> {
+        let record = control_plane.annotation(annotation::ETCD_SNAPSHOT)?;
+        let record: Self = serde_json::from_str(record).ok()?;
+        let is_possible = record.completed.duration_since(now) <= CLOCK_TOLERANCE;
+        (is_possible && record.uid == control_plane.uid()).then_some(record)
     }
 
     /// Decides how to store this record. A newer record stays.
-    pub fn decide(&self, control_plane: &KubeadmControlPlane) -> Decision {
-        if let Some(stored) = Self::of(control_plane).filter(|stored| stored.completed >= self.completed) {
+    pub fn decide(&self, control_plane: &KubeadmControlPlane, now: Timestamp) -> Decision {
+        let stored = Self::of(control_plane, now);
+        if let Some(stored) = stored.filter(|stored| stored.completed >= self.completed) {
             return Decision::Unchanged(format!(
                 "a newer snapshot, from {}, is already recorded",
                 stored.completed
@@ -73,6 +79,9 @@ impl SnapshotRecord {
     }
 }
 
+/// How far in the future the time of a record may be, because it comes from the clock of another API server.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
+
 /// How long a recorded snapshot counts as recent, before a change that replaces Machines.
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
 
@@ -84,7 +93,7 @@ pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timesta
     if !has_data || control_plane.spec.kubeadm_config_spec.has_external_etcd() {
         return None;
     }
-    let recorded = match SnapshotRecord::of(control_plane) {
+    let recorded = match SnapshotRecord::of(control_plane, now) {
         Some(record) if now.duration_since(record.completed) <= RECENT => return None,
         Some(record) => format!("the last recorded snapshot of etcd is from {}", record.completed),
         None => "no snapshot of etcd is recorded".to_owned(),
@@ -221,6 +230,7 @@ mod tests {
             snapshot::observed as snapshot,
         },
     };
+    use kcp_api::Object as _;
 
     fn selected(observed: &Snapshot, requested: Option<&str>) -> Result<(String, Vec<String>), Vec<String>> {
         match select_source(observed, requested) {
@@ -321,6 +331,7 @@ mod tests {
             let control_plane = &mut observed.control_plane;
             if let Some(hours) = hours {
                 let record = SnapshotRecord {
+                    uid: control_plane.uid().to_owned(),
                     completed: now() - jiff::SignedDuration::from_hours(hours),
                     member: "node-m2".to_owned(),
                     bytes: 544,
@@ -351,11 +362,12 @@ mod tests {
     fn an_older_snapshot_does_not_replace_the_record_of_a_newer_one() {
         let mut control_plane = snapshot().control_plane;
         let newer = SnapshotRecord {
+            uid: control_plane.uid().to_owned(),
             completed: now(),
             member: "node-m2".to_owned(),
             bytes: 544,
         };
-        let Decision::Write(proposal) = newer.decide(&control_plane) else {
+        let Decision::Write(proposal) = newer.decide(&control_plane, now()) else {
             panic!("not written");
         };
         let text = serde_json::to_string(&newer).expect("JSON");
@@ -365,11 +377,21 @@ mod tests {
         );
         let annotations = [("kubectl-kcp.dev/etcd-snapshot".to_owned(), text)];
         control_plane.metadata.annotations = Some(annotations.into());
-        assert_eq!(SnapshotRecord::of(&control_plane), Some(newer.clone()));
+        let recorded = |at| SnapshotRecord::of(&control_plane, at);
+        assert_eq!(recorded(now()), Some(newer.clone()));
+        let minutes = jiff::SignedDuration::from_mins;
+        assert_eq!(recorded(now() - minutes(5)), Some(newer.clone()));
+        assert_eq!(recorded(now() - minutes(6)), None);
+        let mut copied = control_plane.clone();
+        copied.metadata.uid = Some("another".to_owned());
+        assert_eq!(SnapshotRecord::of(&copied, now()), None);
         let older = SnapshotRecord {
             completed: now() - jiff::SignedDuration::from_secs(1),
             ..newer
         };
-        assert!(matches!(older.decide(&control_plane), Decision::Unchanged(_)));
+        assert!(matches!(
+            older.decide(&control_plane, now()),
+            Decision::Unchanged(_)
+        ));
     }
 }

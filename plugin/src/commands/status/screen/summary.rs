@@ -44,7 +44,7 @@ pub(super) fn summary(
         ("Workload", workload(&observed.workload), workload_style),
         ("etcd", votes, votes_style),
     ];
-    if let Some(record) = SnapshotRecord::of(control_plane) {
+    if let Some(record) = SnapshotRecord::of(control_plane, now) {
         let age = age(Some(record.completed), now);
         lines.push((
             "Snapshot",

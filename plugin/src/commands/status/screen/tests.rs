@@ -337,7 +337,8 @@ fn prints_changes_of_the_leader_and_of_alarms() {
 fn the_summary_shows_the_age_of_the_last_etcd_snapshot() {
     let with_record = example::healthy().after(|observed| {
         let record = format!(
-            r#"{{"completed":"{}","member":"node-m2","bytes":20512}}"#,
+            r#"{{"uid":"{}","completed":"{}","member":"node-m2","bytes":20512}}"#,
+            kcp_api::Object::uid(&observed.control_plane),
             minutes_ago(12)
         );
         let annotation = ("kubectl-kcp.dev/etcd-snapshot".to_owned(), record);

@@ -29,7 +29,10 @@ async fn replaced(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
     cluster.settled(3).await?;
     one_of_two_at_once_is_refused(management, &cluster).await?;
+    a_replacement_needs_every_permission(management, &cluster).await?;
     an_abandoned_replacement_is_withdrawn(management, &cluster).await?;
+    a_paused_machine_blocks_a_rollout(management, &cluster).await?;
+    a_member_whose_machine_lost_its_label_stays(management, &cluster).await?;
     an_unreachable_etcd_is_an_objection(management, &cluster).await?;
     cluster.delete().await
 }
@@ -133,6 +136,104 @@ async fn announce(management: &ManagementCluster, machine: &Value, age: i64) -> 
         &annotation,
     ];
     management.kubectl().succeed(annotate).await.map(drop)
+}
+
+/// A user who cannot delete the Machine leaves no announcement, and a dry run needs the permission to announce.
+async fn a_replacement_needs_every_permission(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
+    let kubectl = management.kubectl();
+    for (user, verbs) in [("patches", "get,list,patch"), ("deletes", "get,list,delete")] {
+        let name = format!("{NAMESPACE}-{user}");
+        let verbs = format!("--verb={verbs}");
+        kubectl
+            .succeed(["create", "clusterrole", &name, &verbs, "--resource=*.*"])
+            .await?;
+        let (role, user) = (format!("--clusterrole={name}"), format!("--user={user}"));
+        kubectl
+            .succeed(["create", "clusterrolebinding", &name, &role, &user])
+            .await?;
+    }
+    let before = cluster.machines().await?;
+    let [first, second, _] = before.as_slice() else {
+        bail!("the Machines are {before:?}");
+    };
+    let failed = kcp(management, &["machine", "replace", first, "--as", "patches"]).await?;
+    ensure!(
+        failed.code == 2 && failed.stderr.contains("cannot delete machines"),
+        "{failed}"
+    );
+    let other = kcp(management, &["machine", "replace", second, "--dry-run=server"]).await?;
+    ensure!(other.code == 0, "{other}");
+    let dry = ["machine", "replace", first, "--as", "deletes", "--dry-run=server"];
+    let dry = kcp(management, &dry).await?;
+    ensure!(
+        dry.code == 2 && dry.stderr.contains("cannot patch kubeadmcontrolplanes"),
+        "{dry}"
+    );
+    ensure!(cluster.machines().await? == before, "a Machine was deleted");
+    Ok(())
+}
+
+async fn a_paused_machine_blocks_a_rollout(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let before = cluster.machines().await?;
+    let machine = before.first().context("no Machine")?;
+    let annotate = |value: &'static str| ["annotate", "machine", machine, "-n", NAMESPACE, value];
+    let kubectl = management.kubectl();
+    kubectl.succeed(annotate("cluster.x-k8s.io/paused=")).await?;
+    let rollout = ["rollout", "start", NAME, "--dry-run=server"];
+    let refused = kcp(management, &rollout).await?;
+    let why = format!("Machine {machine} is paused, so no controller completes or deletes it");
+    ensure!(refused.code == 1 && refused.stdout.contains(&why), "{refused}");
+    let status = kcp(management, &["status", NAME]).await?;
+    ensure!(
+        status.stdout.contains("paused: no controller reconciles it"),
+        "{status}"
+    );
+    kubectl.succeed(annotate("cluster.x-k8s.io/paused-")).await?;
+    wait::until("the Machine is no longer paused", || async {
+        let started = kcp(management, &rollout).await?;
+        ensure!(started.code == 0, "{started}");
+        Ok(())
+    })
+    .await
+}
+
+/// While the Cluster is paused, so that Cluster API does not remove the member.
+async fn a_member_whose_machine_lost_its_label_stays(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
+    let before = cluster.machines().await?;
+    let machine = before.first().context("no Machine")?;
+    let kubectl = management.kubectl();
+    let pause = |paused: bool| {
+        let patch = json!({"spec": {"paused": paused}}).to_string();
+        ["patch", "cluster", NAME, "-n", NAMESPACE, "--type=merge", "-p"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([patch])
+    };
+    let label = |label: &'static str| ["label", "machine", machine, "-n", NAMESPACE, label];
+    kubectl.succeed(pause(true)).await?;
+    kubectl.succeed(label("cluster.x-k8s.io/control-plane-")).await?;
+    let status = kcp(management, &["status", NAME, "-o", "json"]).await?;
+    let advice =
+        "do not remove the member while the Machine exists; if the Machine exists, restore its labels";
+    ensure!(
+        status.stdout.contains(advice) && !status.stdout.contains("etcdctl member remove"),
+        "{status}"
+    );
+    let refused = kcp(management, &["machine", "replace", machine]).await?;
+    let restore = format!("kubectl label machine {machine} -n {NAMESPACE} cluster.x-k8s.io/control-plane=");
+    ensure!(
+        refused.code == 1 && refused.stdout.contains(&restore),
+        "{refused}"
+    );
+    kubectl.succeed(label("cluster.x-k8s.io/control-plane=")).await?;
+    kubectl.succeed(pause(false)).await?;
+    cluster.settled(3).await
 }
 
 async fn an_abandoned_replacement_is_withdrawn(

@@ -27,6 +27,9 @@ use kcp_control_plane::{
     snapshot::change::{ChangeSnapshot, MachineObject, MachineSnapshot, ReadScope},
 };
 
+/// The annotation of a canned control plane with the number of writes before it was read.
+const WRITES_BEFORE: &str = "example.com/writes-before";
+
 /// The writes that a canned cluster received: `METHOD path`.
 type Writes = Arc<Mutex<Vec<String>>>;
 
@@ -82,6 +85,7 @@ fn cluster_of(
                 "example" => {
                     let mut object = Base::ControlPlane(V1BETA2).object();
                     object["metadata"]["namespace"] = json!("d");
+                    object["metadata"]["annotations"] = json!({ WRITES_BEFORE: version });
                     object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
                     (200, object)
                 }
@@ -146,8 +150,21 @@ async fn deleted_with(
     dry_run: Option<DryRun>,
     scope: MachineScope,
 ) -> anyhow::Result<Changed> {
+    deleted_unless(connection, name, dry_run, scope, |_| false).await
+}
+
+async fn deleted_unless(
+    connection: &Connection,
+    name: &str,
+    dry_run: Option<DryRun>,
+    scope: MachineScope,
+    is_refused: impl Fn(&MachineSnapshot) -> bool,
+) -> anyhow::Result<Changed> {
     let reader = Reader::discover(connection).await?;
     let decide = |machine: &MachineSnapshot, _| {
+        if is_refused(machine) {
+            return Decision::Refused(Refusal::new(RefusedBy::Command, vec!["not now".to_owned()]));
+        }
         Decision::Write(Proposal {
             write: ObjectWrite::Delete,
             done: "deleted".to_owned(),
@@ -207,6 +224,35 @@ async fn a_replacement_is_announced_on_the_control_plane_before_the_deletion() {
     let dry = deleted_with(&connection, "m1", Some(DryRun::Server), MachineScope::Replacement);
     dry.await.expect("checked");
     assert_eq!(*writes.lock().expect("a lock"), [ANNOUNCEMENT, DELETE]);
+}
+
+const WITHDRAWAL: &str = "PATCH /apis/cluster.x-k8s.io/v1beta2/namespaces/d/machines/m1";
+
+#[tokio::test]
+async fn after_the_announcement_everything_is_read_and_decided_again() {
+    let (connection, writes) = cluster(|_| (200, json!({})));
+    let was_written =
+        |machine: &MachineSnapshot| machine.context.control_plane().annotation(WRITES_BEFORE) != Some("0");
+    let scope = MachineScope::Replacement;
+    let changed = deleted_unless(&connection, "m1", None, scope, was_written).await;
+    let outcome = changed.expect("decided").outcome;
+    assert!(matches!(outcome, ChangeOutcome::Refused(_)), "{outcome:?}");
+    assert_eq!(*writes.lock().expect("a lock"), [ANNOUNCEMENT, WITHDRAWAL]);
+}
+
+#[tokio::test]
+async fn a_replacement_whose_deletion_fails_is_withdrawn() {
+    let forbidden = |before| match before {
+        1 => failure(403, "Forbidden", "no"),
+        _ => (200, json!({})),
+    };
+    let (connection, writes) = cluster(forbidden);
+    let changed = deleted_with(&connection, "m1", None, MachineScope::Replacement).await;
+    assert!(changed.is_err(), "{changed:?}");
+    assert_eq!(
+        *writes.lock().expect("a lock"),
+        [ANNOUNCEMENT, DELETE, WITHDRAWAL]
+    );
 }
 
 #[tokio::test]

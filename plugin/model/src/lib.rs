@@ -8,6 +8,7 @@
 //! - [`quorum`]: how many members etcd can lose after a change of its membership
 //! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
+//! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`drain`]: what prevents the drain of a Machine's node, and what is lost with the node
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
@@ -44,6 +45,7 @@ pub mod checks;
 pub mod drain;
 pub mod duration;
 pub mod inspection;
+pub mod join_times;
 pub mod kubelet_skew;
 pub mod leader_migration;
 pub mod merge_patch;

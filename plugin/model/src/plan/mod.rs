@@ -32,6 +32,7 @@ use kcp_api::{KubeadmControlPlaneSpec, Object as _};
 
 use crate::{
     blocker::Blocker,
+    join_times::JoinTimes,
     plan::{
         effect::Change,
         remediation::RemediationContext,
@@ -86,6 +87,8 @@ pub struct Plan {
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
     pub members_unread: bool,
+    /// How long earlier Machines took to join. None if no Machine's time is known.
+    pub join_times: Option<JoinTimes>,
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
@@ -148,6 +151,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         quorum_risk,
         in_place_handlers: observed.in_place_handlers.read().cloned().unwrap_or_default(),
         members_unread: observed.members() == EtcdMembers::Unread,
+        join_times: JoinTimes::of(&observed.machines),
         steps,
     }
 }
@@ -161,6 +165,12 @@ impl Plan {
     pub fn deleted_machines(&self) -> BTreeSet<String> {
         let deletes = self.steps().iter().filter(|step| step.action == Action::Delete);
         deletes.flat_map(|step| step.names.iter().cloned()).collect()
+    }
+
+    /// How long each new Machine takes to join. None if the plan creates none, or if no earlier Machine's time is known.
+    pub fn join_estimate(&self) -> Option<JoinTimes> {
+        let creates = self.steps().iter().any(|step| step.action == Action::Create);
+        self.join_times.filter(|_| creates)
     }
 
     /// Why the first step is not taken now: a message and a hint for each reason. `plan` and the verbs print the same.

@@ -16,6 +16,7 @@
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
+//! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
 
 #![allow(
@@ -53,6 +54,7 @@ pub mod plan;
 pub mod quorum;
 pub mod release_changes;
 pub mod review;
+pub mod rollout_events;
 pub mod snapshot;
 pub mod staleness;
 #[cfg(any(test, feature = "testing"))]

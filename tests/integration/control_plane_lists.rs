@@ -38,6 +38,7 @@ fn lists_of_control_planes_show_plans_contexts_and_etcd() {
         ];
         management.kubectl().succeed(label).await?;
         plans_are_listed(management, &edge).await?;
+        provider_updates_are_named(management, &rim).await?;
         contexts_are_listed(management).await?;
         etcd_is_watched(management, &edge).await?;
         edge.pause(false).await?;
@@ -104,6 +105,45 @@ async fn plans_are_listed(management: &ManagementCluster, edge: &Cluster) -> Res
         "{table}"
     );
     Ok(())
+}
+
+/// A newer controller may compare more than the running one, which has reported the Machine as up to date. Here a paused controller
+/// cannot report a difference.
+async fn provider_updates_are_named(management: &ManagementCluster, rim: &Cluster) -> Result<()> {
+    rim.pause(true).await?;
+    let machines = rim.machines().await?;
+    let [machine] = machines.as_slice() else {
+        bail!("the Machines are {machines:?}");
+    };
+    let change = async |verbosity: Value| {
+        let patch = json!({"spec": {"verbosity": verbosity}}).to_string();
+        let patch = [
+            "patch",
+            "kubeadmconfig",
+            machine,
+            "-n",
+            NAMESPACE,
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        management.kubectl().succeed(patch).await
+    };
+    change(json!(3)).await?;
+    let table = list(management, "plan -n lists", 1).await?;
+    let update = format!("an update of Cluster API to v1.14 would replace {machine} of lists/rim");
+    ensure!(
+        table.stdout.contains(&update) && row(&table, &["rim"])?.contains("none"),
+        "{update:?} expected: {table}"
+    );
+    let plan = management
+        .kubectl()
+        .succeed(["kcp", "plan", "rim", "-n", NAMESPACE])
+        .await?;
+    let update = format!("would replace {machine}: configuration differs in verbosity");
+    ensure!(plan.stdout.contains(&update), "{update:?} expected: {plan}");
+    change(Value::Null).await?;
+    rim.pause(false).await
 }
 
 /// Three contexts, of which `north` is a port on which nothing listens. The kubeconfig has no context `nowhere`.

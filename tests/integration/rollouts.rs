@@ -327,6 +327,15 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
             && history.pointer("/rolloutAfter") == Some(&json!(ours)),
         "{history:#}"
     );
+    names_deleted_machines(subject, &history, [&first, &second]).await
+}
+
+/// The Events about deleted Machines name them and say when they joined.
+async fn names_deleted_machines(
+    subject: &Subject<'_>,
+    history: &Value,
+    [first, second]: [&Vec<String>; 2],
+) -> Result<()> {
     let deleted = history
         .pointer("/deletedMachines")
         .and_then(Value::as_array)
@@ -336,7 +345,7 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
         .filter_map(|machine| machine.get("name")?.as_str())
         .collect();
     ensure!(
-        first.iter().chain(&second).eq(&names)
+        first.iter().chain(second).eq(&names)
             && deleted.iter().all(|machine| machine.get("joined").is_some()),
         "{first:?} and {second:?} are deleted: {history:#}"
     );

@@ -280,13 +280,13 @@ mod tests {
 
     #[test]
     fn selects_the_events_of_the_control_plane_and_its_machines() {
+        type Case = (&'static str, bool, Vec<ReportedEvent>, &'static [&'static str]);
         let own = object("KubeadmControlPlane", "c1-cp", "u1");
         let naming = |machine: &str| ReportedEvent {
             related: Some(object("Machine", machine, machine)),
             ..event(own.clone(), "MachineReplaced", "replaced", 9)
         };
         let joined = |name: &str| of_machine(name, "SuccessfulSetNodeRef", "n", 5);
-        type Case = (&'static str, bool, Vec<ReportedEvent>, &'static [&'static str]);
         let cases: Vec<Case> = vec![
             (
                 "control_plane",

@@ -65,9 +65,11 @@ fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
 
 fn name(inspected: &Inspected) -> String {
     let control_plane = &inspected.observed.control_plane;
-    let context = inspected.context.iter();
-    let context = context.map(|context| format!("{context} ")).collect::<String>();
-    format!("{context}{}/{}", control_plane.namespace(), control_plane.name())
+    let name = format!("{}/{}", control_plane.namespace(), control_plane.name());
+    match &inspected.context {
+        Some(context) => format!("{context} {name}"),
+        None => name,
+    }
 }
 
 #[cfg(test)]

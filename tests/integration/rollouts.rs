@@ -223,8 +223,9 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
         Ok(())
     })
     .await?;
-    // Nothing is left to do, so the pause stops nothing.
-    subject.says("rollout status edge", 0, "rollout complete").await?;
+    // Nothing is left to do, so the pause stops nothing, and the command does not wait.
+    let complete = subject.says("rollout status edge", 0, "rollout complete").await?;
+    ensure!(complete.stdout.lines().count() == 1, "{complete}");
     subject
         .says("rollout start edge", 1, "paused by the annotation")
         .await?;
@@ -389,6 +390,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         let undecided = subject
             .says(&format!("upgrade edge --version {NEW}"), 2, "STEP")
             .await?;
+        ensure!(undecided.stdout.contains(ESTIMATE), "{undecided}");
         ensure!(
             undecided
                 .stderr

@@ -97,9 +97,12 @@ impl Join {
         if join.joined <= join.created {
             return None;
         }
-        // The controller sets this condition when it sees the Machine first, and changes it at the start and at the end of
-        // an update in place. At its end, the phase is Running again.
-        let changed = machine.condition("Updating")?.last_transition_time?;
+        // The controller sets these conditions to False when it sees the Machine first. It changes Updating at the start and at
+        // the end of an update in place. At its end, the phase is Running again. Before Cluster API v1.12, there are no such
+        // updates and no such condition.
+        let mut conditions = ["Updating", "Deleting"].into_iter();
+        let seen = conditions.find_map(|kind| machine.condition(kind))?;
+        let changed = seen.last_transition_time?;
         let before = join.joined.duration_since(changed);
         (before > SAME_RECONCILIATION.try_into().ok()?).then_some(join)
     }
@@ -177,6 +180,17 @@ mod tests {
             ),
             (
                 "of_a_controller_without_updates_in_place",
+                |machines| {
+                    for machine in machines {
+                        let conditions = &mut machine.status.conditions;
+                        conditions.retain(|condition| condition.type_ == "Updating");
+                        conditions[0].type_ = "Deleting".to_owned();
+                    }
+                },
+                Some((240, 420, 3)),
+            ),
+            (
+                "without_conditions",
                 |machines| {
                     for machine in machines {
                         machine.status.conditions.clear();

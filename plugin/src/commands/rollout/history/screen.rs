@@ -44,7 +44,7 @@ pub fn screen(history: &History, layout: Layout) -> String {
         });
     }
     remark(if history.events.is_some() {
-        "deleted Machines are known only from Events, which Kubernetes deletes after an hour by default"
+        "deleted Machines are known only by their names in Events, which Kubernetes deletes after an hour by default"
     } else {
         "deleted Machines are not shown, because the Events about them could not be read"
     });

@@ -112,7 +112,7 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::FromArgMatches as _;
+    use clap::{FromArgMatches as _, Parser as _};
 
     use super::{Arguments, command, options};
 
@@ -165,6 +165,14 @@ mod tests {
         }
         assert!(help.ends_with(&format!("{}\n", super::OPTIONS_HINT)), "{help}");
         assert!(help.contains("--namespace") && options().contains("--namespace"));
+    }
+
+    #[test]
+    fn restart_is_the_start_of_a_rollout() {
+        let parsed = |verb| Arguments::try_parse_from(["kubectl-kcp", "rollout", verb, "edge", "--in", "8h"]);
+        let [start, restart] =
+            ["start", "restart"].map(|verb| format!("{:?}", parsed(verb).expect("parses")));
+        assert_eq!(start, restart);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - [`arguments`]: arguments that commands share
 //! - [`session`]: the global flags and the terminal, which every command receives
 //! - [`file`], [`configuration`]: files that the user names, and the webhook's configuration
+//! - [`fleet`]: reads several control planes, in one or several contexts
 //! - [`change`]: changes a control plane or a Machine
 //! - [`wait`]: waits until a change is complete; [`watch`]: polls for `-w`
 //! - [`commands`]: the commands
@@ -33,6 +34,7 @@ pub mod commands;
 pub mod configuration;
 pub mod document;
 pub mod file;
+pub mod fleet;
 pub mod output;
 pub mod printer;
 pub mod session;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 use crate::{arguments::Global, terminal::Terminal};
-use kcp_client::{Connection, Error, RequestLog};
+use kcp_client::{Connection, ConnectionFlags, Error, RequestLog};
 
 /// The lowest level of `-v` at which requests are logged, as in kubectl.
 const REQUEST_LOG_LEVEL: u8 = 6;
@@ -40,7 +40,23 @@ impl Session {
     /// # Errors
     /// Same as [`Session::connect`], and [`Error::CredentialsOutOfTime`].
     pub async fn connect_within(&self, limit: Duration) -> Result<Connection, Error> {
-        let (flags, log) = (self.global.connection(), self.request_log());
+        self.open_within(self.global.connection(), limit).await
+    }
+
+    /// Like [`Session::connect_within`], but in another context of the kubeconfig.
+    ///
+    /// # Errors
+    /// Same as [`Session::connect_within`], or the kubeconfig has no such context.
+    pub async fn connect_to(&self, context: &str, limit: Duration) -> Result<Connection, Error> {
+        let flags = ConnectionFlags {
+            context: Some(context.to_owned()),
+            ..self.global.connection()
+        };
+        self.open_within(flags, limit).await
+    }
+
+    async fn open_within(&self, flags: ConnectionFlags, limit: Duration) -> Result<Connection, Error> {
+        let log = self.request_log();
         let runtime = Handle::current();
         // Use a thread, because waiting for a credential plugin blocks the thread.
         let opened = spawn_blocking(move || runtime.block_on(Connection::open(&flags, log)));

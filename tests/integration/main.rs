@@ -8,6 +8,7 @@ mod changes;
 mod cluster_rules;
 mod cluster_view;
 mod configuration;
+mod control_plane_lists;
 mod controller_failures;
 mod converted;
 mod customization_holder;

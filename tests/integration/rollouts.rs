@@ -15,6 +15,9 @@ const NEW: &str = "v1.34.2";
 /// A worker of this version may not use an API server of [`NEW`].
 const TOO_OLD: &str = "v1.30.14";
 
+/// How the estimate of the time for a new Machine begins.
+const ESTIMATE: &str = "each new Machine takes about ";
+
 /// The user who runs the plugin.
 const OPERATOR: &str = "alice";
 
@@ -220,8 +223,9 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
         Ok(())
     })
     .await?;
-    // Nothing is left to do, so the pause stops nothing.
-    subject.says("rollout status edge", 0, "rollout complete").await?;
+    // Nothing is left to do, so the pause stops nothing, and the command does not wait.
+    let complete = subject.says("rollout status edge", 0, "rollout complete").await?;
+    ensure!(complete.stdout.lines().count() == 1, "{complete}");
     subject
         .says("rollout start edge", 1, "paused by the annotation")
         .await?;
@@ -255,9 +259,14 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
     let first = subject.cluster.machines().await?;
     clusterctl.clusterctl(theirs).await?;
     let (after_theirs, time_of_theirs) = subject.spec_and_time().await?;
-    subject
-        .says("rollout status edge --watch --timeout 10m", 0, "rollout complete")
+    // Without a flag, it waits, and says how long a new Machine takes.
+    let waited = subject
+        .says("rollout status edge --timeout 10m", 0, "rollout complete")
         .await?;
+    ensure!(
+        waited.stdout.contains("1/1 Machines, ") && waited.stdout.contains(ESTIMATE),
+        "{waited}"
+    );
     let second = subject.cluster.machines().await?;
     let done = subject
         .says("rollout cancel edge", 0, "unchanged: no rollout is planned")
@@ -268,7 +277,19 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
         "{done}"
     );
 
-    subject.says("rollout start edge", 0, "rollout started").await?;
+    let planned = subject
+        .says("plan edge --restart", 0, "1 to create, 1 to delete")
+        .await?;
+    ensure!(planned.stdout.contains(ESTIMATE), "{planned}");
+    let started = subject.says("rollout restart edge", 0, "rollout started").await?;
+    ensure!(started.stdout.contains(ESTIMATE), "{started}");
+    let shown_once = subject
+        .document("rollout status edge --watch=false -o json")
+        .await?;
+    ensure!(
+        shown_once.get("progress") == Some(&json!("InProgress")),
+        "{shown_once:#}"
+    );
     let (after_ours, time_of_ours) = subject.spec_and_time().await?;
     ensure!(
         after_ours == after_theirs,
@@ -287,7 +308,7 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
         "{running}"
     );
     let ended = subject
-        .document("rollout status edge --watch --timeout 10m -o json")
+        .document("rollout status edge --timeout 10m -o json")
         .await?;
     ensure!(ended.get("progress") == Some(&json!("Complete")), "{ended:#}");
 
@@ -306,6 +327,40 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
             && history.pointer("/generations/1").is_none()
             && history.pointer("/rolloutAfter") == Some(&json!(ours)),
         "{history:#}"
+    );
+    names_deleted_machines(subject, &history, [&first, &second]).await
+}
+
+/// The Events about deleted Machines name them and say when they joined.
+async fn names_deleted_machines(
+    subject: &Subject<'_>,
+    history: &Value,
+    [first, second]: [&Vec<String>; 2],
+) -> Result<()> {
+    let deleted = history
+        .pointer("/deletedMachines")
+        .and_then(Value::as_array)
+        .context("no deleted Machines")?;
+    let names: Vec<&str> = deleted
+        .iter()
+        .filter_map(|machine| machine.get("name")?.as_str())
+        .collect();
+    ensure!(
+        first.iter().chain(second).eq(&names)
+            && deleted.iter().all(|machine| machine.get("joined").is_some()),
+        "{first:?} and {second:?} are deleted: {history:#}"
+    );
+    let text = subject
+        .says(
+            "rollout history edge",
+            0,
+            "RolloutStarted: rollout started by alice",
+        )
+        .await?;
+    ensure!(
+        text.stdout
+            .contains(&format!("Machine/{} (deleted)", second.join(","))),
+        "{text}"
     );
     Ok(())
 }
@@ -335,6 +390,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         let undecided = subject
             .says(&format!("upgrade edge --version {NEW}"), 2, "STEP")
             .await?;
+        ensure!(undecided.stdout.contains(ESTIMATE), "{undecided}");
         ensure!(
             undecided
                 .stderr

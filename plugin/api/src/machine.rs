@@ -74,6 +74,8 @@ pub struct MachineStatus {
     pub node_name: Option<String>,
     /// The phase of the Machine, such as `Pending`, `Provisioning`, `Running` or `Deleting`.
     pub phase: Option<String>,
+    /// When the phase last changed.
+    pub last_updated: Option<Timestamp>,
     /// When the certificate of the Machine's API server expires, as the controller reports it.
     pub certificates_expiry_date: Option<Timestamp>,
     pub conditions: Vec<Condition>,
@@ -215,6 +217,8 @@ struct WireStatus {
     node_ref: Option<Reference>,
     phase: Option<String>,
     #[serde(default, deserialize_with = "timestamp")]
+    last_updated: Option<Timestamp>,
+    #[serde(default, deserialize_with = "timestamp")]
     certificates_expiry_date: Option<Timestamp>,
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
@@ -247,6 +251,7 @@ impl From<Wire> for Machine {
             status: MachineStatus {
                 node_name: status.node_ref.map(|node| node.name),
                 phase: status.phase,
+                last_updated: status.last_updated,
                 certificates_expiry_date: status.certificates_expiry_date,
                 conditions: condition::conditions_of(status.conditions, status.v1beta2),
             },
@@ -292,7 +297,8 @@ mod tests {
                 "infrastructureRef":
                     {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerMachine", "name": "m1-infra"},
             },
-            "status": {"nodeRef": {"name": "n1"}, "phase": "Running", "conditions": conditions,
+            "status": {"nodeRef": {"name": "n1"}, "phase": "Running", "lastUpdated": "2026-08-21T09:05:00Z",
+                "conditions": conditions,
                 "certificatesExpiryDate": "2027-08-21T09:00:00Z",
                 "deprecated": {"v1beta1": {"conditions": [{"type": "Ready", "status": "True"}]}}},
         }));
@@ -307,7 +313,7 @@ mod tests {
                     {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "DockerMachine", "name": "m1-infra"},
             },
             "status": {"nodeRef": {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u"}, "phase": "Running",
-                "certificatesExpiryDate": "2027-08-21T09:00:00Z",
+                "lastUpdated": "2026-08-21T09:05:00Z", "certificatesExpiryDate": "2027-08-21T09:00:00Z",
                 "conditions": [{"type": "Ready", "status": "True"}], "v1beta2": {"conditions": conditions}},
         }));
         assert_eq!(v1beta1.api_version, "cluster.x-k8s.io/v1beta1");

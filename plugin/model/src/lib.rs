@@ -8,6 +8,7 @@
 //! - [`quorum`]: how many members etcd can lose after a change of its membership
 //! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
+//! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`drain`]: what prevents the drain of a Machine's node, and what is lost with the node
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
@@ -15,6 +16,7 @@
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
+//! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
 
 #![allow(
@@ -44,6 +46,7 @@ pub mod checks;
 pub mod drain;
 pub mod duration;
 pub mod inspection;
+pub mod join_times;
 pub mod kubelet_skew;
 pub mod leader_migration;
 pub mod merge_patch;
@@ -51,6 +54,7 @@ pub mod plan;
 pub mod quorum;
 pub mod release_changes;
 pub mod review;
+pub mod rollout_events;
 pub mod snapshot;
 pub mod staleness;
 #[cfg(any(test, feature = "testing"))]

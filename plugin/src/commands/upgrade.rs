@@ -112,7 +112,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         timeout,
         before,
         on_interrupt: format!(
-            "the upgrade continues; watch with: kubectl kcp rollout status {name} -n {namespace} --watch"
+            "the upgrade continues; watch with: kubectl kcp rollout status {name} -n {namespace}"
         ),
         done,
     };

@@ -19,6 +19,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("status", &[]),
     ("why edge", &[]),
     ("plan edge", &[]),
+    ("plan -A", &[]),
     ("scale edge --replicas 3", &[]),
     ("rollout start edge", &[]),
     ("rollout cancel edge", &[]),

@@ -20,6 +20,7 @@ use crate::{
 };
 use kcp_client::{Error, reader::Reader, reads::template::add_template};
 use kcp_control_plane::{
+    join_times::JoinTimes,
     snapshot::Snapshot,
     staleness::find_stuck,
     wait::{WaitCondition, WaitProgress},
@@ -120,9 +121,6 @@ pub async fn poll_until(
                 }
                 polls += 1;
                 let at = reader.connection.now();
-                if shown == Shown::Lines {
-                    print_changes(last.as_ref(), &snapshot, at, terminal)?;
-                }
                 let uid = last.as_ref().map(|last| last.control_plane.uid());
                 let kind = match condition.progress(&snapshot, uid, at) {
                     WaitProgress::Met => Some(WaitEndingKind::Met),
@@ -133,6 +131,10 @@ pub async fn poll_until(
                         (!stuck.is_empty()).then_some(WaitEndingKind::Stuck(stuck))
                     }
                 };
+                // A wait that ends at once prints only its result.
+                if shown == Shown::Lines && (last.is_some() || kind.is_none()) {
+                    print_changes(last.as_ref(), &snapshot, at, terminal)?;
+                }
                 if let Some(kind) = kind {
                     terminal.stop_spinning();
                     return Ok(WaitEnding { snapshot, kind });
@@ -170,7 +172,10 @@ fn print_changes(
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
     let clock = clock(at);
-    for line in progress::changes(before, after) {
+    // The Machines that exist at the start are the earlier ones.
+    let estimate = before.is_none().then(|| JoinTimes::of(&after.machines)).flatten();
+    let estimate = estimate.map(|times| times.message());
+    for line in progress::changes(before, after).into_iter().chain(estimate) {
         terminal
             .line(&format!("{clock}  {}", escape(&line)))
             .context("cannot write to stdout")?;

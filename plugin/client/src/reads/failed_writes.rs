@@ -91,7 +91,7 @@ fn failed_writes(control_plane: &KubeadmControlPlane, events: Vec<Event>) -> Vec
 }
 
 /// When an Event was first and last reported. Cluster API's recorder writes the deprecated fields.
-fn times(event: &Event) -> Option<(Timestamp, Timestamp)> {
+pub(super) fn times(event: &Event) -> Option<(Timestamp, Timestamp)> {
     let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let reported = event.event_time.as_ref().map(|time| time.0);
     let first = event.deprecated_first_timestamp.as_ref().map(|time| time.0);

@@ -25,6 +25,7 @@ pub mod machine;
 pub mod management;
 pub mod observe;
 pub mod planned;
+pub mod rollout_events;
 pub mod secret;
 pub mod template;
 pub mod time_limits;

@@ -34,9 +34,11 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Returns one line for each period in which etcd tolerates no member failure, and the forecast of the drains.
+    /// Returns one line for each period in which etcd tolerates no member failure, the time that a new Machine takes, and
+    /// the forecast of the drains.
     pub fn consequences(&self) -> Vec<String> {
         let mut lines = fragile_periods(&self.plan);
+        lines.extend(self.plan.join_estimate().map(|times| times.message()));
         lines.extend(self.drains.iter().cloned());
         lines
     }

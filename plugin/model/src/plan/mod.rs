@@ -32,6 +32,7 @@ use kcp_api::{KubeadmControlPlaneSpec, Object as _};
 
 use crate::{
     blocker::Blocker,
+    join_times::JoinTimes,
     plan::{
         effect::Change,
         remediation::RemediationContext,
@@ -86,6 +87,8 @@ pub struct Plan {
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
     pub members_unread: bool,
+    /// How long earlier Machines took to join. None if no Machine's time is known.
+    pub join_times: Option<JoinTimes>,
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
@@ -148,6 +151,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         quorum_risk,
         in_place_handlers: observed.in_place_handlers.read().cloned().unwrap_or_default(),
         members_unread: observed.members() == EtcdMembers::Unread,
+        join_times: JoinTimes::of(&observed.machines),
         steps,
     }
 }
@@ -195,6 +199,12 @@ impl Plan {
             possible: &all - &certain,
             certain,
         }
+    }
+
+    /// How long each new Machine takes to join. None if the plan creates none, or if no earlier Machine's time is known.
+    pub fn join_estimate(&self) -> Option<JoinTimes> {
+        let creates = self.steps().iter().any(|step| step.action == Action::Create);
+        self.join_times.filter(|_| creates)
     }
 
     /// Why the first step is not taken now: a message and a hint for each reason. `plan` and the verbs print the same.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::document::{API_VERSION, ObjectName};
 use kcp_control_plane::{
     blocker::Blocker,
+    join_times::JoinTimes,
     plan::{
         Plan,
         effect::Change,
@@ -49,6 +50,9 @@ pub struct PlanDocument {
     quorum_risk: Option<Described<Votes>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
+    /// How long earlier Machines took to join. Absent if the plan creates no Machine, or if no Machine's time is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    join_times: Option<JoinTimes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     no_plan: Option<Described<NoPlan>>,
 }
@@ -208,6 +212,7 @@ impl PlanDocument {
                 .zip(plan.steps())
                 .map(|(number, step)| StepDocument::new(number, step))
                 .collect(),
+            join_times: plan.join_estimate(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
                 let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
                 Described::new(no_plan.clone(), messages::no_plan(no_plan), hint)

@@ -3,6 +3,7 @@
 //! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`). Whether the
 //! controller updates a Machine in place is unknown, because a feature gate enables such updates and an extension decides.
 //!
+//! - [`list`]: the next step of several control planes
 //! - [`manifest`]: the change in a file
 //! - [`template`]: what a new infrastructure template changes
 
@@ -11,6 +12,7 @@ pub mod manifest;
 pub mod screen;
 
 mod arguments;
+mod list;
 mod template;
 
 use std::path::Path;
@@ -50,14 +52,13 @@ use kcp_client::{
 /// # Errors
 /// A read fails, or the result cannot be printed.
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let Some(name) = &arguments.name else {
+        return Box::pin(list::run(&arguments, session)).await;
+    };
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
     let manifest = match &arguments.file {
-        Some(file) => Some(Manifest::read(
-            &display_file(file),
-            &file::read(file)?,
-            &arguments.name,
-        )?),
+        Some(file) => Some(Manifest::read(&display_file(file), &file::read(file)?, name)?),
         None => None,
     };
     let connection = session.connect().await?;
@@ -67,7 +68,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         reader = reader.in_version(&manifest.version)?;
     }
     // The steps depend on every part of what is read, so no part may be missing.
-    let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
+    let read = read_everything_or_fail(&reader, &connection.namespace, name, LIMIT);
     let mut snapshot = Box::pin(read).await?;
     let view = snapshot.view();
     let now = connection.now();

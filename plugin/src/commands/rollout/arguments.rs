@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::{
@@ -24,6 +24,7 @@ pub struct RolloutArguments {
 #[derive(Debug, Subcommand)]
 pub enum RolloutCommand {
     /// Replace every Machine, one after the other, now or later
+    #[command(visible_alias = "restart")]
     Start(StartArguments),
     /// Cancel a planned rollout
     Cancel(CancelArguments),
@@ -31,9 +32,9 @@ pub enum RolloutCommand {
     Pause(PauseArguments),
     /// Resume a paused control plane
     Resume(PauseArguments),
-    /// Show the progress of a rollout: exit code 0 if it is complete, 1 if it is in progress or stuck
+    /// Wait until a rollout is complete: exit code 0 if it is complete, 1 if it is stuck, stopped or timed out
     Status(RolloutStatusArguments),
-    /// Show which existing Machines are up to date, grouped by version and template
+    /// Show which existing Machines are up to date, and what Events say about deleted Machines
     History(HistoryArguments),
 }
 
@@ -41,6 +42,7 @@ pub enum RolloutCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp rollout start edge
+  kubectl kcp rollout restart edge
   kubectl kcp rollout start edge --snapshot edge.db
   kubectl kcp rollout start edge --in 8h")]
 pub struct StartArguments {
@@ -111,29 +113,39 @@ pub struct PauseArguments {
 /// Arguments of `rollout status`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp rollout status edge -w")]
+  kubectl kcp rollout status edge
+  kubectl kcp rollout status edge --timeout 20m
+  kubectl kcp rollout status edge --watch=false -o json")]
 pub struct RolloutStatusArguments {
     /// Control plane to show, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Watch until the rollout is complete or stuck, and print a line for each change
-    #[arg(short, long)]
+    /// Wait until the rollout is complete or stuck, and print a line for each change; false shows the progress once
+    // Accepts `--flag` and `--flag=false`, like Go's flag packages.
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", action = ArgAction::Set)]
     pub watch: bool,
 
-    /// How long to watch; 0 for no limit
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h", requires = "watch")]
+    /// How long to wait; 0 for no limit
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h")]
     pub timeout: Duration,
 
-    /// The output format. With --watch, it applies to the final result.
+    /// The output format. It applies to the final result.
     #[command(flatten)]
     pub output: OutputArguments,
 }
 
 /// Arguments of `rollout history`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  kubectl kcp rollout history edge")]
+#[command(
+    after_help = "Cluster API keeps no record of deleted Machines. Events name them until Kubernetes deletes the Events: after
+an hour, unless kube-apiserver has another --event-ttl.
+
+Examples:
+  kubectl kcp rollout history edge
+  kubectl kcp rollout history edge -o jsonpath={.deletedMachines[*].name}"
+)]
 pub struct HistoryArguments {
     /// Control plane to show, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -160,7 +172,7 @@ mod tests {
 
     use clap::{Command, FromArgMatches as _};
 
-    use super::{StartArguments, StartTime};
+    use super::{RolloutStatusArguments, StartArguments, StartTime};
 
     fn start(words: &str) -> Result<StartTime, clap::Error> {
         let command = <StartArguments as clap::Args>::augment_args(Command::new("start"));
@@ -187,6 +199,30 @@ mod tests {
             "edge --in 1h --at 2026-12-24T02:00:00Z",
         ] {
             assert!(start(words).is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn status_waits_unless_told_otherwise() {
+        let watches = |words: &str| {
+            let command = <RolloutStatusArguments as clap::Args>::augment_args(Command::new("status"));
+            let words = std::iter::once("status").chain(words.split_whitespace());
+            let matches = command.try_get_matches_from(words).ok()?;
+            Some(RolloutStatusArguments::from_arg_matches(&matches).ok()?.watch)
+        };
+        for (words, expected) in [
+            ("edge", Some(true)),
+            ("edge -w", Some(true)),
+            ("-w edge", Some(true)),
+            ("edge --watch", Some(true)),
+            ("edge --watch=true --timeout 5m", Some(true)),
+            ("edge --watch=false", Some(false)),
+            ("edge -w=false -o json", Some(false)),
+            ("edge --timeout 5m", Some(true)),
+            ("edge --watch=no", None),
+            ("edge --watch false", None),
+        ] {
+            assert_eq!(watches(words), expected, "{words}");
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
 use crate::document::{API_VERSION, ObjectName};
-use kcp_control_plane::staleness::StuckBlocker;
+use kcp_control_plane::{join_times::JoinTimes, staleness::StuckBlocker};
 
 /// The progress of a rollout.
 #[derive(Debug, Serialize)]
@@ -28,6 +28,9 @@ pub struct RolloutStatus<'r> {
     /// When a planned rollout begins; absent if none is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     planned: Option<Timestamp>,
+    /// How long earlier Machines took to join. Absent unless the rollout is in progress and a Machine's time is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    join_times: Option<JoinTimes>,
     waiting_for: &'r [String],
     obstacles: Vec<StuckDocument<'r>>,
     remarks: &'r [String],
@@ -57,6 +60,7 @@ impl<'r> RolloutStatus<'r> {
             ready_replicas: control_plane.status.ready_replicas,
             up_to_date_replicas: control_plane.status.up_to_date_replicas,
             planned: report.planned,
+            join_times: report.join_times,
             waiting_for: &report.waiting_for,
             obstacles: report
                 .obstacles

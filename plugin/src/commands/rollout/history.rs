@@ -1,6 +1,6 @@
-//! `rollout history`: the generations of existing Machines, oldest first.
+//! `rollout history`: the generations of existing Machines, oldest first, and the Events about them and about deleted Machines.
 //!
-//! Cluster API keeps no record of rollouts, so deleted Machines are unknown.
+//! Cluster API keeps no record of rollouts, so nothing is known of deleted Machines once their Events have expired.
 //!
 //! - [`generation`]: groups Machines, with the reasons why they are outdated
 //! - [`document`], [`screen`]: the JSON and the text

@@ -25,7 +25,7 @@ use kcp_client::{
     ReadLimit,
     reader::Reader,
     reads::{
-        planned::{Unread, fetch},
+        planned::{Reads, Unread, fetch},
         template::add_template,
     },
 };
@@ -211,7 +211,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
         return Ok(report.verdict());
     }
     session.terminal.on_interrupt(format!(
-        "the rollout continues; watch with: kubectl kcp rollout status {name} -n {namespace} --watch"
+        "the rollout continues; watch with: kubectl kcp rollout status {name} -n {namespace}"
     ));
     let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
     let shown = if output.is_text() {
@@ -222,7 +222,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let condition = WaitCondition::RolledOut;
     let ending = poll_until(&reader, name, &condition, limit, None, shown, &session.terminal).await?;
     let now = connection.now();
-    if output.is_text() && ending.kind != WaitEndingKind::Met {
+    if output.is_text() && matches!(ending.kind, WaitEndingKind::TimedOut(_)) {
         let text = ending.text(&condition, now);
         session.terminal.print(&text).context("cannot write to stdout")?;
         return Ok(ending.verdict());
@@ -247,7 +247,18 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
             .terminal
             .warning(&format!("could not read {kind}: {error}"));
     }
-    let history = history(&fetched.observed, connection.now());
+    let reads = Reads {
+        reader: &reader,
+        namespace: &connection.namespace,
+        limit: ReadLimit::per_read(READ_LIMIT),
+    };
+    let events = Box::pin(reads.rollout_events(&fetched.observed.control_plane, &fetched.object)).await;
+    if let Some(failure) = events.failure() {
+        session
+            .terminal
+            .warning(&format!("could not read Events: {}", failure.message));
+    }
+    let history = history(&fetched.observed, events.read().cloned(), connection.now());
     print(&history, &arguments.output, &session.terminal)?;
     Ok(Verdict::Met)
 }

@@ -8,6 +8,7 @@ use crate::{
     wait::{WaitEnding, WaitEndingKind},
 };
 use kcp_control_plane::{
+    join_times::JoinTimes,
     snapshot::Snapshot,
     staleness::{StuckBlocker, find_stuck},
     wait::{self, WaitCondition, WaitProgress},
@@ -23,6 +24,8 @@ pub struct RolloutReport {
     pub obstacles: Vec<StuckBlocker>,
     /// What the controller reports about the rollout, or why the rollout has stopped.
     pub remarks: Vec<String>,
+    /// How long earlier Machines took to join. None if the rollout is not in progress, or if no Machine's time is known.
+    pub join_times: Option<JoinTimes>,
     /// When a planned rollout begins; `None` if none is planned.
     pub planned: Option<Timestamp>,
     /// The time at which the control plane was read.
@@ -77,7 +80,12 @@ impl RolloutReport {
             Some(WaitEndingKind::Stuck(obstacles)) => (RolloutProgress::Stuck, obstacles, says),
             Some(WaitEndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),
         };
+        let is_in_progress = matches!(
+            progress,
+            RolloutProgress::InProgress | RolloutProgress::Stuck | RolloutProgress::TimedOut
+        );
         Self {
+            join_times: JoinTimes::of(&snapshot.machines).filter(|_| is_in_progress),
             planned: snapshot
                 .control_plane
                 .spec

@@ -52,6 +52,7 @@ pub fn status(report: &RolloutReport, layout: Layout) -> String {
             text = layout.append_paragraphs(text, &report.remarks);
         }
     }
+    text = layout.append_paragraphs(text, report.join_times.map(|times| times.message()).as_slice());
     if let Some(planned) = report.planned {
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -67,6 +68,7 @@ pub fn status(report: &RolloutReport, layout: Layout) -> String {
 mod tests {
     use kcp_api::{ConditionStatus::True, metadata::Time};
     use kcp_control_plane::{
+        join_times::JoinTimes,
         snapshot::Snapshot,
         testing::objects::{condition, healthy, minutes_ago, now, pause, set},
     };
@@ -108,6 +110,17 @@ mod tests {
           Machine c1-cp-m1 is not deleted yet
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
+
+        let mut report = RolloutReport::from_poll(snapshot.clone(), now());
+        assert_eq!(report.join_times, None);
+        report.join_times = Some(JoinTimes {
+            shortest_seconds: 240,
+            longest_seconds: 420,
+            machines: 3,
+        });
+        let shown = plain(&status(&report, Layout::default()));
+        let estimate = "  each new Machine takes about 4m to 7m to join, judged from 3 earlier Machines";
+        assert_eq!(shown.lines().last(), Some(estimate));
 
         pause(&mut snapshot.control_plane.metadata);
         insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout paused: 1 of 3 Machines up to date; the control plane is paused: no controller reconciles it; resume the control plane: kubectl kcp rollout resume c1-cp -n d");

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, Global, parse_control_plane_of_cluster, parse_timeout},
+    fleet::ContextsArgument,
     output::OutputArguments,
 };
 
@@ -15,7 +16,9 @@ use crate::{
   kubectl kcp status
   kubectl kcp status edge
   kubectl kcp status edge -w
-  kubectl kcp status -A --deep -o json")]
+  kubectl kcp status -A --deep -o json
+  kubectl kcp status -A --deep -w
+  kubectl kcp status -A --contexts east,west")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct StatusArguments {
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
@@ -33,6 +36,9 @@ pub struct StatusArguments {
     /// Show the control planes that match this label selector: team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub selector: Option<String>,
+
+    #[command(flatten)]
+    pub contexts: ContextsArgument,
 
     /// The output format.
     #[command(flatten)]
@@ -57,15 +63,21 @@ pub struct StatusArguments {
 
 impl StatusArguments {
     /// The error message, if two of the flags contradict each other.
-    pub fn contradiction(&self) -> Option<&'static str> {
+    pub fn contradiction(&self, global: &Global) -> Option<String> {
         let is_contradiction = self.watch && !self.output.is_text();
-        is_contradiction.then_some("--watch prints text only: omit --output, or set it to wide")
+        is_contradiction
+            .then(|| "--watch prints text only: omit --output, or set it to wide".to_owned())
+            .or_else(|| self.contexts.contradiction(global))
     }
 
     /// Whether the command prints one table row for each control plane of all namespaces, so that it needs nothing else in
     /// memory.
     pub fn needs_only_rows(&self) -> bool {
-        self.all_namespaces && !self.deep && !self.watch && self.output.is_text()
+        self.all_namespaces
+            && self.contexts.contexts.is_empty()
+            && !self.deep
+            && !self.watch
+            && self.output.is_text()
     }
 }
 
@@ -76,7 +88,10 @@ mod tests {
     use clap::{Command, FromArgMatches as _};
 
     use super::StatusArguments;
-    use crate::{arguments::ControlPlaneName, output::OutputFormat};
+    use crate::{
+        arguments::{ControlPlaneName, Global},
+        output::OutputFormat,
+    };
 
     fn parse(words: &str) -> Result<StatusArguments, clap::Error> {
         let command = <StatusArguments as clap::Args>::augment_args(Command::new("status"));
@@ -113,6 +128,7 @@ mod tests {
             "-o xml",
             "edge -l team=a",
             "--timeout 0",
+            "edge --contexts a,b",
         ] {
             assert!(parse(words).is_err(), "{words}");
         }
@@ -124,9 +140,14 @@ mod tests {
             ("-w -o name", true),
             ("-w -o jsonpath={.items}", true),
             ("-o json", false),
+            ("-A --deep -w", false),
+            ("-w --contexts a,b", false),
         ] {
             assert_eq!(
-                parse(words).expect("parses").contradiction().is_some(),
+                parse(words)
+                    .expect("parses")
+                    .contradiction(&Global::default())
+                    .is_some(),
                 is_so,
                 "{words}"
             );

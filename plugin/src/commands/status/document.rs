@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     commands::plan::document::{Described, EtcdVotes},
     document::{API_VERSION, ObjectName},
+    fleet::UnreadContext,
 };
 use kcp_control_plane::{
     checks::{
@@ -32,6 +33,9 @@ pub struct ControlPlaneStatusList {
     #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatusList")))]
     kind: &'static str,
     items: Vec<ControlPlaneStatus>,
+    /// The contexts whose control planes could not be listed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread_contexts: Vec<UnreadContext>,
 }
 
 /// The status of a control plane.
@@ -43,6 +47,9 @@ pub struct ControlPlaneStatus {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatus")))]
     kind: &'static str,
+    /// The kubeconfig context, if the list is of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
     metadata: ObjectName,
     /// The name of the control plane's Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,14 +282,22 @@ struct CheckFinding {
 
 impl ControlPlaneStatusList {
     /// Creates the JSON document of several control planes.
-    pub fn new<'i>(inspected: impl IntoIterator<Item = (&'i Snapshot, &'i Inspection)>) -> Self {
+    /// Each control plane comes with its context, if the list is of several.
+    pub fn new<'i>(
+        inspected: impl IntoIterator<Item = (Option<&'i str>, &'i Snapshot, &'i Inspection)>,
+        unread_contexts: &[UnreadContext],
+    ) -> Self {
         let items = inspected.into_iter();
         Self {
             api_version: API_VERSION,
             kind: "ControlPlaneStatusList",
             items: items
-                .map(|(observed, inspection)| ControlPlaneStatus::new(observed, inspection))
+                .map(|(context, observed, inspection)| ControlPlaneStatus {
+                    context: context.map(str::to_owned),
+                    ..ControlPlaneStatus::new(observed, inspection)
+                })
                 .collect(),
+            unread_contexts: unread_contexts.to_vec(),
         }
     }
 }
@@ -301,6 +316,7 @@ impl ControlPlaneStatus {
         Self {
             api_version: API_VERSION,
             kind: "ControlPlaneStatus",
+            context: None,
             metadata: control_plane.into(),
             cluster: control_plane.cluster().map(str::to_owned),
             desired: Desired {

@@ -15,16 +15,18 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 pub use arguments::StatusArguments;
+use jiff::Timestamp;
 pub use kcp_control_plane::inspection::inspect;
 
 use crate::{
+    fleet,
     output::print,
     session::Session,
     terminal::{Size, Terminal},
     verdict::Verdict,
 };
 pub(in crate::commands) use poll::read_one;
-use poll::{poll, poll_rows};
+use poll::{poll, poll_contexts, poll_rows};
 use report::{StatusReport, Subject};
 
 /// Runs `status`.
@@ -32,8 +34,11 @@ use report::{StatusReport, Subject};
 /// # Errors
 /// The cluster cannot be read, or the result cannot be printed.
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
-    if let Some(contradiction) = arguments.contradiction() {
+    if let Some(contradiction) = arguments.contradiction(&session.global) {
         bail!(contradiction);
+    }
+    if !arguments.contexts.contexts.is_empty() {
+        return Box::pin(run_in_contexts(&arguments, session)).await;
     }
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
@@ -42,11 +47,7 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
             let end = Instant::now() + arguments.timeout;
             Ok(poll(&connection, &arguments, end, &session.terminal).await?)
         };
-        let screen = |subject: &Subject, _, size: Size| {
-            let layout = arguments.output.layout(Some(size.width));
-            watch::screen(subject, connection.now(), size, layout)
-        };
-        return Box::pin(crate::watch::watch(&session.terminal, poll_again, screen)).await;
+        return watch_status(&arguments, session, poll_again, || connection.now()).await;
     }
     if arguments.needs_only_rows() {
         let rows = poll_rows(&connection, arguments.selector.as_deref(), end).await?;
@@ -65,5 +66,36 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
         now: connection.now(),
     };
     print(&report, &arguments.output, &session.terminal)?;
+    Ok(subject.verdict())
+}
+
+/// Polls for `--watch`. `now` is the time to which ages are relative.
+async fn watch_status(
+    arguments: &StatusArguments,
+    session: &Session,
+    poll: impl AsyncFnMut() -> anyhow::Result<Subject>,
+    now: impl Fn() -> Timestamp,
+) -> anyhow::Result<Verdict> {
+    let screen = |subject: &Subject, _, size: Size| {
+        let layout = arguments.output.layout(Some(size.width));
+        watch::screen(subject, now(), size, layout)
+    };
+    Box::pin(crate::watch::watch(&session.terminal, poll, screen)).await
+}
+
+/// Runs `status --contexts`.
+async fn run_in_contexts(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connections = fleet::connect(session, &arguments.contexts.contexts, arguments.timeout).await;
+    let terminal = &session.terminal;
+    if arguments.watch {
+        let poll_again = async || Ok(poll_contexts(&connections, arguments, terminal).await);
+        return watch_status(arguments, session, poll_again, || fleet::now(&connections)).await;
+    }
+    let subject = poll_contexts(&connections, arguments, terminal).await;
+    let report = StatusReport {
+        subject: &subject,
+        now: fleet::now(&connections),
+    };
+    print(&report, &arguments.output, terminal)?;
     Ok(subject.verdict())
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use kcp_api::Object as _;
 
@@ -11,16 +10,17 @@ use crate::commands::status::{
     report::{Inspected, Subject},
     screen::ListRow,
 };
-use crate::{arguments::ControlPlaneName, terminal::Terminal};
+use crate::{
+    arguments::ControlPlaneName,
+    fleet::{Connections, read_concurrently, read_each},
+    terminal::Terminal,
+};
 use kcp_client::reads::{self, Excluded, NO_NAME_ARGUMENT};
 use kcp_client::{Connection, Error, reader::Reader};
 use kcp_control_plane::{
     inspection::inspect,
     snapshot::{Failure, Reading, Snapshot},
 };
-
-/// The maximum number of control planes that are read at the same time. Each may need a dozen connections.
-const MAX_CONCURRENT_READS: usize = 8;
 
 /// The maximum number of control planes in a namespace for which etcd is queried without `--deep`.
 const MAX_CONTROL_PLANES_QUERIED: usize = 32;
@@ -102,7 +102,34 @@ pub(super) async fn poll(
             .into_iter()
             .map(|observed| inspect_snapshot(observed, connection.now()))
             .collect(),
+        unread: Vec::new(),
     })
+}
+
+/// Reads the control planes of several contexts at the same time, and checks them. The time limit of the arguments applies to
+/// the lists of each context, and to each control plane.
+pub(super) async fn poll_contexts(
+    connections: &Connections,
+    arguments: &StatusArguments,
+    terminal: &Terminal,
+) -> Subject {
+    let polled = read_each(connections, async |connection| {
+        let end = Instant::now() + arguments.timeout;
+        Box::pin(poll(connection, arguments, end, terminal)).await
+    })
+    .await;
+    let in_context = |(context, subject): (String, Subject)| {
+        let inspected = subject.into_inspected().into_iter();
+        inspected.map(move |inspected| Inspected {
+            context: Some(context.clone()),
+            ..inspected
+        })
+    };
+    Subject::Several {
+        namespace: None,
+        inspected: polled.read.into_iter().flat_map(in_context).collect(),
+        unread: polled.unread,
+    }
 }
 
 /// Reads the control planes of all namespaces until the time `end`, and checks them by their conditions. Of each, only the
@@ -119,7 +146,9 @@ pub(super) async fn poll_rows(
     let mut rows = Vec::new();
     let limit = reads::list_limit(remaining(end));
     reads::for_each(&reader, None, selector, limit, |listed| {
-        let Inspected { observed, inspection } = inspect_snapshot(by_conditions(listed), connection.now());
+        let Inspected {
+            observed, inspection, ..
+        } = inspect_snapshot(by_conditions(listed), connection.now());
         rows.push(ListRow::new(&observed, &inspection));
     })
     .await?;
@@ -132,7 +161,11 @@ fn remaining(end: Instant) -> Duration {
 
 fn inspect_snapshot(observed: Snapshot, now: Timestamp) -> Inspected {
     let inspection = inspect(&observed, now);
-    Inspected { observed, inspection }
+    Inspected {
+        context: None,
+        observed,
+        inspection,
+    }
 }
 
 /// Reads a control plane by its own name or by that of its Cluster.
@@ -154,32 +187,6 @@ pub(in crate::commands) async fn read_one(
         }
     };
     reads::observe(reader, namespace, name, excluded, end).await
-}
-
-/// Reads several control planes at the same time, each with `one`, and shows the progress on a terminal. Returns the
-/// results in the order of the control planes.
-async fn read_concurrently<C, T>(
-    terminal: &Terminal,
-    control_planes: &[C],
-    one: impl AsyncFn(&C) -> T,
-) -> Vec<T> {
-    let total = control_planes.len();
-    let progress = |done: usize| terminal.spin(&format!("{done} of {total} control planes read"));
-    progress(0);
-    let one = &one;
-    let reads = control_planes
-        .iter()
-        .enumerate()
-        .map(|(index, control_plane)| async move { (index, one(control_plane).await) });
-    let mut reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
-    let mut read = Vec::with_capacity(total);
-    while let Some(outcome) = reads.next().await {
-        read.push(outcome);
-        progress(read.len());
-    }
-    terminal.stop_spinning();
-    read.sort_unstable_by_key(|(index, _)| *index);
-    read.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Reads the workload cluster and etcd of a control plane in a list.
@@ -235,12 +242,12 @@ mod tests {
     use tokio::time::sleep;
 
     use super::{
-        Inspected, MAX_CONCURRENT_READS, MAX_CONTROL_PLANES_QUERIED, ReadDepth, Subject, poll, poll_rows,
-        read_concurrently,
+        Inspected, MAX_CONTROL_PLANES_QUERIED, ReadDepth, Subject, poll, poll_rows, read_concurrently,
     };
     use crate::{
         arguments::global::ColorWhen,
         commands::status::{StatusArguments, screen::list},
+        fleet::{ContextsArgument, MAX_CONCURRENT_READS},
         output::OutputArguments,
         terminal::{Terminal, plain},
     };
@@ -299,6 +306,7 @@ mod tests {
             no_etcd: false,
             no_workload: false,
             deep: false,
+            contexts: ContextsArgument::default(),
             timeout: TIMEOUT,
         }
     }

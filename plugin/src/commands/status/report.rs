@@ -8,12 +8,14 @@ use crate::commands::status::{
     document::{ControlPlaneStatus, ControlPlaneStatusList},
     screen::{Layout, ListRow, Screen, list, one},
 };
-use crate::{document::resource_name, output::Report, verdict::Verdict};
+use crate::{document::resource_name, fleet::UnreadContext, output::Report, verdict::Verdict};
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
 /// A control plane as it was read, and the results of its checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
+    /// The context of the kubeconfig. None unless the command reads several.
+    pub context: Option<String>,
     pub observed: Snapshot,
     pub inspection: Inspection,
 }
@@ -21,10 +23,12 @@ pub struct Inspected {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
     One(Box<Inspected>),
-    /// Several control planes of one namespace; `namespace` is `None` for all namespaces.
+    /// Several control planes of one namespace; `namespace` is `None` for all namespaces and for several contexts.
     Several {
         namespace: Option<String>,
         inspected: Vec<Inspected>,
+        /// The contexts whose control planes could not be listed.
+        unread: Vec<UnreadContext>,
     },
 }
 
@@ -36,27 +40,40 @@ impl Subject {
         }
     }
 
+    pub fn into_inspected(self) -> Vec<Inspected> {
+        match self {
+            Self::One(inspected) => vec![*inspected],
+            Self::Several { inspected, .. } => inspected,
+        }
+    }
+
+    /// The contexts whose control planes could not be listed.
+    pub fn unread_contexts(&self) -> &[UnreadContext] {
+        match self {
+            Self::One(_) => &[],
+            Self::Several { unread, .. } => unread,
+        }
+    }
+
     /// The screen for one control plane, or a table for several.
     pub fn screen(&self, now: Timestamp, layout: Layout) -> Screen {
         match self {
             Self::One(inspected) => one(&inspected.observed, &inspected.inspection, now, layout),
             Self::Several { namespace, .. } => {
-                let rows = self
-                    .pairs()
-                    .map(|(observed, inspection)| ListRow::new(observed, inspection));
+                let inspected = self.inspected().iter();
+                let rows = inspected
+                    .map(|of| ListRow::new(&of.observed, &of.inspection).in_context(of.context.clone()));
+                let rows = rows.chain(self.unread_contexts().iter().map(ListRow::unread_context));
                 list(rows, namespace.as_deref(), now, layout)
             }
         }
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (&Snapshot, &Inspection)> {
-        let inspected = self.inspected().iter();
-        inspected.map(|Inspected { observed, inspection }| (observed, inspection))
-    }
-
     pub fn verdict(&self) -> Verdict {
         let verdicts = self.inspected().iter();
-        Verdict::worst(verdicts.map(|inspected| Verdict::from(inspected.inspection.health)))
+        let verdicts = verdicts.map(|inspected| Verdict::from(inspected.inspection.health));
+        let unread = self.unread_contexts().iter().map(|_| Verdict::Undecided);
+        Verdict::worst(verdicts.chain(unread))
     }
 }
 
@@ -84,8 +101,12 @@ impl Report for StatusReport<'_> {
             Subject::One(one) => {
                 StatusDocument::One(Box::new(ControlPlaneStatus::new(&one.observed, &one.inspection)))
             }
-            Subject::Several { .. } => {
-                StatusDocument::List(ControlPlaneStatusList::new(self.subject.pairs()))
+            Subject::Several {
+                inspected, unread, ..
+            } => {
+                let inspected = inspected.iter();
+                let inspected = inspected.map(|of| (of.context.as_deref(), &of.observed, &of.inspection));
+                StatusDocument::List(ControlPlaneStatusList::new(inspected, unread))
             }
         }
     }
@@ -101,7 +122,7 @@ impl Report for StatusReport<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Inspected, Layout, StatusReport, Subject};
+    use super::{Inspected, Layout, Report as _, StatusReport, Subject, UnreadContext, Verdict};
     use crate::{
         commands::status::screen::example::{healthy, member_dead},
         output::{OutputFormat, text},
@@ -113,6 +134,7 @@ mod tests {
     fn one() -> Subject {
         let example = healthy();
         Subject::One(Box::new(Inspected {
+            context: None,
             observed: example.observed,
             inspection: example.inspection,
         }))
@@ -120,13 +142,50 @@ mod tests {
 
     fn several() -> Subject {
         let inspected = [healthy(), member_dead()].map(|example| Inspected {
+            context: None,
             observed: example.observed,
             inspection: example.inspection,
         });
         Subject::Several {
             namespace: None,
             inspected: inspected.to_vec(),
+            unread: Vec::new(),
         }
+    }
+
+    /// Two contexts, of which one could not be read.
+    fn of_contexts() -> Subject {
+        let mut inspected = several().into_inspected();
+        for (inspected, context) in inspected.iter_mut().zip(["east", "west"]) {
+            inspected.context = Some(context.to_owned());
+        }
+        Subject::Several {
+            namespace: None,
+            inspected,
+            unread: vec![UnreadContext {
+                context: "north".to_owned(),
+                error: "cannot reach https://north: connection refused".to_owned(),
+            }],
+        }
+    }
+
+    #[test]
+    fn one_table_for_all_contexts() {
+        let subject = of_contexts();
+        insta::assert_snapshot!(plain(&subject.screen(now(), Layout::default()).text()));
+        assert_eq!(subject.verdict(), Verdict::Undecided);
+        let report = StatusReport {
+            subject: &subject,
+            now: now(),
+        };
+        let document = serde_json::to_value(report.document()).expect("serializes");
+        let contexts = [
+            "/items/0/context",
+            "/items/1/context",
+            "/unreadContexts/0/context",
+        ]
+        .map(|field| document.pointer(field).and_then(serde_json::Value::as_str));
+        assert_eq!(contexts, [Some("east"), Some("west"), Some("north")]);
     }
 
     fn first_line(subject: &Subject, format: &OutputFormat) -> String {
@@ -141,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_format_is_printed() {
-        for subject in [one(), several()] {
+        for subject in [one(), several(), of_contexts()] {
             assert_every_format(&StatusReport {
                 subject: &subject,
                 now: now(),

@@ -44,16 +44,32 @@ fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
         };
         lines.extend(changes.into_iter().map(|change| format!("{prefix}{change}")));
     }
+    let unread = |subject: &Subject| subject.unread_contexts().to_vec();
+    let (unread_before, unread_after) = (before.map(unread).unwrap_or_default(), unread(after));
+    let is_unread =
+        |context: Option<&String>| unread_after.iter().any(|unread| Some(&unread.context) == context);
+    lines.extend(
+        unread_after
+            .iter()
+            .filter(|unread| !unread_before.contains(unread))
+            .map(|unread| format!("{}: not read: {}", unread.context, unread.error)),
+    );
+    // The control planes of a context that cannot be read now may still exist.
     let gone = old
         .iter()
-        .filter(|old| !new.iter().any(|new| name(new) == name(old)));
+        .filter(|old| !new.iter().any(|new| name(new) == name(old)))
+        .filter(|old| !is_unread(old.context.as_ref()));
     lines.extend(gone.map(|old| format!("{}: gone", name(old))));
     lines
 }
 
 fn name(inspected: &Inspected) -> String {
     let control_plane = &inspected.observed.control_plane;
-    format!("{}/{}", control_plane.namespace(), control_plane.name())
+    let name = format!("{}/{}", control_plane.namespace(), control_plane.name());
+    match &inspected.context {
+        Some(context) => format!("{context} {name}"),
+        None => name,
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +80,7 @@ mod tests {
             report::Inspected,
             screen::example::{Example, healthy, member_dead},
         },
+        fleet::UnreadContext,
         terminal::{Size, plain},
         watch::below_heading,
     };
@@ -71,6 +88,7 @@ mod tests {
 
     fn inspected(example: Example) -> Inspected {
         Inspected {
+            context: None,
             observed: example.observed,
             inspection: example.inspection,
         }
@@ -80,6 +98,7 @@ mod tests {
         Subject::Several {
             namespace: None,
             inspected,
+            unread: Vec::new(),
         }
     }
 
@@ -92,6 +111,29 @@ mod tests {
         assert_eq!(lines(Some(&before), &before), Vec::<String>::new());
         let after = several(vec![inspected(healthy())]);
         assert_eq!(lines(Some(&before), &after), ["d/other: gone"]);
+    }
+
+    #[test]
+    fn a_context_that_cannot_be_read_is_one_line_and_loses_nothing() {
+        let in_context = |context: &str| Inspected {
+            context: Some(context.to_owned()),
+            ..inspected(healthy())
+        };
+        let before = several(vec![in_context("east"), in_context("west")]);
+        assert_eq!(
+            lines(None, &before),
+            ["east d/c1-cp: Healthy", "west d/c1-cp: Healthy"]
+        );
+        let after = Subject::Several {
+            namespace: None,
+            inspected: vec![in_context("east")],
+            unread: vec![UnreadContext {
+                context: "west".to_owned(),
+                error: "no connection".to_owned(),
+            }],
+        };
+        assert_eq!(lines(Some(&before), &after), ["west: not read: no connection"]);
+        assert_eq!(lines(Some(&after), &after), Vec::<String>::new());
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp
         let mut blockers = blockers.into_iter().filter(is_unreported).peekable();
         if blockers.peek().is_none() {
             remedies.push(format!(
-                "watch the rollout: kubectl kcp rollout status {name} -n {namespace} -w"
+                "watch the rollout: kubectl kcp rollout status {name} -n {namespace}"
             ));
         }
         for blocker in blockers {
@@ -325,7 +325,7 @@ mod tests {
     fn obstacles_come_with_remedies() {
         let resume = "resume the control plane: kubectl kcp rollout resume c1-cp -n d";
         let unpause = "set spec.paused of the Cluster to false";
-        let watch = "watch the rollout: kubectl kcp rollout status c1-cp -n d -w";
+        let watch = "watch the rollout: kubectl kcp rollout status c1-cp -n d";
         let mut all = snapshot();
         pause(&mut all.observed.control_plane.metadata);
         all.observed.control_plane.status.up_to_date_replicas = 1;

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::commands::plan::screen;
 use crate::terminal::{plain, table::Layout};
 use kcp_control_plane::{
+    join_times::JoinTimes,
     plan::{
         Desired, Plan,
         effect::{Change, Effect},
@@ -14,8 +15,14 @@ use kcp_control_plane::{
     snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot},
     testing::{
         objects::{condition, minutes_ago, now, pause, record, set},
-        plan::{config, machine, observed, spec, with_replicas, with_version},
+        plan::{config, machine, observed, restarted, spec, with_replicas, with_version},
     },
+};
+
+const JOIN_TIMES: JoinTimes = JoinTimes {
+    shortest_seconds: 250,
+    longest_seconds: 400,
+    machines: 3,
 };
 
 fn screen(plan: &Plan) -> String {
@@ -188,7 +195,29 @@ fn a_plan_with_every_remark() {
     }
     unhealthy.spec.version = Some("v1.33.4".to_owned());
     let desired = observed.control_plane.spec.clone();
-    insta::assert_snapshot!(plain(&screen(&plan_for(&observed, desired, &[]))));
+    let plan = Plan {
+        join_times: Some(JOIN_TIMES),
+        ..plan_for(&observed, desired, &[])
+    };
+    insta::assert_snapshot!(plain(&screen(&plan)));
+}
+
+#[test]
+fn the_time_of_a_new_machine_is_shown_only_if_the_plan_creates_one() {
+    for (desired, expected) in [
+        (spec(), false),
+        (with_replicas(spec(), 1), false),
+        (with_replicas(spec(), 5), true),
+        (restarted(spec(), now()), true),
+    ] {
+        let plan = Plan {
+            join_times: Some(JOIN_TIMES),
+            ..plan_for(&observed(), desired, &[])
+        };
+        let shown = plain(&screen(&plan)).contains("each new Machine takes about 4m to 7m to join");
+        assert_eq!(shown, expected, "{plan:?}");
+        assert_eq!(plan.join_estimate().is_some(), expected);
+    }
 }
 
 /// The member of `m2` does not respond, and no condition says so.

@@ -11,7 +11,10 @@ use crate::{
     commands::plan::document::Described,
     document::{API_VERSION, ObjectName},
 };
-use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
+use kcp_control_plane::{
+    plan::rollout_reason::{Gap, Reason},
+    rollout_events::{DeletedMachine, RolloutEvent},
+};
 
 /// Existing Machines, grouped by version, template and state.
 #[derive(Debug, Serialize)]
@@ -26,9 +29,14 @@ pub struct RolloutHistory<'h> {
     /// When someone last requested a rollout of every Machine, or when a planned rollout begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_after: Option<Timestamp>,
-    /// The generations of Machines, oldest first. Deleted Machines are not included, because Cluster API keeps no record of
-    /// them.
+    /// The generations of existing Machines, oldest first.
     generations: Vec<GenerationDocument<'h>>,
+    /// The Machines that no longer exist, as far as Events say. Absent if the Events could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted_machines: Option<&'h [DeletedMachine]>,
+    /// The Events about the control plane and its Machines, oldest first. Absent if they could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<&'h [RolloutEvent]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,7 +80,10 @@ struct MachineDocument<'h> {
 impl<'h> RolloutHistory<'h> {
     /// Creates the JSON document of a history.
     pub fn new(history: &'h History) -> Self {
+        let events = history.events.as_ref();
         Self {
+            deleted_machines: events.map(|events| &events.deleted[..]),
+            events: events.map(|events| &events.events[..]),
             api_version: API_VERSION,
             kind: "RolloutHistory",
             metadata: ObjectName {
@@ -124,7 +135,10 @@ impl<'h> MachineDocument<'h> {
 mod tests {
     use super::RolloutHistory;
     use crate::{
-        commands::rollout::history::{generation::tests::snapshot_during_rollout, history},
+        commands::rollout::history::{
+            generation::tests::{events_during_rollout, snapshot_during_rollout},
+            history,
+        },
         printer::json,
         testing::{assert_every_format, schema},
     };
@@ -137,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_rollout_in_the_middle() {
-        let history = history(&snapshot_during_rollout(), now());
+        let history = history(&snapshot_during_rollout(), Some(events_during_rollout()), now());
         schema::conforms(&RolloutHistory::new(&history));
         assert_every_format(&history);
         insta::assert_snapshot!(json(&RolloutHistory::new(&history)).expect("serializes"));

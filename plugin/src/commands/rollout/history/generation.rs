@@ -5,6 +5,7 @@ use kcp_api::{Machine, Object as _, Reference, machine::Infrastructure};
 
 use kcp_control_plane::{
     plan::rollout_reason::{Comparison, Gap, Reason, compare_machine},
+    rollout_events::RolloutEvents,
     snapshot::Snapshot,
 };
 
@@ -17,6 +18,8 @@ pub struct History {
     pub generations: Vec<Generation>,
     /// When someone last requested a rollout of every Machine, or when a planned rollout begins.
     pub rollout_after: Option<Timestamp>,
+    /// The Events about the control plane, its Machines and its deleted Machines. None if they could not be read.
+    pub events: Option<RolloutEvents>,
     /// The time at which the Machines were read.
     pub at: Timestamp,
 }
@@ -78,7 +81,7 @@ impl Generation {
 }
 
 /// Groups the Machines of a control plane into generations.
-pub fn history(observed: &Snapshot, now: Timestamp) -> History {
+pub fn history(observed: &Snapshot, events: Option<RolloutEvents>, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
     let comparison = Comparison {
         current: &observed.control_plane.spec,
@@ -111,6 +114,7 @@ pub fn history(observed: &Snapshot, now: Timestamp) -> History {
         name: control_plane.name().to_owned(),
         generations,
         rollout_after: control_plane.spec.rollout_after,
+        events,
         at: now,
     }
 }
@@ -119,6 +123,7 @@ pub fn history(observed: &Snapshot, now: Timestamp) -> History {
 pub(super) mod tests {
     use kcp_api::{Machine, machine::Infrastructure, metadata::Time};
     use kcp_control_plane::{
+        rollout_events::{DeletedMachine, KnownBy, RolloutEvent, RolloutEvents},
         snapshot::Snapshot,
         testing::{
             objects::{minutes_ago, now},
@@ -146,6 +151,48 @@ pub(super) mod tests {
             older("m2", 48),
         ];
         observed
+    }
+
+    /// The Events about that rollout, during which one Machine was deleted.
+    pub(crate) fn events_during_rollout() -> RolloutEvents {
+        let event = |minutes, (kind, name): (&str, &str), deleted, reason: &str, note: &str| RolloutEvent {
+            first: minutes_ago(minutes),
+            last: minutes_ago(minutes),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            deleted,
+            warning: reason.starts_with("Failed"),
+            reason: reason.to_owned(),
+            note: note.to_owned(),
+        };
+        let drained = "success draining Machine's node \"node-m0\"";
+        RolloutEvents {
+            events: vec![
+                event(58, ("Machine", "m0"), true, "SuccessfulSetNodeRef", "node-m0"),
+                event(
+                    50,
+                    ("KubeadmControlPlane", "c1-cp"),
+                    false,
+                    "RolloutStarted",
+                    "rollout started by alice",
+                ),
+                event(40, ("Machine", "m0"), true, "SuccessfulDrainNode", drained),
+                event(
+                    9,
+                    ("Machine", "m4"),
+                    false,
+                    "FailedDrainNode",
+                    "error draining Machine's node",
+                ),
+            ],
+            deleted: vec![DeletedMachine {
+                name: "m0".to_owned(),
+                known_by: KnownBy::Name,
+                node: Some("node-m0".to_owned()),
+                joined: Some(minutes_ago(58)),
+                last_seen: minutes_ago(40),
+            }],
+        }
     }
 
     fn members(history: &History) -> Vec<(Vec<&str>, bool)> {
@@ -191,7 +238,7 @@ pub(super) mod tests {
         for (name, change, expected) in cases {
             let mut observed = observed();
             change(&mut observed.machines[1]);
-            let history = history(&observed, now());
+            let history = history(&observed, None, now());
             let expected: Vec<_> = expected
                 .iter()
                 .map(|(names, current)| (names.to_vec(), *current))
@@ -206,14 +253,14 @@ pub(super) mod tests {
         let after = minutes_ago(4 * 60 + 30);
         observed.control_plane.spec.rollout_after = Some(after);
         observed.control_plane.spec.rollout_after = Some(after);
-        let history = history(&observed, now());
+        let history = history(&observed, None, now());
         assert_eq!(members(&history), [(vec!["m1"], false), (vec!["m2", "m3"], true)]);
         assert_eq!(history.rollout_after, Some(after));
     }
 
     #[test]
     fn the_age_of_a_generation_is_that_of_its_machines() {
-        let history = history(&snapshot_during_rollout(), now());
+        let history = history(&snapshot_during_rollout(), None, now());
         assert_eq!(
             members(&history),
             [(vec!["m1", "m2"], false), (vec!["m3", "m4"], true)]

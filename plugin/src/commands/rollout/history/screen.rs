@@ -11,7 +11,10 @@ use crate::terminal::{
     style::{FAINT, GOOD, WARN},
     table::{Cell, Column, Layout, Table},
 };
-use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
+use kcp_control_plane::{
+    plan::rollout_reason::{Gap, Reason},
+    rollout_events::RolloutEvents,
+};
 
 /// The generations of Machines as a table, oldest first.
 pub fn screen(history: &History, layout: Layout) -> String {
@@ -20,6 +23,13 @@ pub fn screen(history: &History, layout: Layout) -> String {
     } else {
         table(history).render(layout)
     };
+    if let Some(events) = &history.events {
+        let tables = [deleted_machines(events), self::events(events)];
+        for table in tables.into_iter().flatten() {
+            text.push('\n');
+            text.push_str(&table.render(layout));
+        }
+    }
     let mut remark = |line: &str| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", line.style(FAINT));
@@ -33,7 +43,11 @@ pub fn screen(history: &History, layout: Layout) -> String {
             format!("the last rollout was requested at {after}")
         });
     }
-    remark("deleted Machines are not shown: Cluster API keeps no record of them");
+    remark(if history.events.is_some() {
+        "deleted Machines are known only by their names in Events, which Kubernetes deletes after an hour by default"
+    } else {
+        "deleted Machines are not shown, because the Events about them could not be read"
+    });
     text
 }
 
@@ -69,6 +83,49 @@ fn table(history: &History) -> Table {
         ]);
     }
     table
+}
+
+/// The Machines that no longer exist; None if no Event names one.
+fn deleted_machines(events: &RolloutEvents) -> Option<Table> {
+    let mut table = Table::with_columns([
+        Column::new("DELETED MACHINE"),
+        Column::new("NODE"),
+        Column::new("JOINED"),
+        Column::new("LAST SEEN"),
+    ]);
+    for machine in &events.deleted {
+        table.row([
+            Cell::from(machine.name.as_str()),
+            Cell::from(machine.node.as_deref().unwrap_or("-")),
+            Cell::from(machine.joined.map_or_else(|| "-".to_owned(), minute)),
+            Cell::from(minute(machine.last_seen)),
+        ]);
+    }
+    (!events.deleted.is_empty()).then_some(table)
+}
+
+/// The Events, oldest first; None if there are none.
+fn events(events: &RolloutEvents) -> Option<Table> {
+    let mut table = Table::with_columns([
+        Column::new("LAST REPORTED"),
+        Column::new("OBJECT"),
+        Column::new("EVENT"),
+    ]);
+    for event in &events.events {
+        let deleted = if event.deleted { " (deleted)" } else { "" };
+        let style = if event.warning { WARN } else { Style::new() };
+        table.row([
+            Cell::from(minute(event.last)),
+            Cell::from(format!("{}/{}{deleted}", event.kind, event.name)),
+            Cell::styled(format!("{}: {}", event.reason, event.note), style).rest(),
+        ]);
+    }
+    (!events.events.is_empty()).then_some(table)
+}
+
+/// A time such as `2026-08-21 11:00Z`.
+fn minute(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
 fn state(generation: &Generation) -> (String, Style) {
@@ -114,13 +171,16 @@ mod tests {
 
     use super::{Layout, screen};
     use crate::{
-        commands::rollout::history::{generation::tests::snapshot_during_rollout, history},
+        commands::rollout::history::{
+            generation::tests::{events_during_rollout, snapshot_during_rollout},
+            history,
+        },
         terminal::plain,
     };
 
     #[test]
     fn a_rollout_in_the_middle() {
-        let history = history(&snapshot_during_rollout(), now());
+        let history = history(&snapshot_during_rollout(), Some(events_during_rollout()), now());
         insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
         let narrow = Layout {
             width: Some(80),
@@ -134,7 +194,7 @@ mod tests {
         let mut observed = observed();
         observed.machines[0].infrastructure = Infrastructure::Missing;
         observed.control_plane.spec.rollout_after = Some(minutes_ago(60 * 24));
-        let history = history(&observed, now());
+        let history = history(&observed, None, now());
         insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
     }
 
@@ -143,7 +203,7 @@ mod tests {
         let mut observed = observed();
         observed.machines.clear();
         observed.control_plane.spec.rollout_after = Some(minutes_ago(-60));
-        let history = history(&observed, now());
+        let history = history(&observed, None, now());
         insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
     }
 }

@@ -6,9 +6,12 @@ use kcp_api::Object as _;
 use crate::commands::status::screen::{
     Layout, Part, Screen, age, findings::outcome_style, summary::health_style,
 };
-use crate::terminal::{
-    escape,
-    table::{Cell, Column, Table},
+use crate::{
+    fleet::UnreadContext,
+    terminal::{
+        escape,
+        table::{Cell, Column, Table},
+    },
 };
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
@@ -18,6 +21,7 @@ use kcp_control_plane::{
 };
 
 const COLUMNS: &[Column] = &[
+    Column::new("CONTEXT"),
     Column::new("NAMESPACE"),
     Column::new("NAME"),
     Column::new("CLUSTER").expendable(3),
@@ -34,6 +38,10 @@ const COLUMNS: &[Column] = &[
 /// The facts about one control plane that a table of control planes prints.
 #[derive(Clone, Debug)]
 pub struct ListRow {
+    /// The context of the kubeconfig; `None` unless the list is of several.
+    context: Option<String>,
+    /// Why the context of this row could not be read. The other facts are then unknown.
+    failure: Option<String>,
     namespace: String,
     name: String,
     /// The name of the Cluster; `None` if the control plane has the same name, so that the column can be left out.
@@ -72,6 +80,8 @@ impl ListRow {
             }
         }
         Self {
+            context: None,
+            failure: None,
             namespace: control_plane.namespace().to_owned(),
             name: control_plane.name().to_owned(),
             cluster: (cluster != control_plane.name()).then(|| cluster.to_owned()),
@@ -95,6 +105,34 @@ impl ListRow {
         }
     }
 
+    pub fn in_context(self, context: Option<String>) -> Self {
+        Self { context, ..self }
+    }
+
+    /// The row of a context whose control planes could not be listed.
+    pub fn unread_context(UnreadContext { context, error }: &UnreadContext) -> Self {
+        Self {
+            context: Some(context.clone()),
+            failure: Some(format!("not read: {error}")),
+            namespace: String::new(),
+            name: String::new(),
+            cluster: None,
+            version: None,
+            replicas: 0,
+            ready: 0,
+            up_to_date: 0,
+            desired: 0,
+            members: None,
+            is_by_conditions: false,
+            created: None,
+            health: Health::Unknown,
+            checks: Vec::new(),
+            most_severe: Some(CheckOutcome::Fail),
+            is_decoded: false,
+            unread: Vec::new(),
+        }
+    }
+
     fn cells(&self, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
         let desired = self.desired;
         let health = self.health.as_str();
@@ -103,9 +141,10 @@ impl ListRow {
         } else {
             health.to_owned()
         };
-        let findings = self.checks.join(", ");
+        let findings = self.failure.clone().unwrap_or_else(|| self.checks.join(", "));
         let count = |text: String| if self.is_decoded { text } else { "-".to_owned() };
         vec![
+            Cell::from(self.context.as_deref().unwrap_or_default()),
             Cell::from(if is_of_all { self.namespace.as_str() } else { "" }),
             Cell::from(self.name.as_str()),
             Cell::from(self.cluster.as_deref().unwrap_or_default()),

@@ -1,0 +1,250 @@
+//! How long the Machines of a control plane took to join, as an estimate for new Machines.
+//!
+//! The times are those in the objects. Conditions such as `NodeHealthy` change again after a Machine has joined, so they do not
+//! say when it joined. `status.lastUpdated` does: Cluster API sets it when the phase changes, and a Machine whose node has
+//! joined keeps the phase `Running` until it is deleted or updated in place (`setMachinePhaseAndLastUpdated` in Cluster API
+//! v1.14).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
+use serde::Serialize;
+
+use crate::duration::format_duration;
+
+/// From this duration, the message shows whole minutes.
+const SHOWN_IN_MINUTES: Duration = Duration::from_secs(120);
+
+/// The API stores times in whole seconds, so two changes of one reconciliation can be this far apart.
+const SAME_RECONCILIATION: Duration = Duration::from_secs(1);
+
+/// The shortest and the longest time from the creation of a Machine until its node had joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JoinTimes {
+    pub shortest_seconds: u64,
+    pub longest_seconds: u64,
+    /// The number of Machines whose times are known.
+    pub machines: usize,
+}
+
+/// When a Machine was created, and when its node had joined.
+#[derive(Clone, Copy)]
+struct Join {
+    created: Timestamp,
+    joined: Timestamp,
+}
+
+impl JoinTimes {
+    /// Measures the Machines of a control plane. None if the time of no Machine is known.
+    ///
+    /// The controller creates a Machine only after the earlier ones have joined. Where Machines overlap, their creation times
+    /// are not those of the machines: `clusterctl move` or a backup has created the objects again.
+    pub fn of(machines: &[Machine]) -> Option<Self> {
+        let joins: Vec<Join> = machines.iter().filter_map(Join::of).collect();
+        let is_alone = |(index, join): &(usize, &Join)| {
+            let mut others = joins.iter().enumerate().filter(|(other, _)| other != index);
+            !others.any(|(_, other)| join.created < other.joined && other.created < join.joined)
+        };
+        let alone = joins.iter().enumerate().filter(is_alone);
+        let seconds: Vec<u64> = alone.map(|(_, join)| join.duration().as_secs()).collect();
+        Some(Self {
+            shortest_seconds: *seconds.iter().min()?,
+            longest_seconds: *seconds.iter().max()?,
+            machines: seconds.len(),
+        })
+    }
+
+    /// The estimate in one line.
+    pub fn message(&self) -> String {
+        let shortest = Duration::from_secs(self.shortest_seconds);
+        let longest = Duration::from_secs(self.longest_seconds);
+        let (from, to) = (whole_minutes(shortest, 0), whole_minutes(longest, 59));
+        let (from, to) = (format_duration(from), format_duration(to));
+        let range = if from == to {
+            from
+        } else {
+            format!("{from} to {to}")
+        };
+        let earlier = match self.machines {
+            1 => "1 earlier Machine".to_owned(),
+            machines => format!("{machines} earlier Machines"),
+        };
+        format!("each new Machine takes about {range} to join, judged from {earlier}")
+    }
+}
+
+/// Rounds a long duration down to whole minutes, after it has added this number of seconds.
+fn whole_minutes(duration: Duration, seconds: u64) -> Duration {
+    if duration < SHOWN_IN_MINUTES {
+        return duration;
+    }
+    Duration::from_secs((duration.as_secs() + seconds) / 60 * 60)
+}
+
+impl Join {
+    /// None if the objects do not say when the Machine joined.
+    fn of(machine: &Machine) -> Option<Self> {
+        if machine.is_deleting() || machine.status.phase.as_deref() != Some("Running") {
+            return None;
+        }
+        let join = Self {
+            created: machine.creation_timestamp()?,
+            joined: machine.status.last_updated?,
+        };
+        if join.joined <= join.created {
+            return None;
+        }
+        // The controller sets these conditions to False when it sees the Machine first. It changes Updating at the start and at
+        // the end of an update in place. At its end, the phase is Running again. Before Cluster API v1.12, there are no such
+        // updates and no such condition.
+        let mut conditions = ["Updating", "Deleting"].into_iter();
+        let seen = conditions.find_map(|kind| machine.condition(kind))?;
+        let changed = seen.last_transition_time?;
+        let before = join.joined.duration_since(changed);
+        (before > SAME_RECONCILIATION.try_into().ok()?).then_some(join)
+    }
+
+    fn duration(self) -> Duration {
+        self.joined
+            .duration_since(self.created)
+            .try_into()
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+    use kcp_api::{ConditionStatus::False, Machine, metadata::Time};
+
+    use super::JoinTimes;
+    use crate::testing::objects::{condition, machine, minutes_ago, now, set};
+
+    /// A Machine that was created this many minutes ago, and joined this many seconds later.
+    fn joined(name: &str, minutes: i64, seconds: i64) -> Machine {
+        let mut machine = machine(name);
+        let created = minutes_ago(minutes);
+        machine.metadata.creation_timestamp = Some(Time(created));
+        machine.status.phase = Some("Running".to_owned());
+        machine.status.last_updated = Some(created + SignedDuration::from_secs(seconds));
+        updated_in_place_until(&mut machine, created);
+        machine
+    }
+
+    fn updated_in_place_until(machine: &mut Machine, time: Timestamp) {
+        let mut updating = condition("Updating", False, "");
+        updating.last_transition_time = Some(time);
+        set(&mut machine.status.conditions, updating);
+    }
+
+    #[test]
+    fn measures_only_machines_whose_times_are_known() {
+        type Case = (&'static str, fn(&mut Vec<Machine>), Option<(u64, u64, usize)>);
+        let cases: &[Case] = &[
+            ("all", |_| {}, Some((240, 420, 3))),
+            ("none", Vec::clear, None),
+            ("one", |machines| machines.truncate(1), Some((240, 240, 1))),
+            (
+                "being_deleted",
+                |machines| machines[1].metadata.deletion_timestamp = Some(Time(now())),
+                Some((240, 300, 2)),
+            ),
+            (
+                "not_joined",
+                |machines| machines[1].status.phase = Some("Provisioned".to_owned()),
+                Some((240, 300, 2)),
+            ),
+            (
+                "phase_without_a_time",
+                |machines| machines[1].status.last_updated = None,
+                Some((240, 300, 2)),
+            ),
+            (
+                "updated_in_place",
+                |machines| {
+                    machines[1].status.last_updated = Some(minutes_ago(30));
+                    updated_in_place_until(&mut machines[1], minutes_ago(30));
+                },
+                Some((240, 300, 2)),
+            ),
+            (
+                "never_seen_before_it_joined",
+                |machines| {
+                    let joined = machines[1].status.last_updated.expect("a time");
+                    updated_in_place_until(&mut machines[1], joined - SignedDuration::from_secs(1));
+                },
+                Some((240, 300, 2)),
+            ),
+            (
+                "of_a_controller_without_updates_in_place",
+                |machines| {
+                    for machine in machines {
+                        let conditions = &mut machine.status.conditions;
+                        conditions.retain(|condition| condition.type_ == "Updating");
+                        conditions[0].type_ = "Deleting".to_owned();
+                    }
+                },
+                Some((240, 420, 3)),
+            ),
+            (
+                "without_conditions",
+                |machines| {
+                    for machine in machines {
+                        machine.status.conditions.clear();
+                    }
+                },
+                None,
+            ),
+            (
+                "joined_before_it_was_created",
+                |machines| machines[1].status.last_updated = Some(minutes_ago(400)),
+                Some((240, 300, 2)),
+            ),
+            (
+                "moved_to_another_management_cluster",
+                |machines| *machines = ["m1", "m2", "m3"].map(|name| joined(name, 60, 20)).to_vec(),
+                None,
+            ),
+            (
+                "two_overlap",
+                |machines| machines[2] = joined("m3", 198, 300),
+                Some((240, 240, 1)),
+            ),
+        ];
+        for (name, change, expected) in cases {
+            let mut machines = vec![
+                joined("m1", 300, 240),
+                joined("m2", 200, 420),
+                joined("m3", 100, 300),
+            ];
+            change(&mut machines);
+            let times = JoinTimes::of(&machines);
+            let times = times.map(|times| (times.shortest_seconds, times.longest_seconds, times.machines));
+            assert_eq!(times, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_message_is_a_range() {
+        for (shortest_seconds, longest_seconds, machines, expected) in [
+            (240, 420, 3, "4m to 7m to join, judged from 3 earlier Machines"),
+            (250, 361, 2, "4m to 7m to join, judged from 2 earlier Machines"),
+            (300, 300, 1, "5m to join, judged from 1 earlier Machine"),
+            (5, 8, 2, "5s to 8s to join, judged from 2 earlier Machines"),
+            (90, 150, 2, "1m30s to 3m to join, judged from 2 earlier Machines"),
+        ] {
+            let times = JoinTimes {
+                shortest_seconds,
+                longest_seconds,
+                machines,
+            };
+            assert_eq!(
+                times.message(),
+                format!("each new Machine takes about {expected}")
+            );
+        }
+    }
+}

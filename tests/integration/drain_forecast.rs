@@ -2,16 +2,9 @@
 //! evictions are those of a real API server.
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::{
-    core::v1::{Namespace, Pod},
-    policy::v1::PodDisruptionBudget,
-};
-use kcp_tests::{resources, wait};
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams, PostParams},
-    core::DynamicObject,
-};
+use k8s_openapi::api::core::v1::Namespace;
+use kcp_tests::{protected_pod, resources, wait};
+use kube::{Api, Client, api::PostParams, core::DynamicObject};
 use serde_json::{Value, from_value, json};
 
 use crate::{rollouts::Subject, shared::with_controllers};
@@ -85,13 +78,12 @@ async fn node_of(client: &Client, machine: &str) -> Result<String> {
     node.map(str::to_owned).context("the Machine has no node")
 }
 
-/// Runs a pod without a controller and with local storage, whose budget allows no disruption. The budget's status is
-/// written here, because no kube-controller-manager runs.
+/// Runs a pod without a controller and with local storage, whose budget allows no disruption.
 async fn run_protected_pod(client: &Client, node: &str) -> Result<()> {
-    let parameters = PostParams::default();
     let namespace: Namespace = from_value(json!({"metadata": {"name": SHOP}}))?;
-    Api::all(client.clone()).create(&parameters, &namespace).await?;
-    let pods: Api<Pod> = Api::namespaced(client.clone(), SHOP);
+    Api::all(client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await?;
     let pod = from_value(json!({
         "metadata": {"name": "web-0", "labels": {"app": "web"}},
         "spec": {
@@ -101,33 +93,7 @@ async fn run_protected_pod(client: &Client, node: &str) -> Result<()> {
             "volumes": [{"name": "cache", "emptyDir": {}}],
         },
     }))?;
-    pods.create(&parameters, &pod).await?;
-    wait::until("the pod is ready", || async {
-        let pod = pods.get("web-0").await?;
-        let conditions = pod
-            .status
-            .and_then(|status| status.conditions)
-            .unwrap_or_default();
-        let is_ready = conditions
-            .iter()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        ensure!(is_ready, "{conditions:?}");
-        Ok(())
-    })
-    .await?;
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), SHOP);
-    let budget = from_value(json!({
-        "metadata": {"name": "web"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-    }))?;
-    let budget = budgets.create(&parameters, &budget).await?;
-    let status = json!({"status": {"observedGeneration": budget.metadata.generation, "disruptionsAllowed": 0,
-        "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
-    let patch = Patch::Merge(&status);
-    budgets
-        .patch_status("web", &PatchParams::default(), &patch)
-        .await?;
-    Ok(())
+    protected_pod::run(client, SHOP, &pod).await
 }
 
 /// Waits until Cluster API reports that the API server refused to evict the pod.

@@ -1,11 +1,10 @@
 //! What the plugin says while Cluster API's kubeadm control plane controller is stopped.
 
 use anyhow::{Context as _, Result, ensure};
-use jiff::{SignedDuration, Timestamp};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::shared::with_controllers;
 
@@ -22,7 +21,7 @@ fn a_stopped_controller_is_reported_with_its_duration() {
         cluster.settled(1).await?;
         let stopped = management.without_control_plane_controller(NAMESPACE, async || {
             a_wait_ends_with_the_cause(management).await?;
-            change_was_written_long_ago(&cluster).await?;
+            cluster.backdate_writes(MINUTES).await?;
             the_cause_is_reported_once(management).await
         });
         stopped.await?;
@@ -44,30 +43,6 @@ async fn a_wait_ends_with_the_cause(management: &ManagementCluster) -> Result<()
                  processed the change";
     ensure!(scaled.code == 1 && scaled.stdout.contains(cause), "{scaled}");
     Ok(())
-}
-
-/// Sets the times in `managedFields`, from which the plugin knows since when a change is not processed, so that the test
-/// need not wait.
-async fn change_was_written_long_ago(cluster: &Cluster) -> Result<()> {
-    let minutes_ago = |minutes| {
-        let time = Timestamp::now() - SignedDuration::from_mins(minutes);
-        json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-    };
-    let control_plane = cluster.get().await?;
-    let mut fields = control_plane
-        .pointer("/metadata/managedFields")
-        .cloned()
-        .context("no managedFields")?;
-    for entry in fields.as_array_mut().into_iter().flatten() {
-        let is_of_status = entry.get("subresource") == Some(&json!("status"));
-        let minutes = if is_of_status { 2 * MINUTES } else { MINUTES };
-        if let Some(time) = entry.get_mut("time") {
-            *time = minutes_ago(minutes);
-        }
-    }
-    cluster
-        .patch(&json!({"metadata": {"managedFields": fields}}))
-        .await
 }
 
 /// `status` and `rollout status` name the controller and since when; `status` does so in one finding.

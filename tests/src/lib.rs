@@ -34,6 +34,7 @@ pub mod pki;
 pub mod pools;
 pub mod process;
 pub mod products;
+pub mod protected_pod;
 pub mod refusing_webhook;
 pub mod resources;
 pub mod run;

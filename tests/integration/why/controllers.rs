@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::refusing_webhook::RefusingWebhook;
-use kcp_tests::{resources, wait};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kcp_tests::{protected_pod, resources};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use super::{HEALTHY, NAME, NAMESPACE, NOBODY, PERSON, Questions};
@@ -54,41 +54,21 @@ async fn is_explained_while_stopped(asked: &Questions<'_>, cluster: &Cluster) ->
         number("/status/observedGeneration")?,
     );
     let unprocessed = format!(
-        "KubeadmControlPlane/{NAME}: {CONTROLLER} has not processed generation {generation} of the spec for N; the last processed \
+        "KubeadmControlPlane/{NAME}: it has not processed generation {generation} of the spec for N; the last processed \
          generation is {observed}; the controller has no Lease in namespace capi-kubeadm-control-plane-system (status-outdated)"
     );
     let line = format!("{CONTROLLER} acts next: {unprocessed}");
     asked
         .answers("controller stopped (SIGSTOP)", NOBODY, &line)
         .await?;
-    put_back(cluster, &object).await?;
+    cluster.backdate_writes(10).await?;
     let line = format!(
-        "{CONTROLLER} makes no progress, so a person must act: KubeadmControlPlane/{NAME}: for N: {CONTROLLER} has not processed \
+        "{CONTROLLER} makes no progress, so a person must act: KubeadmControlPlane/{NAME}: for N: it has not processed \
          generation {generation} of the spec; the last processed generation is {observed}; the controller has no Lease in namespace \
          capi-kubeadm-control-plane-system (controller-stopped)"
     );
     asked.answers("… ten minutes ago", PERSON, &line).await?;
     Ok(())
-}
-
-/// Puts the times of all writes back by ten minutes, instead of waiting so long.
-async fn put_back(cluster: &Cluster, object: &Value) -> Result<()> {
-    let mut entries = object
-        .pointer("/metadata/managedFields")
-        .cloned()
-        .context("no managedFields")?;
-    for entry in entries.as_array_mut().into_iter().flatten() {
-        // The API server ignores a change of nothing but times.
-        if let Some(manager) = entry.get_mut("manager") {
-            *manager = json!("earlier");
-        }
-        let time = entry.get_mut("time").context("no time")?;
-        let at: jiff::Timestamp = time.as_str().context("no text")?.parse()?;
-        *time = json!((at - jiff::SignedDuration::from_mins(10)).to_string());
-    }
-    cluster
-        .patch(&json!({"metadata": {"managedFields": entries}}))
-        .await
 }
 
 async fn a_missing_template(asked: &Questions<'_>) -> Result<()> {
@@ -155,38 +135,12 @@ async fn a_blocked_drain(asked: &Questions<'_>, cluster: &Cluster) -> Result<()>
         .context("no Machine")?;
     let workload = asked.management.machines().cluster(NAMESPACE, NAME).await?;
     let client = workload.client()?.clone();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "web", "labels": {"app": "web"}},
         "spec": {"nodeName": machine, "containers": [{"name": "web", "image": "web"}],
             "tolerations": [{"operator": "Exists"}]},
     }))?;
-    pods.create(&PostParams::default(), &pod).await?;
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, "default");
-    let budget: PodDisruptionBudget = serde_json::from_value(json!({
-        "metadata": {"name": "web"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-    }))?;
-    budgets.create(&PostParams::default(), &budget).await?;
-    // No controller manager runs that would write this status.
-    let status = json!({"status": {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "disruptionsAllowed": 0,
-        "expectedPods": 1}});
-    budgets
-        .patch_status("web", &PatchParams::default(), &Patch::Merge(&status))
-        .await?;
-    wait::until("the pod is ready", || async {
-        let read = pods.get("web").await?;
-        let conditions = read
-            .status
-            .and_then(|status| status.conditions)
-            .unwrap_or_default();
-        let is_ready = conditions
-            .iter()
-            .any(|of| of.type_ == "Ready" && of.status == "True");
-        ensure!(is_ready, "{conditions:?}");
-        Ok(())
-    })
-    .await?;
+    protected_pod::run(&client, "default", &pod).await?;
     machines.delete(machine, &DeleteParams::default()).await?;
     let line = format!(
         "Cluster API's Machine controller acts next: Machine/{machine}: the drain of its node is blocked: Pod default/web: cannot evict pod as it would \
@@ -194,7 +148,10 @@ async fn a_blocked_drain(asked: &Questions<'_>, cluster: &Cluster) -> Result<()>
          (machine-drains-blocked)"
     );
     asked.answers("blocked drain", NOBODY, &line).await?;
-    budgets.delete("web", &DeleteParams::default()).await?;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, "default");
+    budgets
+        .delete(protected_pod::BUDGET, &DeleteParams::default())
+        .await?;
     cluster.settled(3).await?;
     asked.answers("the drain ended", NOBODY, HEALTHY).await.map(drop)
 }

@@ -80,7 +80,7 @@ fn a_second_minor_before_the_first_has_rolled_out() {
         let words = "\
             The KubeadmControlPlane \"hasty\" is invalid: spec.version: Forbidden: \"v1.35.0\": the upgrade \
             to v1.34.2 is still rolling out: a Machine is at v1.33.6; wait until every Machine is at \
-            v1.34.2: kubectl kcp rollout status hasty --watch -n documents \
+            v1.34.2: kubectl kcp rollout status hasty -n documents \
             (version-changes-too-early)\n";
         refused(management, &next, words).await.unwrap();
     });
@@ -109,7 +109,7 @@ fn a_scale_during_a_rollout() {
             .unwrap();
         let words = "\
             The KubeadmControlPlane \"rolling\" is invalid: spec.replicas: Forbidden: 5: a rollout is \
-            in progress (1 of 4 Machines are up to date), and scaling from 3 would add or remove etcd members at the same time; wait for the rollout, then scale: kubectl kcp rollout status rolling --watch \
+            in progress (1 of 4 Machines are up to date), and scaling from 3 would add or remove etcd members at the same time; wait for the rollout, then scale: kubectl kcp rollout status rolling \
             -n documents (replicas-during-rollout)\n";
         let scale = ["scale", "kubeadmcontrolplane/rolling", "--replicas=5"];
         refused(management, &scale, words).await.unwrap();

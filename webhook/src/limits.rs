@@ -16,7 +16,7 @@ pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// have 1.5 million values, and its review would need gigabytes of memory.
 pub(crate) const MAX_VALUES: usize = 50_000;
 
-/// The maximum length of a decoder's error in a message, in characters, because such errors quote text from the client.
+/// The maximum length in characters of a decoder's error that a message quotes. Such errors contain text from the client.
 pub(crate) const MAX_QUOTED_CHARS: usize = 300;
 
 /// The longest name of a Kubernetes object, in characters (RFC 1123).

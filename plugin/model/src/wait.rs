@@ -114,7 +114,8 @@ impl WaitCondition {
         let deleting = machines
             .iter()
             .filter(|machine| machine.deletion_timestamp().is_some());
-        missing.extend(deleting.map(|machine| format!("Machine {} is not deleted yet", machine.name())));
+        missing
+            .extend(deleting.map(|machine| format!("Machine {} has not been deleted yet", machine.name())));
         if !matches!(self, Self::Replicas(_)) {
             // The controller writes the condition and the counts together, so both may be outdated. The Machines' creation
             // times are always current.
@@ -128,7 +129,9 @@ impl WaitCondition {
                             .creation_timestamp()
                             .is_some_and(|created| created < after)
                 });
-                missing.extend(old.map(|machine| format!("Machine {} is not replaced yet", machine.name())));
+                missing.extend(
+                    old.map(|machine| format!("Machine {} has not been replaced yet", machine.name())),
+                );
             }
         }
         missing
@@ -201,7 +204,7 @@ fn missing_for_replacement(
     replaced: &str,
 ) -> Vec<String> {
     if machines.iter().any(|machine| machine.name() == replaced) {
-        return vec![format!("Machine {replaced} is not deleted yet")];
+        return vec![format!("Machine {replaced} has not been deleted yet")];
     }
     let staying = machines
         .iter()
@@ -285,7 +288,7 @@ mod tests {
                 "a_machine_goes",
                 Replicas(3),
                 |s| s.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
-                waiting(&["Machine c1-cp-m1 is not deleted yet"]),
+                waiting(&["Machine c1-cp-m1 has not been deleted yet"]),
             ),
             (
                 "scaled_by_somebody_else",
@@ -404,7 +407,7 @@ mod tests {
                         machine.metadata.creation_timestamp = Some(Time(now()));
                     }
                 },
-                waiting(&["Machine c1-cp-m1 is not replaced yet"]),
+                waiting(&["Machine c1-cp-m1 has not been replaced yet"]),
             ),
             (
                 "an_outdated_count_and_a_machine_with_the_old_version",
@@ -466,7 +469,7 @@ mod tests {
                 "it_goes",
                 Replaced("c1-cp-m1".to_owned()),
                 |_| {},
-                waiting(&["Machine c1-cp-m1 is not deleted yet"]),
+                waiting(&["Machine c1-cp-m1 has not been deleted yet"]),
             ),
             // The controller has not looked yet: its counts are as before.
             (

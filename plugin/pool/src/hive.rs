@@ -1,7 +1,7 @@
-//! Decides whether Hive runs a pool, and names the evidence. Pure, except for [`evidence`].
+//! Decides whether Hive manages a pool, and names the evidence. Pure, except for [`evidence`].
 //!
 //! The finalizer of a pool is not enough. Hive does not set it on a pool that it rejects, such as one whose runningCount
-//! differs from its size, and the finalizer stays on a pool after Hive was uninstalled.
+//! differs from its size, and the finalizer stays on a pool after Hive has been uninstalled.
 
 use std::fmt;
 

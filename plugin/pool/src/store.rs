@@ -123,8 +123,8 @@ impl<'c> Store<'c> {
     }
 
     /// Sends one request to create an object.
-    pub async fn make(&self, made: ObjectTarget<'_>, object: &Value) -> Result<CreateResult, Error> {
-        let (kind, namespace) = made.place();
+    pub async fn create_once(&self, target: ObjectTarget<'_>, object: &Value) -> Result<CreateResult, Error> {
+        let (kind, namespace) = target.place();
         let create = Create {
             resource: &kind.at("v1"),
             namespace,
@@ -137,8 +137,12 @@ impl<'c> Store<'c> {
     }
 
     /// Reads the object that has this name; `None` if there is none.
-    pub async fn existing_object(&self, made: ObjectTarget<'_>, name: &str) -> Result<Option<Value>, Error> {
-        let (kind, namespace) = made.place();
+    pub async fn existing_object(
+        &self,
+        target: ObjectTarget<'_>,
+        name: &str,
+    ) -> Result<Option<Value>, Error> {
+        let (kind, namespace) = target.place();
         let namespace = namespace.unwrap_or_default();
         self.find_at(ObjectPath {
             kind,
@@ -152,11 +156,11 @@ impl<'c> Store<'c> {
     /// [`Written::Changed`] if another client has changed or deleted the object.
     pub async fn patch_object_once(
         &self,
-        made: ObjectTarget<'_>,
+        target: ObjectTarget<'_>,
         name: &str,
         patch: &Value,
     ) -> Result<Written, Error> {
-        let (kind, namespace) = made.place();
+        let (kind, namespace) = target.place();
         let namespace = namespace.unwrap_or_default();
         self.patch_object(
             ObjectPath {
@@ -243,7 +247,8 @@ impl<'c> Store<'c> {
             "metadata": {"name": holder.cluster_deployment},
             "spec": spec,
         });
-        self.make(ObjectTarget::Claim(self.namespace()), &claim).await
+        self.create_once(ObjectTarget::Claim(self.namespace()), &claim)
+            .await
     }
 
     /// Deletes a ClusterClaim once, even if it has changed since it was read. Does not delete a later claim with the same

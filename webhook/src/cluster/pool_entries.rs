@@ -18,7 +18,7 @@ fn count_entry(entries: &mut PoolEntries, entry: &CachedCustomization, now: Time
             Lease::Recorded(LeaseRecord {
                 state: LeaseState::Gone,
                 ..
-            }) => &mut entries.gone,
+            }) => &mut entries.cluster_gone,
             Lease::Recorded(_) | Lease::Unreadable => &mut entries.held,
         };
         *count += 1;
@@ -136,7 +136,7 @@ mod tests {
         ]);
         let a = PoolEntries {
             held: 2,
-            gone: 1,
+            cluster_gone: 1,
             expired: 2,
             cordoned: 2,
         };

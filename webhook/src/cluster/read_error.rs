@@ -19,7 +19,7 @@ pub(crate) enum ReadError {
     )]
     NoAccess,
     #[error(
-        "kcp-webhook reads other objects only for clients whose certificate a CA in --client-ca-file has signed; \
+        "kcp-webhook reads objects only for an API server with a client certificate that is signed by a CA in --client-ca-file; \
          configure such a certificate in the API server's --admission-control-config-file, or set spec.replicas on the object itself"
     )]
     Unverified,

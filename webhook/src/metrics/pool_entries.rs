@@ -20,7 +20,7 @@ pub(crate) struct PoolEntries {
     /// Entries whose lease has not ended, including entries that a cluster uses.
     pub(crate) held: u32,
     /// Entries whose cluster no longer exists, and that are still reserved for the holder.
-    pub(crate) gone: u32,
+    pub(crate) cluster_gone: u32,
     /// Entries whose lease has ended, but that are not free yet.
     pub(crate) expired: u32,
     /// Entries that are excluded from new leases. They may also be leased, and are then counted twice.
@@ -31,7 +31,7 @@ impl PoolEntries {
     /// Adds the numbers of entries of another pool.
     pub(crate) const fn merge(&mut self, other: Self) {
         self.held += other.held;
-        self.gone += other.gone;
+        self.cluster_gone += other.cluster_gone;
         self.expired += other.expired;
         self.cordoned += other.cordoned;
     }
@@ -64,7 +64,7 @@ impl PoolGauges {
         for ((namespace, pool), entries) in pools {
             for (state, count) in [
                 ("held", entries.held),
-                ("gone", entries.gone),
+                ("gone", entries.cluster_gone),
                 ("expired", entries.expired),
                 ("cordoned", entries.cordoned),
             ] {

@@ -244,7 +244,7 @@ async fn create_unless_exists(
 ) -> Result<(), Error> {
     let mut attempt = 1;
     loop {
-        match store.make(made, object).await? {
+        match store.create_once(made, object).await? {
             CreateResult::Created | CreateResult::AlreadyExists => return Ok(()),
             CreateResult::Unknown(error) if attempt == MAX_ATTEMPTS => return Err(error),
             CreateResult::Unknown(_) => {

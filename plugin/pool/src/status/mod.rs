@@ -62,7 +62,7 @@ pub struct EntryUse {
     /// The name of the ClusterDeployment that holds the entry.
     pub holder: Option<String>,
     /// The name of the pool for which the entry is leased.
-    pub leased_for: Option<String>,
+    pub leased_for_pool: Option<String>,
     /// When the entry was last reserved or freed.
     pub since: Option<Timestamp>,
     /// The record of the entry's lease, if it has one.
@@ -344,7 +344,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
             .and_then(Entry::cluster_deployment)
             .or(of_user)
             .map(str::to_owned),
-        leased_for: entry.and_then(Entry::cluster_pool).map(str::to_owned),
+        leased_for_pool: entry.and_then(Entry::cluster_pool).map(str::to_owned),
         since: entry.and_then(EntryStatus::since),
         lease: match reservation {
             Some(Reservation::Leased(record)) => Some(record),

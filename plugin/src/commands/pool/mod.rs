@@ -174,7 +174,7 @@ fn parse_ttl(text: &str) -> Result<Ttl, String> {
     Ok(Ttl::For(ttl))
 }
 
-/// The value of `--hive`: whether Hive runs the pool.
+/// The value of `--hive`: whether Hive manages the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HiveArgument {
     /// Decide from Hive's `HiveConfig`, Hive's controllers, and the pool's finalizer and conditions

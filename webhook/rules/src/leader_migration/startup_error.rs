@@ -42,7 +42,7 @@ impl fmt::Display for StartupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MigrationUnsupported => f.write_str(
-                "leader migration is enabled, and versions 1.36 and later exit in this case: informer name \
+                "leader migration is enabled, which makes versions 1.36 and later fail with: informer name \
                  \"kube-controller-manager\" is already registered",
             ),
             Self::NoServiceAccountKey => f.write_str(

@@ -22,8 +22,9 @@ pub enum Unknown {
     NoVersion,
     /// A static Pod cannot be read, so it may be a cloud-controller-manager.
     #[error(
-        "spec.kubeadmConfigSpec.files[{0}] is a static Pod that cannot be read: its content must be plain text, a Pod in YAML \
-         or JSON of at most 64 KiB, and list the flags of the program without a shell, environment variables or placeholders"
+        "cannot read the static Pod in spec.kubeadmConfigSpec.files[{0}]: write its content as plain text of at most 64 KiB, as \
+         a Pod in YAML or JSON that starts the program without a shell, with flags that contain no environment variables or \
+         placeholders"
     )]
     StaticPod(usize),
     /// More than one static Pod is a cloud-controller-manager.

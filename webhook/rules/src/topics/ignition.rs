@@ -91,8 +91,8 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             value,
             detail: "Cluster API's feature gate KubeadmBootstrapFormatIgnition is off".into(),
             remedy:
-                "remove the field, or enable the gate in Cluster API and set featureGates.ignition in the \
-                AdmissionConfiguration"
+                "remove the field, or enable the gate in Cluster API and set featureGates.ignition in kcp-webhook's \
+             AdmissionConfiguration"
                     .into(),
         });
     }

@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, clusterpool_controller.go: no cluster is added above maxSize, claimed ones included",
+        source: "Hive, clusterpool_controller.go: Hive adds no cluster above maxSize, and counts claimed clusters too",
         check: Check::ClusterPool(max_size_below_size),
         cel: Cel::Faults(include_str!("cel/max-size-below-size.cel")),
     },

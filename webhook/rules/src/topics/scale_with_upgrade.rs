@@ -162,7 +162,7 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
             )
             .into(),
             remedy: format!(
-                "wait for the rollout, then scale: kubectl kcp rollout status {} --watch{}",
+                "wait for the rollout, then scale: kubectl kcp rollout status {}{}",
                 name(change.new),
                 change.new.metadata.namespace_flag()
             )

@@ -84,7 +84,7 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         value: None,
         detail: "Cluster API's feature gate MachineTaintPropagation is off".into(),
         remedy:
-            "remove the taints, or enable the gate in Cluster API and set featureGates.machineTaints in the \
+            "remove the taints, or enable the gate in Cluster API and set featureGates.machineTaints in kcp-webhook's \
              AdmissionConfiguration"
                 .into(),
     });

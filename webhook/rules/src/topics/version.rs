@@ -239,7 +239,7 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
                 version_change.old
             ),
             format!(
-                "wait until every Machine is at {}: kubectl kcp rollout status {} --watch{}",
+                "wait until every Machine is at {}: kubectl kcp rollout status {}{}",
                 version_change.old,
                 change.new.metadata.name.as_deref().unwrap_or("NAME"),
                 change.new.metadata.namespace_flag()

@@ -222,7 +222,7 @@ impl EntryDocument {
             state: entry.state.as_str(),
             in_inventory: entry.is_in_inventory,
             holder: entry.holder.clone(),
-            pool: entry.leased_for.clone(),
+            pool: entry.leased_for_pool.clone(),
             since: entry.since,
             expires: entry.lease.as_ref().and_then(|lease| lease.deadline),
             lease_id: entry.lease.as_ref().map(|lease| lease.id.clone()),

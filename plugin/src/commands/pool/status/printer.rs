@@ -240,10 +240,10 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
             state.push_str(what);
         }
     }
-    let leased_for = entry
-        .leased_for
+    let leased_for_pool = entry
+        .leased_for_pool
         .as_deref()
-        .filter(|leased_for| *leased_for != pool);
+        .filter(|leased_for_pool| *leased_for_pool != pool);
     let ends = entry.lease.as_ref().map_or(String::new(), |lease| {
         let Some(at) = lease.deadline else {
             return "never".to_owned();
@@ -263,7 +263,7 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         Cell::from(&entry.name),
         Cell::styled(state, style),
         Cell::from(entry.holder.as_deref().unwrap_or_default()),
-        Cell::from(leased_for.unwrap_or_default()),
+        Cell::from(leased_for_pool.unwrap_or_default()),
         Cell::from(entry.since.map_or(String::new(), |since| age(Some(since), now))),
         Cell::from(ends),
         Cell::styled(

@@ -31,12 +31,16 @@ impl ContextsArgument {
             ("--context", global.context.is_some()),
             ("--cluster", global.cluster.is_some()),
             ("--server", global.server.is_some()),
+            // The credentials of one cluster must not be sent to the others.
+            ("--user", global.user.is_some()),
+            ("--token", global.token.is_some()),
+            ("--client-certificate", global.client_certificate.is_some()),
         ];
         let (flag, _) = selects
             .iter()
             .find(|(_, is_set)| *is_set && !self.contexts.is_empty())?;
         Some(format!(
-            "--contexts and {flag} both select a cluster: omit one of them"
+            "--contexts and {flag} both select a cluster or a user: omit one of them"
         ))
     }
 }
@@ -192,8 +196,9 @@ mod tests {
             ("--contexts a", global(None, Some("s")), Some("--server")),
         ] {
             let message = parse(words).expect("parses").contradiction(&global);
-            let expected =
-                expected.map(|flag| format!("--contexts and {flag} both select a cluster: omit one of them"));
+            let expected = expected.map(|flag| {
+                format!("--contexts and {flag} both select a cluster or a user: omit one of them")
+            });
             assert_eq!(message, expected, "{words}");
         }
     }

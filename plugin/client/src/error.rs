@@ -173,7 +173,7 @@ impl Error {
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
             Self::OutOfTime { .. } => {
-                "allow more time with --timeout, or with --request-timeout if the command has no --timeout".to_owned()
+                "check whether the API server is overloaded; if the command has the flag --timeout, allow more time".to_owned()
             }
             Self::CredentialsOutOfTime { .. } => {
                 "log in first, for example with: kubectl auth whoami; or allow more time with --timeout".to_owned()

@@ -113,7 +113,7 @@ mod tests {
             );
             assert_eq!(
                 error.hint().as_deref(),
-                Some("allow more time with --timeout, or with --request-timeout if the command has no --timeout")
+                Some("check whether the API server is overloaded; if the command has the flag --timeout, allow more time")
             );
             let answered = connection.run_with_limit(limit, &action, ready(Ok(1)));
             assert_eq!(answered.await.expect("an answer"), 1);

@@ -309,7 +309,7 @@ impl Blocker {
             } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
             Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
             Self::MachinePaused { machine } => {
-                format!("Machine {machine} is paused, so no controller completes or deletes it")
+                format!("Machine {machine} is paused, so Cluster API neither completes nor deletes it")
             }
             Self::LeaderUnreachable { member } => format!(
                 "etcd's leader {member} does not respond, so Cluster API can neither move the leadership nor remove a \

@@ -91,14 +91,14 @@ pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
             continue;
         };
         if machine.has_annotation(annotation::EXCLUDE_NODE_DRAINING) {
-            let may = if is_possible(machine) {
-                "may delete"
+            let name = machine.name();
+            let what = if is_possible(machine) {
+                format!("if Cluster API deletes Machine {name}, it does not drain its node")
             } else {
-                "deletes"
+                format!("Cluster API deletes Machine {name} without draining its node")
             };
             lines.push(format!(
-                "Cluster API {may} Machine {} without a drain: annotation {}",
-                machine.name(),
+                "{what}, because the Machine has the annotation {}",
                 annotation::EXCLUDE_NODE_DRAINING
             ));
             continue;
@@ -335,7 +335,7 @@ fn line(
         ),
         Effect::SeveralBudgets => format!(
             "the drain of Machine {name} waits, because more than one PodDisruptionBudget selects {listed}, and the API \
-             server evicts no such pod: {end}"
+             server does not evict pods that several budgets select: {end}"
         ),
         Effect::WaitsForCompletion => {
             let complete = if pods.len() == 1 { "completes" } else { "complete" };

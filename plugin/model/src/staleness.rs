@@ -97,6 +97,7 @@ pub fn find_stuck(
 const fn time_limit(blocker: &Blocker) -> Duration {
     match blocker {
         Blocker::BeingDeleted { .. } => DELETION_LIMIT,
+        Blocker::MachinePaused { .. } => OBSERVATION_LIMIT,
         Blocker::NoNode { .. } => JOIN_LIMIT,
         Blocker::Condition { .. } => HEALTH_LIMIT,
         Blocker::NoProgress { condition, .. } if matches!(condition.as_bytes(), b"ScalingUp") => {
@@ -176,6 +177,13 @@ fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {
 
 fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<StuckBlocker> {
     let name = || machine.name().to_owned();
+    let joins = || machine.creation_timestamp().filter(|_| !machine.has_node());
+    if machine.is_paused()
+        && let Some(since) = machine.deletion_timestamp().or_else(joins)
+    {
+        let blocker = Blocker::MachinePaused { machine: name() };
+        return vec![StuckBlocker { blocker, since }];
+    }
     if let Some(since) = machine.deletion_timestamp() {
         return vec![StuckBlocker {
             blocker: Blocker::BeingDeleted {

@@ -16,7 +16,7 @@ use kcp_client::{
     events::Events,
     reader::Reader,
     reads::{
-        change::{limit, read_control_plane_alone, read_everything},
+        change::{LIMIT, read_control_plane_alone, read_everything},
         machine::{FoundMachine, ReadMachineError, concurrent_deletions, read_machine},
     },
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
@@ -294,14 +294,13 @@ impl Engine<'_> {
     /// Reads what a change with this scope depends on.
     pub(crate) async fn read(&self, name: &str, scope: ReadScope) -> Result<ChangeSnapshot, Error> {
         let namespace = &self.reader.connection.namespace;
-        let limit = limit(self.reader.connection);
         if scope != ReadScope::All {
-            let snapshot = read_control_plane_alone(self.reader, namespace, name, limit).await?;
+            let snapshot = read_control_plane_alone(self.reader, namespace, name, LIMIT).await?;
             if scope.needs_control_plane_only(snapshot.control_plane(), self.now()) {
                 return Ok(snapshot);
             }
         }
-        read_everything(self.reader, namespace, name, limit).await
+        read_everything(self.reader, namespace, name, LIMIT).await
     }
 
     /// Records an Event about the change. A failure is only a warning, because the change is already stored.

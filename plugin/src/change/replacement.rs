@@ -62,8 +62,8 @@ impl Engine<'_> {
         }
         self.withdraw(&replacement).await.with_context(|| {
             format!(
-                "an earlier `machine replace` announced at {} that it deletes Machine {}, and has not deleted it; to make sure \
-                 that it no longer does, this command must change an annotation of the Machine",
+                "an earlier `machine replace` announced at {} that it would delete Machine {}, but did not; to stop a late \
+                 deletion, this command must change an annotation of the Machine",
                 replacement.time, replacement.machine
             )
         })
@@ -121,12 +121,15 @@ impl Engine<'_> {
                 .await?;
             let replacement = Replacement::new(&machine.object.machine, self.now());
             let started = self.now();
-            if let Written::Stored = self.announce(machine, &replacement).await? {
-                if mode == WriteMode::ServerDryRun {
-                    return Ok(found);
-                }
-                let uid = replacement.uid.clone();
+            let written = self.announce(machine, &replacement).await?;
+            if mode == WriteMode::ServerDryRun && matches!(written, Written::Stored) {
+                return Ok(found);
+            }
+            let uid = replacement.uid.clone();
+            if mode == WriteMode::Store && !matches!(written, Written::Changed) {
                 announced.replace(Some(replacement));
+            }
+            if matches!(written, Written::Stored) {
                 let found = self.read_machine(verb, false).await?;
                 let is_same = match &found {
                     FoundMachine::OfControlPlane(machine) => machine.object.uid() == uid,

@@ -24,13 +24,8 @@ use crate::{
     },
 };
 
-/// The time limit for all reads together that precede a change, unless the user sets `--request-timeout`.
-pub const LIMIT: Duration = Duration::from_secs(10);
-
 /// The time limit for all reads together that precede a change.
-pub fn limit(connection: &crate::Connection) -> Duration {
-    connection.timeout.unwrap_or(LIMIT)
-}
+pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Reads all facts about a control plane. `limit` applies to all reads together. A part that cannot be read is recorded
 /// with its error.

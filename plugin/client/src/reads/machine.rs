@@ -10,7 +10,7 @@ use thiserror::Error as ThisError;
 use crate::{
     Action, Error,
     reader::Reader,
-    reads::change::{limit, read_everything},
+    reads::change::{LIMIT, read_everything},
     update::ReadObject,
 };
 use kcp_control_plane::snapshot::{
@@ -123,7 +123,7 @@ pub async fn read_machine(
         Ok(control_plane) => control_plane,
         Err(why) => return Ok(FoundMachine::Other { object: text, why }),
     };
-    let read = read_everything(reader, namespace, control_plane, limit(connection));
+    let read = read_everything(reader, namespace, control_plane, LIMIT);
     let mut context = Box::pin(read).await?;
     if let Some(why) = why_of_another_cluster(&object.machine, context.control_plane()) {
         return Ok(FoundMachine::Other { object: text, why });

@@ -242,7 +242,7 @@ fn topology_refusal(field: &str, instead: Option<&str>, cluster: &str) -> String
 /// The fields that another client has changed between two reads of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldConflict {
-    /// The changed fields that the patch writes, too: one line for each. The user decided on the basis of the earlier values.
+    /// The changed fields that the patch also writes, one line for each. The user decided based on their earlier values.
     pub contested: Vec<String>,
     /// The other changed fields of the spec: one line for each.
     pub others: Vec<String>,

@@ -1,6 +1,7 @@
 //! Checks whether a command may write a change: checks the admission rules, the field owners, and the controller's plan.
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 use kcp_rules::api::DecodeError;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use crate::{
         options::{desired, patched},
     },
     review::{Review, ReviewContext, review_update},
-    snapshot::change::ChangeSnapshot,
+    snapshot::{Snapshot, change::ChangeSnapshot},
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +115,7 @@ pub fn preflight_reviewed(
         (QuorumGuard::Blocked(_), _) if is_forced => warnings.extend(obstacles),
         _ => {}
     }
+    warnings.extend(paused_later(&snapshot.observed, &plan));
     let by = refusals.first().map(|(by, _)| *by);
     let why = refusals.into_iter().flat_map(|(_, why)| why).collect();
     Ok(Preflight {
@@ -130,6 +132,25 @@ pub fn preflight_reviewed(
         drains: forecast(&snapshot.observed, &plan.deleted_machines()),
         plan,
     })
+}
+
+/// The paused Machines at which the plan stops later: one line for each.
+fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
+    let deleted = plan.deleted_machines();
+    let machines = observed.machines.iter().filter(|machine| machine.is_paused());
+    let blockers = machines.map(|machine| Blocker::MachinePaused {
+        machine: machine.name().to_owned(),
+    });
+    let is_later = |blocker: &Blocker| {
+        blocker
+            .machine()
+            .is_some_and(|name| deleted.certain.contains(name))
+            && !plan.blockers.contains(blocker)
+    };
+    blockers
+        .filter(is_later)
+        .map(|blocker| format!("the change stops later: {}", blocker.message()))
+        .collect()
 }
 
 /// What `status` reports as unknown, although the decision relies on it: one warning for each reason.

@@ -118,6 +118,11 @@ fn missing_part(
             .is_some_and(|created| created >= replacement.time)
     };
     let members = observed.members();
+    // A member that is still missing then is a problem of its own.
+    let is_old = |machine: &Machine| {
+        let created = machine.creation_timestamp();
+        created.is_some_and(|created| age(created, now) > JOIN_LIMIT)
+    };
     let has_joined = |machine: &Machine| {
         let Some(node) = machine.node() else {
             return false;
@@ -125,23 +130,20 @@ fn missing_part(
         match &members {
             EtcdMembers::External => true,
             // A voter whose health fails later is a problem of its own.
-            EtcdMembers::Read(members) => members
-                .iter()
-                .any(|member| member.name == node && !member.is_learner),
-            EtcdMembers::Unread => {
-                let created = machine.creation_timestamp();
-                machine.is("EtcdMemberHealthy")
-                    || created.is_some_and(|created| age(created, now) > JOIN_LIMIT)
+            EtcdMembers::Read(members) => {
+                let mut members = members.iter();
+                members.any(|member| member.name == node && !member.is_learner) || is_old(machine)
             }
+            EtcdMembers::Unread => machine.is("EtcdMemberHealthy") || is_old(machine),
         }
     };
     // The first Machine that was created after the announcement is the replacement. Later Machines are of other changes.
-    let new = staying.clone().filter(is_new);
+    let new = observed.machines.iter().filter(is_new);
     let Some(new) = new.min_by_key(|machine| machine.creation_timestamp()) else {
         let is_missing = staying.count() < observed.control_plane.spec.size();
         return is_missing.then(|| "the new Machine does not exist yet".to_owned());
     };
-    if target == Some(new.name()) || has_joined(new) {
+    if new.is_deleting() || target == Some(new.name()) || has_joined(new) {
         return None;
     }
     let what = if new.has_node() {
@@ -369,6 +371,16 @@ mod tests {
                     replaced(o);
                     o.machines[0].status.node_name = Some("node-m4".to_owned());
                     o.machines[0].metadata.creation_timestamp = Some(Time(minutes_ago(11)));
+                },
+                None,
+                Idle,
+            ),
+            (
+                "the new Machine is deleted later",
+                9,
+                |o| {
+                    joined(o);
+                    o.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(0)));
                 },
                 None,
                 Idle,

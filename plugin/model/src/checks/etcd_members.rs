@@ -136,9 +136,15 @@ fn member_without_machine(
     }
     if let Some(machine) = unlisted_machine(observed, &member.name) {
         return Finding::fail(object, unlisted_message(machine)).hint(format!(
-            "do not remove the member while the Machine exists; {}",
-            unlisted_hint(observed, machine)
+            "do not remove the member while the Machine exists; {}; if it does not exist, {}",
+            unlisted_hint(observed, machine),
+            removal_hint()
         ));
+    }
+    let nodes = observed.workload.read().map(|workload| &workload.nodes);
+    if nodes.is_none_or(|nodes| nodes.read().is_none()) {
+        return Finding::fail(object, message)
+            .hint("do not remove the member: it is unknown whether its node has a Machine, because the nodes were not read");
     }
     let Some(first) = machines_without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());

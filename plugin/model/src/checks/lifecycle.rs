@@ -25,6 +25,10 @@ pub const CHECKS: &[Check] = &[
     )
     .usually_within(DELETION_LIMIT)
     .effect_of(&[&[
+        "paused",
+        "machines-paused",
+        "controller-stopped",
+        "core-controllers-stopped",
         "machine-deletions-deadlocked",
         "machine-drains-blocked",
         "machine-deletions-slow",
@@ -93,15 +97,17 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         return Ok(Vec::new());
     }
     let is_unfinished = |machine: &Machine| machine.is_deleting() || !machine.has_node();
-    let (outcome, pending) =
-        if has_pending_change(observed, now) || observed.machines.iter().any(is_unfinished) {
-            (CheckOutcome::Fail, ", with changes pending")
-        } else if matches!(observed.workload, Reading::Excluded { .. }) {
-            // No controller updates the conditions that the verdict is based on.
-            (CheckOutcome::Unknown, "")
-        } else {
-            (CheckOutcome::Warn, "")
-        };
+    let is_pending = control_plane.is_deleting()
+        || has_pending_change(observed, now)
+        || observed.machines.iter().any(is_unfinished);
+    let (outcome, pending) = if is_pending {
+        (CheckOutcome::Fail, ", with changes pending")
+    } else if matches!(observed.workload, Reading::Excluded { .. }) {
+        // No controller updates the conditions that the verdict is based on.
+        (CheckOutcome::Unknown, "")
+    } else {
+        (CheckOutcome::Warn, "")
+    };
     let paused = control_plane
         .condition("Paused")
         .filter(|paused| paused.is_true());
@@ -281,6 +287,24 @@ pub(super) mod test_cases {
         }),
         ("paused", "says_a_condition", |o| {
             says(o, "Paused", True, "", 5);
+        }),
+        ("deleting", "while_the_cluster_is_paused", |o| {
+            o.control_plane().metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
+            o.cluster_mut().spec.paused = true;
+        }),
+        ("deleting", "with_a_paused_machine", |o| {
+            o.control_plane().metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(4)));
+            pause(&mut o.machine(2).metadata);
+        }),
+        ("deleting", "without_quorum", |o| {
+            o.control_plane().metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
+            o.kill(2);
+            o.kill(3);
+        }),
+        ("paused", "while_a_machine_is_deleted", |o| {
+            o.cluster_mut().spec.paused = true;
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         }),
         ("deleting", "deleting", |o| {
             o.control_plane().metadata.deletion_timestamp = Some(Time(minutes_ago(5)));

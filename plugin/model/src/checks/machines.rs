@@ -35,7 +35,8 @@ pub const CHECKS: &[Check] = &[
         "machines-paused",
         check_machines_paused,
         Responsible::Fault(Actor::Person),
-    ),
+    )
+    .blocking(),
     Check::new(
         "machines-without-node",
         check_machines_without_node,
@@ -99,7 +100,7 @@ fn check_core_controllers_stopped(observed: &Snapshot, now: Timestamp) -> CheckR
     Ok(
         stopped(observed, "Cluster API's core controllers have", lease, now, |machine| {
             machine.is_deleting() || !machine.has_node()
-        })
+        })?
         .map(|finding| {
             finding.hint(
                 "check that the controllers are running: kubectl get pods -A -l cluster.x-k8s.io/provider=cluster-api",
@@ -120,7 +121,7 @@ fn check_bootstrap_controller_stopped(observed: &Snapshot, now: Timestamp) -> Ch
             lease,
             now,
             |machine| !machine.is_deleting() && !machine.has_node() && !machine.is("BootstrapConfigReady"),
-        )
+        )?
         .map(|finding| {
             finding.hint(
                 "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=bootstrap-kubeadm",
@@ -138,17 +139,25 @@ fn stopped(
     lease: &Reading<Option<ControllerLease>>,
     now: Timestamp,
     waits: impl Fn(&Machine) -> bool,
-) -> Option<Finding> {
-    let (holder, renewed) = stopped_holder(lease, now)?;
+) -> Result<Option<Finding>, NoResult> {
     let mut waiting = observed.machines.iter().filter(|machine| waits(machine));
+    let Some(first) = waiting.next() else {
+        return Ok(None);
+    };
+    if !matches!(lease, Reading::NotYet) {
+        require(lease, "the Lease of the controller")?;
+    }
+    let Some((holder, renewed)) = stopped_holder(lease, now) else {
+        return Ok(None);
+    };
     let message = format!(
         "{who} stopped: {holder} last renewed its Lease {} ago",
         format_age(renewed, now)
     );
-    let first = Finding::fail(machine_object(waiting.next()?.name()), message).since(Some(renewed));
-    Some(waiting.fold(first, |finding, machine| {
+    let first = Finding::fail(machine_object(first.name()), message).since(Some(renewed));
+    Ok(Some(waiting.fold(first, |finding, machine| {
         finding.and(machine_object(machine.name()))
-    }))
+    })))
 }
 
 /// Finds the Machines that no controller reconciles. It is a failure if a change needs the Machine.
@@ -437,7 +446,10 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, starts},
         snapshot::{ControllerLease, Deletion, Reading},
-        testing::objects::{condition, minutes_ago, pause, set},
+        testing::{
+            objects::{condition, minutes_ago, pause, set},
+            snapshot::failure,
+        },
     };
 
     fn lease(minutes: i64) -> Reading<Option<ControllerLease>> {
@@ -459,6 +471,10 @@ pub(super) mod test_cases {
         }),
         ("core-controllers-stopped", "renewed", |o| {
             o.machine_leases.core = lease(2);
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        }),
+        ("core-controllers-stopped", "its_lease_is_not_readable", |o| {
+            o.machine_leases.core = Reading::Failed(failure("Lease/capi", "forbidden"));
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         }),
         ("bootstrap-controller-stopped", "for_a_new_machine", |o| {

@@ -30,7 +30,7 @@ pub const CHECKS: &[Check] = &[Check::new(
 /// (controller-runtime's maximum delay is 1000 s).
 const RETRY_LIMIT: Duration = Duration::from_secs(20 * 60);
 
-const LIST_WEBHOOKS: &str = "change what denies the write, or what it denies; list the webhooks with: kubectl get \
+const LIST_WEBHOOKS: &str = "change the webhook, or change the control plane so that its Machines comply; list the webhooks with: kubectl get \
     validatingwebhookconfigurations,mutatingwebhookconfigurations";
 
 /// A part of admission that refused a write, and its reason.
@@ -138,7 +138,8 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
             ),
         )
         .hint(format!(
-            "change the policy, or what it denies: kubectl get validatingadmissionpolicy {name} -o yaml"
+            "change the policy, or change the control plane so that its Machines comply; see the policy with: kubectl get \
+             validatingadmissionpolicy {name} -o yaml"
         )),
         None => {
             let message = format!("the controller cannot {action} a Machine: {}", latest.message);

@@ -69,7 +69,7 @@ const LOSES_DATA: &str = "the drain of Machine m1 deletes the data in the emptyD
 const WAITS: &str = "the drain of Machine m1 waits until pod shop/web-0 completes: without a nodeDrainTimeout, \
     Cluster API waits indefinitely";
 const SEVERAL: &str = "the drain of Machine m1 waits, because more than one PodDisruptionBudget selects pod shop/web-0, and \
-    the API server evicts no such pod: without a nodeDrainTimeout, Cluster API waits indefinitely";
+    the API server does not evict pods that several budgets select: without a nodeDrainTimeout, Cluster API waits indefinitely";
 
 #[test]
 fn a_budget_refuses_what_the_api_server_refuses() {
@@ -276,7 +276,7 @@ fn only_the_machines_that_go_are_drained() {
     assert_eq!(
         forecast_of(&excluded, &["m1"]),
         [
-            "Cluster API deletes Machine m1 without a drain: annotation machine.cluster.x-k8s.io/exclude-node-draining"
+            "Cluster API deletes Machine m1 without draining its node, because the Machine has the annotation machine.cluster.x-k8s.io/exclude-node-draining"
         ]
     );
 }

@@ -3,6 +3,8 @@
 //! The conditions are those of `reconcile` and `preflightChecks` in Cluster API. The controller reports only the first
 //! blocker; this module returns all of them.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
 
@@ -11,7 +13,7 @@ use crate::{
     plan::{
         owners,
         remediation::{RemediationContext, next_remediation},
-        simulate::Step,
+        simulate::{Choice, Step},
         state::{State, component_conditions},
         step::{Action, Purpose},
     },
@@ -136,12 +138,23 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Sta
         .collect()
 }
 
-/// The paused Machines that the steps delete or wait for.
+/// The paused Machines that the controller waits for, or that its first change certainly deletes.
 fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Blocker> {
-    let is_needed = |machine: &&Machine| {
-        let mut steps = steps.iter().filter(|step| step.action != Action::Create);
-        machine.is_paused() && steps.any(|step| step.names.iter().any(|name| name == machine.name()))
+    let is_paused = |name: &String| {
+        let mut machines = observed.machines.iter();
+        machines.any(|machine| machine.name() == name && machine.is_paused())
     };
+    let first = steps.iter().find(|step| step.action != Action::Wait);
+    let is_certain = |step: &&Step| step.choice == Choice::None || step.names.iter().all(is_paused);
+    let deletes = first
+        .filter(|step| step.action == Action::Delete)
+        .filter(is_certain);
+    let waits = steps.iter().take_while(|step| step.action == Action::Wait);
+    let needed: BTreeSet<&str> = waits
+        .chain(deletes)
+        .flat_map(|step| step.names.iter().map(String::as_str))
+        .collect();
+    let is_needed = |machine: &&Machine| machine.is_paused() && needed.contains(machine.name());
     let paused = observed.machines.iter().filter(is_needed);
     paused
         .map(|machine| Blocker::MachinePaused {
@@ -354,14 +367,15 @@ mod tests {
 
     #[test]
     fn a_paused_machine_blocks_the_steps_that_need_it() {
+        // A rollout first creates a Machine.
         assert_stops(
             &Blocker::MachinePaused {
-                machine: "m2".to_owned(),
+                machine: "m1".to_owned(),
             },
             &[(
                 "paused",
-                |o| pause(&mut o.machines[1].metadata),
-                [false, true, true],
+                |o| o.machines.iter_mut().for_each(|of| pause(&mut of.metadata)),
+                [false, true, false],
             )],
         );
     }

@@ -86,17 +86,20 @@ pub enum Gap {
 pub struct Comparison<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
     pub desired: &'s KubeadmControlPlaneSpec,
-    /// Whether the controller has processed the current spec of the control plane.
+    /// Whether the controller has processed the current spec of the control plane, and still compares the Machines.
     pub is_observed: bool,
     pub now: Timestamp,
 }
 
 /// Compares every Machine with `desired`. The verdicts are ordered by the names of the Machines.
 pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
+    let control_plane = &observed.control_plane;
+    // A paused controller has not compared the Machines since the pause.
+    let is_paused = control_plane.is_paused() || control_plane.is("Paused") || observed.cluster_is_paused();
     let comparison = Comparison {
-        current: &observed.control_plane.spec,
+        current: &control_plane.spec,
         desired,
-        is_observed: observed.control_plane.is_observed(),
+        is_observed: control_plane.is_observed() && !is_paused,
         now,
     };
     let machines = observed.machines.iter();

@@ -125,7 +125,7 @@ impl Step<'_> {
             timeout,
             before,
             on_interrupt: format!(
-                "the rollout continues; watch with: kubectl kcp rollout status {name} -n {} --watch",
+                "the rollout continues; watch with: kubectl kcp rollout status {name} -n {}",
                 connection.namespace
             ),
             done: format!("kubeadmcontrolplane/{} is rolled out\n", escape(name)),

@@ -11,8 +11,8 @@ use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
 use crate::file::MAX_FILE_BYTES;
 
-/// The maximum nesting depth of a manifest. The JSON decoder allows 128.
-const MAX_DEPTH: usize = 100;
+/// The maximum nesting depth of a manifest. In a debug build, a stack of 2 MiB, the default of a thread, suffices for 80.
+const MAX_DEPTH: usize = 64;
 
 /// The maximum number of values that the aliases of one file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
@@ -231,7 +231,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
     use serde_json::json;
 
-    use super::{LocatedValue, parse};
+    use super::{LocatedValue, MAX_DEPTH, parse};
 
     fn only(text: &str) -> LocatedValue {
         let mut documents = parse(text.as_bytes());
@@ -356,6 +356,12 @@ spec:
             writeln!(bomb, "a{level}: &a{level} [{tenfold}]").unwrap();
         }
         assert!(parse(bomb.as_bytes()).iter().any(Result::is_err));
+        let nested = |depth: usize| {
+            let lines = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level)));
+            format!("{}{}1", lines.collect::<String>(), " ".repeat(depth))
+        };
+        assert!(parse(nested(MAX_DEPTH - 1).as_bytes()).iter().all(Result::is_ok));
+        assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).iter().any(Result::is_err));
         let tower = format!("a: {}1{}", "[".repeat(5000), "]".repeat(5000));
         assert!(parse(tower.as_bytes()).iter().any(Result::is_err));
     }

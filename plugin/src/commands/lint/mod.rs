@@ -41,10 +41,6 @@ use report::{LintReport, ObjectSource};
 /// The namespace that objects get if neither the manifest nor `-n` names one.
 const NAMESPACE: &str = "default";
 
-/// The stack of the thread that parses manifests. In a debug build, a manifest of the maximum nesting depth needs more than
-/// the default of 2 MiB.
-const STACK_BYTES: usize = 16 << 20;
-
 /// Runs `lint`.
 ///
 /// # Errors
@@ -75,12 +71,10 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .to_owned();
         // Use a thread, because a read of stdin or of a pipe cannot be interrupted.
         let (sender, receiver) = oneshot::channel();
-        let check = move || {
+        thread::spawn(move || {
             // Ignore the error: the receiver is gone if the user interrupted the command.
             let _ = sender.send(manifests(&arguments, &namespace, &configuration));
-        };
-        let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(check);
-        started.context("cannot start a thread to check the manifests")?;
+        });
         receiver.await.context("cannot check the manifests")?
     };
     for unread in report.errors() {

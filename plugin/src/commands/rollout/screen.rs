@@ -107,7 +107,7 @@ mod tests {
         kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for:
           Machines up to date: 1 of 3
           number of Machines: 4, desired 3
-          Machine c1-cp-m1 is not deleted yet
+          Machine c1-cp-m1 has not been deleted yet
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
 
@@ -144,7 +144,7 @@ mod tests {
             hint: kubectl describe machine c1-cp-m1 -n d
         still waiting for:
           Machines up to date: 2 of 3
-          Machine c1-cp-m1 is not deleted yet
+          Machine c1-cp-m1 has not been deleted yet
         ");
     }
 }

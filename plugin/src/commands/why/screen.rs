@@ -105,7 +105,11 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
             None => format!("Nothing is wrong and nothing is planned: {summary}"),
         };
     };
-    let cause = cause_line(cause);
+    let mut cause = cause_line(cause);
+    if let Some(actor) = explanation.actor {
+        // The sentence begins with the actor.
+        cause = cause.replacen(actor.name(), "it", 1);
+    }
     match (explanation.state, explanation.actor) {
         (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {
             match explanation.rollout_to_come {

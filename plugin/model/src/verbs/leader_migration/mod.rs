@@ -96,7 +96,7 @@ fn control_plane(snapshot: &ChangeSnapshot) -> String {
 
 fn watch_the_rollout(snapshot: &ChangeSnapshot) -> String {
     format!(
-        "run the command again after the rollout; watch the rollout with: kubectl kcp rollout status {} --watch",
+        "run the command again after the rollout; watch the rollout with: kubectl kcp rollout status {}",
         control_plane(snapshot)
     )
 }
@@ -136,7 +136,7 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
             format!(
                 "stop {names} in kube-controller-manager: set controllers to {} in \
                  spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the rollout: kubectl \
-                 kcp rollout status {} --watch",
+                 kcp rollout status {}",
                 without(&kube.flags, &controllers, kube.minor),
                 control_plane(snapshot)
             ),

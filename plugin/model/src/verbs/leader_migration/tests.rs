@@ -388,7 +388,7 @@ fn versions_that_cannot_migrate_name_what_to_stop_and_start() {
             "stop node-ipam-controller in kube-controller-manager: set controllers to \
              *,bootstrapsigner,tokencleaner,-node-ipam-controller in \
              spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the rollout: kubectl kcp \
-             rollout status example -n default --watch",
+             rollout status example -n default",
             "then start cloud-controller-manager with node-ipam-controller; no controller manager runs \
              node-ipam-controller from the end of the rollout until cloud-controller-manager holds its main lock, \
              which it takes at startup, or 13 to 21 s later if an earlier holder did not release the Lease",

@@ -86,7 +86,7 @@ pub struct UpgradeArguments {
 
     /// Upgrade even if the preflight blocks the first step; admission rules still apply, etcd must still keep its
     /// quorum, and the new version must still support the kubelets of the workers. With --to, also upgrade while
-    /// kube-proxy or CoreDNS is not ready
+    /// an add-on, kube-proxy or coredns, is not ready
     #[arg(long)]
     pub force: bool,
 

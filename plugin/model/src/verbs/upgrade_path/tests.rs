@@ -174,7 +174,7 @@ fn the_next_step_waits_for_whatever_must_come_first() {
         owned(&["Deployment/coredns 0 of 2 pods are ready"]),
     );
     let path = |state: &PathState<'_>| path(state, "v1.36.3", &["v1.35.6"]).expect("a path");
-    let start = state("v1.34.2", &[old.clone()]);
+    let start = state("v1.34.2", std::slice::from_ref(&old));
     let stopped = path(&start);
     assert_eq!(
         stopped.next,
@@ -213,7 +213,7 @@ fn the_next_step_waits_for_whatever_must_come_first() {
     assert_eq!(path(&last).next, NextStep::AwaitRollout(unfinished));
     let last = PathState {
         add_ons,
-        ..state("v1.36.3", &[old.clone()])
+        ..state("v1.36.3", std::slice::from_ref(&old))
     };
     assert_eq!(path(&last).next, NextStep::Complete);
     insta::assert_snapshot!(too_old("v1.35.6", "v1.32", "v1.34.2").message(),

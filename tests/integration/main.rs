@@ -57,4 +57,5 @@ mod status_workload;
 mod stopped_controller;
 mod unobserved_changes;
 mod unreachable_mutation;
+mod upgrade_paths;
 mod why;

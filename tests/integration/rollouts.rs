@@ -3,14 +3,14 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::kubectl::{CommandOutput, RunningCommand};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{products, wait};
 use serde_json::{Value, json};
 
 use crate::shared::with_controllers;
 
-const OLD: &str = "v1.33.6";
+pub(crate) const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 /// A worker of this version may not use an API server of [`NEW`].
 const TOO_OLD: &str = "v1.30.14";
@@ -48,11 +48,17 @@ impl<'m> Subject<'m> {
     }
 
     pub(crate) async fn kcp(&self, command: &str) -> Result<CommandOutput> {
-        let words = command.split_whitespace();
-        let all = std::iter::once("kcp")
-            .chain(words)
-            .chain(["-n", self.namespace, "--as", OPERATOR]);
-        self.management.kubectl().run(all).await
+        self.management.kubectl().run(self.words(command)).await
+    }
+
+    /// Starts the plugin.
+    pub(crate) fn spawn(&self, command: &str) -> Result<RunningCommand> {
+        self.management.kubectl().spawn(self.words(command))
+    }
+
+    fn words<'c>(&self, command: &'c str) -> impl Iterator<Item = &'c str> + use<'c> {
+        let words = std::iter::once("kcp").chain(command.split_whitespace());
+        words.chain(["-n", self.namespace, "--as", OPERATOR])
     }
 
     /// Runs the plugin, which must end with this exit code and print this on stdout.
@@ -83,7 +89,7 @@ impl<'m> Subject<'m> {
         Ok((spec, after.and_then(|after| after.as_str().map(str::to_owned))))
     }
 
-    async fn worker_version(&self, version: &str) -> Result<()> {
+    pub(crate) async fn worker_version(&self, version: &str) -> Result<()> {
         let patch = json!({"spec": {"template": {"spec": {"version": version}}}}).to_string();
         let patch = [
             "patch",
@@ -98,7 +104,7 @@ impl<'m> Subject<'m> {
         self.management.kubectl().succeed(patch).await.map(drop)
     }
 
-    async fn events(&self, reason: &str) -> Result<Vec<String>> {
+    pub(crate) async fn events(&self, reason: &str) -> Result<Vec<String>> {
         let field = format!("reason={reason}");
         let list = [
             "get",

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
 use crate::assets::Assets;
@@ -181,6 +181,16 @@ impl RunningCommand {
     /// Closes the reading end of its output.
     pub fn close_output(&mut self) {
         self.lines = None;
+    }
+
+    /// Kills it with SIGKILL, and waits until it has ended.
+    pub async fn kill(mut self) -> Result<()> {
+        let mut lifeline = self.child.stdin.take().context("its standard input is closed")?;
+        lifeline.write_all(b"KILL\n").await.context("killing it")?;
+        let status = self.child.wait().await;
+        drop(lifeline);
+        status.with_context(|| format!("waiting for {}", self.command))?;
+        Ok(())
     }
 
     /// Waits until it ends by itself, and returns its exit code.

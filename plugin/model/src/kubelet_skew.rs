@@ -38,13 +38,26 @@ pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
         return Some(Skew::TooNew);
     }
-    let allowed = if kubelet.minor < FIRST_MINOR_WITH_MAX_LAG {
+    let allowed = max_lag(kubelet.minor);
+    let lag = server.minor.saturating_sub(kubelet.minor);
+    (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
+}
+
+const fn max_lag(kubelet_minor: u64) -> u64 {
+    if kubelet_minor < FIRST_MINOR_WITH_MAX_LAG {
         MAX_LAG_BEFORE_1_25
     } else {
         MAX_LAG
-    };
-    let lag = server.minor.saturating_sub(kubelet.minor);
-    (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
+    }
+}
+
+/// Returns the oldest minor version of kubelets that an API server supports, such as `v1.32`. None if `server` is not a
+/// semantic version.
+pub fn oldest_supported(server: &str) -> Option<String> {
+    let server = parse_version(server).ok()?;
+    let mut minors = server.minor.saturating_sub(MAX_LAG)..=server.minor;
+    let oldest = minors.find(|minor| server.minor.saturating_sub(*minor) <= max_lag(*minor))?;
+    Some(format!("v{}.{oldest}", server.major))
 }
 
 /// Returns the workers that an API server of `version` does not support.
@@ -107,7 +120,7 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Skew, Worker, Workers, message, unsupported_workers};
+    use super::{Skew, Worker, Workers, message, oldest_supported, skew, unsupported_workers};
     use crate::{
         snapshot::{Failure, Reading, Workload, workload::Node},
         testing::plan::machine,
@@ -140,6 +153,23 @@ mod tests {
             let found = unsupported_workers(&workers, server).pop().map(|(_, skew)| skew);
             assert_eq!(found, expected, "{kubelet} and {server}");
         }
+    }
+
+    #[test]
+    fn the_oldest_supported_kubelet_is_supported_and_the_one_before_is_not() {
+        for minor in 4..60_u64 {
+            let server = format!("v1.{minor}.0");
+            let oldest = oldest_supported(&server).expect("a version");
+            assert_eq!(skew(&format!("{oldest}.0"), &server), None, "{server}");
+            let before: u64 = oldest["v1.".len()..].parse().expect("a minor version");
+            let before = format!("v1.{}.9", before - 1);
+            assert!(
+                matches!(skew(&before, &server), Some(Skew::TooOld { .. })),
+                "{server}"
+            );
+        }
+        assert_eq!(oldest_supported("v1.34.2").as_deref(), Some("v1.31"));
+        assert_eq!(oldest_supported("latest"), None);
     }
 
     #[test]

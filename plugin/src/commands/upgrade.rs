@@ -1,4 +1,8 @@
 //! `kubectl kcp upgrade`: shows the effects of a new Kubernetes version, prompts for confirmation, and writes the version.
+//!
+//! - [`path`]: `--to`, several minor versions, one after the other
+
+mod path;
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -15,8 +19,14 @@ use kcp_control_plane::{
     kubelet_skew::Workers,
     plan::options::with_leading_v,
     review::ReviewContext,
-    snapshot::change::{ChangeSnapshot, ReadScope},
-    verbs::upgrade::{Upgrade, UpgradeOptions, decide},
+    snapshot::{
+        Snapshot,
+        change::{ChangeSnapshot, ReadScope},
+    },
+    verbs::{
+        upgrade::{Notice, Upgrade, UpgradeOptions, decide},
+        upgrade_path::parse_full_version,
+    },
     wait::WaitCondition,
 };
 use owo_colors::OwoColorize as _;
@@ -43,26 +53,45 @@ use crate::{
 #[command(after_help = "Examples:
   kubectl kcp upgrade edge --version v1.34.2
   kubectl kcp upgrade edge --version v1.34.2 --snapshot edge.db
-  kubectl kcp upgrade edge --version v1.34.2 --yes --wait=1h")]
+  kubectl kcp upgrade edge --version v1.34.2 --yes --wait=1h
+  kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run client
+  kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// New Kubernetes version, such as v1.34.2
-    #[arg(long, value_name = "VERSION")]
-    pub version: String,
+    /// New Kubernetes version, such as v1.34.2: of the same minor version or of the next
+    #[arg(
+        long,
+        value_name = "VERSION",
+        required_unless_present = "to",
+        conflicts_with = "to"
+    )]
+    pub version: Option<String>,
+
+    /// Upgrade to this Kubernetes version, such as v1.36.3, one minor version at a time. Without --wait, write only the
+    /// next upgrade; run the same command again to continue
+    #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
+    pub to: Option<String>,
+
+    /// With --to: one version for each minor version between the current one and the last
+    #[arg(long, value_name = "VERSION,...", value_parser = parse_full_version, value_delimiter = ',', requires = "to",
+          conflicts_with = "version")]
+    pub via: Vec<String>,
 
     /// Do not ask for confirmation on a terminal; without a terminal, the command never asks
     #[arg(short, long)]
     pub yes: bool,
 
     /// Upgrade even if the preflight blocks the first step; admission rules still apply, etcd must still keep its
-    /// quorum, and the new version must still support the kubelets of the workers
+    /// quorum, and the new version must still support the kubelets of the workers. With --to, also upgrade while
+    /// an add-on, kube-proxy or coredns, is not ready
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]
+    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]. With --to, the time is that
+    /// for each minor version
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
@@ -84,39 +113,78 @@ pub struct UpgradeArguments {
 pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;
-    let (name, namespace) = (&arguments.name, &connection.namespace);
     let reader = Reader::discover(&connection).await?;
-    let version = with_leading_v(&arguments.version);
-    let before = match arguments.wait {
-        Some(_) => Some(reader.snapshot(namespace, name).await?),
-        None => None,
-    };
     let engine = Engine {
         reader: &reader,
         terminal: &session.terminal,
         arguments: &arguments.write,
         configuration: configuration.as_ref(),
     };
-    let verdict = Box::pin(upgrade(&arguments, &version, &engine)).await?;
-    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait) else {
-        return Ok(verdict);
+    if let Some(to) = &arguments.to {
+        return Box::pin(path::run(&arguments, to, &engine)).await;
+    }
+    let version = with_leading_v(arguments.version.as_deref().unwrap_or_default());
+    let namespace = &connection.namespace;
+    let on_interrupt = format!(
+        "the upgrade continues; watch with: kubectl kcp rollout status {} -n {namespace}",
+        arguments.name
+    );
+    Box::pin(upgrade_and_wait(&arguments, &version, on_interrupt, &engine)).await
+}
+
+/// Upgrades the control plane to one version. With `--wait`, waits until the upgrade is complete.
+async fn upgrade_and_wait(
+    arguments: &UpgradeArguments,
+    version: &str,
+    on_interrupt: String,
+    engine: &Engine<'_>,
+) -> anyhow::Result<Verdict> {
+    let namespace = &engine.reader.connection.namespace;
+    let before = match arguments.wait {
+        Some(_) => Some(engine.reader.snapshot(namespace, &arguments.name).await?),
+        None => None,
     };
+    let verdict = Box::pin(upgrade(arguments, version, engine)).await?;
+    match (verdict, arguments.wait) {
+        (Verdict::Met, Some(timeout)) => {
+            Box::pin(wait_for(
+                arguments,
+                version,
+                timeout,
+                before,
+                on_interrupt,
+                engine,
+            ))
+            .await
+        }
+        _ => Ok(verdict),
+    }
+}
+
+/// Waits until all Machines are ready and up to date with this version in the spec.
+async fn wait_for(
+    arguments: &UpgradeArguments,
+    version: &str,
+    timeout: Duration,
+    before: Option<Snapshot>,
+    on_interrupt: String,
+    engine: &Engine<'_>,
+) -> anyhow::Result<Verdict> {
+    let name = &arguments.name;
     let done = format!(
         "kubeadmcontrolplane/{} is at {}, with all Machines ready and up to date\n",
         escape(name),
-        escape(&version)
+        escape(version)
     );
     let wait = Wait {
         name,
-        condition: WaitCondition::Version(version),
+        condition: WaitCondition::Version(version.to_owned()),
         timeout,
         before,
-        on_interrupt: format!(
-            "the upgrade continues; watch with: kubectl kcp rollout status {name} -n {namespace}"
-        ),
+        on_interrupt,
         done,
     };
-    Box::pin(wait.run(&reader, &session.terminal)).await
+    Box::pin(wait.run(engine.reader, engine.terminal)).await
 }
 
 /// Shows a preview of the upgrade, asks the user to confirm, and writes the version.
@@ -141,7 +209,7 @@ async fn upgrade(
     let cluster = snapshot.control_plane().cluster();
     let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let view = snapshot.view();
-    let shown = decide_upgrade(&snapshot, engine.context(&view), arguments, &workers)?;
+    let shown = decide_upgrade(&snapshot, engine.context(&view), arguments, version, &workers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
         engine.print_text(&preview(&shown, write.output.layout(None)))?;
     }
@@ -184,7 +252,7 @@ async fn upgrade(
         .save(control_plane, engine.reader, engine.terminal);
     Box::pin(saved).await?;
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
-        let upgrade = decide_upgrade(snapshot, context, arguments, &workers)?;
+        let upgrade = decide_upgrade(snapshot, context, arguments, version, &workers)?;
         Ok(upgrade.if_confirmed_as(asks.then_some(&shown)))
     });
     let changed = Box::pin(changed).await?;
@@ -195,6 +263,7 @@ fn decide_upgrade(
     snapshot: &ChangeSnapshot,
     context: ReviewContext<'_>,
     arguments: &UpgradeArguments,
+    version: &str,
     workers: &Workers,
 ) -> anyhow::Result<Upgrade> {
     let view = snapshot.view();
@@ -203,7 +272,7 @@ fn decide_upgrade(
         ..context
     };
     let options = UpgradeOptions {
-        version: &arguments.version,
+        version,
         force: arguments.force,
         workers,
     };
@@ -217,13 +286,18 @@ fn preview(Upgrade { plan, assessment, .. }: &Upgrade, layout: Layout) -> String
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n{}", "Changes in the new version:".style(HEADING));
     }
-    for notice in &assessment.notices {
-        let _ = writeln!(text, "  {}", escape(&notice.message));
+    push_notices(&mut text, &assessment.notices, "  ");
+    text
+}
+
+fn push_notices(text: &mut String, notices: &[Notice], indent: &str) {
+    for notice in notices {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{indent}{}", escape(&notice.message));
         if let Some(source) = notice.source {
-            let _ = writeln!(text, "    {} {source}", "see".style(FAINT));
+            let _ = writeln!(text, "{indent}  {} {source}", "see".style(FAINT));
         }
     }
-    text
 }
 
 #[cfg(test)]

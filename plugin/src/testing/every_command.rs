@@ -28,6 +28,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("rollout status edge", &[]),
     ("rollout history edge", &[]),
     ("upgrade edge --version v1.35.0", &[]),
+    ("upgrade edge --to v1.36.0 --via v1.35.0", &[]),
     ("machine replace m", &[]),
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),

@@ -6,3 +6,4 @@ pub mod machine;
 pub mod rollout;
 pub mod scale;
 pub mod upgrade;
+pub mod upgrade_path;

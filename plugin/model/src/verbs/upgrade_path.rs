@@ -1,0 +1,308 @@
+//! Decides for `upgrade --to`, which upgrades a control plane across several minor versions: which versions are still to
+//! come, and what the next step is.
+//!
+//! The decision depends only on what the cluster shows now, so a command that was interrupted can run again.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kcp_api::{Object as _, names::label::TOPOLOGY_OWNED};
+use kcp_rules::syntax::parse_version;
+use serde_json::Value;
+
+use crate::{
+    change::decision::{Refusal, RefusedBy},
+    checks::{
+        finding::{CheckOutcome, CheckResult},
+        workload::{check_coredns_not_ready, check_kube_proxy_not_ready},
+    },
+    kubelet_skew::{self, Skew, Worker, Workers},
+    snapshot::Snapshot,
+    verbs::upgrade::{Notice, assess},
+    wait::{WaitCondition, WaitProgress},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How many minor versions without a version in `--via` a refusal names.
+const MISSING_SHOWN: usize = 5;
+
+/// The flags of the command, with the versions as [`parse_full_version`] returns them.
+#[derive(Clone, Copy, Debug)]
+pub struct PathOptions<'o> {
+    pub to: &'o str,
+    /// One version for each minor version between the current one and `to`. Those that the control plane has passed are
+    /// ignored, so that the same command can run again.
+    pub via: &'o [String],
+    /// Whether to upgrade although kube-proxy or `CoreDNS` is not ready.
+    pub force: bool,
+}
+
+/// What determines the next step.
+#[derive(Clone, Debug)]
+pub struct PathState<'s> {
+    /// `spec.version` of the control plane.
+    pub version: &'s str,
+    /// The `kubeadmConfigSpec`.
+    pub config: &'s Value,
+    /// Why the Machines are not all ready and up to date: one line for each reason. Empty if they are.
+    pub unfinished: Vec<String>,
+    /// What is wrong with kube-proxy and `CoreDNS`: one line for each problem.
+    pub add_ons: Vec<String>,
+    pub workers: Vec<Worker>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradePath {
+    pub from: String,
+    /// The upgrades that are still to be written. The first is the next.
+    pub steps: Vec<PathStep>,
+    pub next: NextStep,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathStep {
+    pub version: String,
+    /// The workers that must be upgraded before this step, judged from their present versions.
+    pub workers: Vec<OldWorker>,
+    /// What changes in the version, without what an earlier step also reports.
+    pub notices: Vec<Notice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// The control plane is at the last version, and all its Machines are ready and up to date.
+    Complete,
+    /// The control plane may be upgraded to this version.
+    Upgrade(String),
+    /// The Machines must first be ready and up to date. Contains what is missing.
+    AwaitRollout(Vec<String>),
+    /// Someone must first upgrade these workers.
+    UpgradeWorkers(Vec<OldWorker>),
+    /// kube-proxy or `CoreDNS` must first be ready. Contains what is wrong.
+    AwaitAddOns(Vec<String>),
+}
+
+/// A worker whose kubelets are too old for a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldWorker {
+    pub worker: Worker,
+    /// The version of the step.
+    pub server: String,
+    /// The oldest minor version that the step supports, such as `v1.32`.
+    pub oldest: String,
+    /// The newest version that the worker may have before the step: that of the control plane.
+    pub newest: String,
+}
+
+impl OldWorker {
+    pub fn message(&self) -> String {
+        let Self {
+            worker: Worker { object, version },
+            server,
+            oldest,
+            newest,
+        } = self;
+        format!(
+            "{object}: upgrade it from {version} to {oldest} or newer, at most to {newest}; API server {server} does not \
+             support older kubelets"
+        )
+    }
+}
+
+/// Parses a Kubernetes version with its patch version, and adds the leading `v`.
+///
+/// # Errors
+/// The text is not such a version. The error says what is missing.
+pub fn parse_full_version(text: &str) -> Result<String, String> {
+    let version = text.strip_prefix('v').unwrap_or(text);
+    match parse_version(version) {
+        Ok(_) => Ok(format!("v{version}")),
+        Err(_) if parse_version(&format!("{version}.0")).is_ok() => Err(format!(
+            "the patch version is missing: name a version for which your infrastructure provider has images, such as \
+             v{version}.0"
+        )),
+        Err(error) => Err(format!("not a Kubernetes version such as v1.34.2: {error}")),
+    }
+}
+
+impl<'s> PathState<'s> {
+    pub fn new(observed: &'s Snapshot, workers: Workers, now: Timestamp) -> Self {
+        let control_plane = &observed.control_plane;
+        let unfinished = match WaitCondition::RolledOut.progress(observed, None, now) {
+            WaitProgress::Met => Vec::new(),
+            WaitProgress::WaitingFor(what) => what,
+            WaitProgress::Impossible(why) => vec![why],
+        };
+        let add_ons = [check_kube_proxy_not_ready, check_coredns_not_ready]
+            .into_iter()
+            .flat_map(|check| problems(check(observed, now)));
+        Self {
+            version: control_plane.spec.version(),
+            config: &control_plane.spec.kubeadm_config_spec.fields,
+            unfinished,
+            add_ons: add_ons.collect(),
+            workers: workers.with_nodes(&observed.workload, &observed.machines).known,
+        }
+    }
+}
+
+/// The problems that a check finds: one line for each. If it has no result, nothing is known to be wrong.
+fn problems(result: CheckResult) -> impl Iterator<Item = String> {
+    let findings = result.unwrap_or_default().into_iter();
+    let problems =
+        findings.filter(|finding| matches!(finding.outcome, CheckOutcome::Warn | CheckOutcome::Fail));
+    problems.map(|finding| format!("{} {}", finding.objects.join(", "), finding.message))
+}
+
+/// Refuses a control plane whose version Cluster API sets from the Cluster's topology.
+pub fn topology_refusal(observed: &Snapshot, to: &str) -> Option<Refusal> {
+    let control_plane = &observed.control_plane;
+    let topology = observed
+        .cluster
+        .read()
+        .map(|cluster| cluster.spec.topology.is_some());
+    // The label decides if the Cluster could not be read.
+    let is_managed = topology.unwrap_or_else(|| control_plane.metadata.label(TOPOLOGY_OWNED).is_some());
+    let cluster = control_plane.cluster().unwrap_or_default();
+    is_managed.then(|| Refusal {
+        remedies: vec![format!(
+            "set spec.topology.version of Cluster {cluster} to {to}; Cluster API 1.12 or newer then upgrades the control \
+             plane and the workers one minor version at a time"
+        )],
+        ..Refusal::new(
+            RefusedBy::Command,
+            vec![format!(
+                "Cluster {cluster} has a managed topology, from which Cluster API sets the version of the control plane"
+            )],
+        )
+    })
+}
+
+/// Decides what the next step is.
+///
+/// # Errors
+/// There is no path to the version. The error is the refusal.
+pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<UpgradePath, Refusal> {
+    let from = state.version;
+    let mut steps: Vec<PathStep> = Vec::new();
+    for version in versions(from, options)? {
+        let before = steps.last().map_or(from, |step| &step.version);
+        // A change that concerns several steps is reported with the first.
+        let notices = assess(before, &version, state.config, &Workers::default()).notices;
+        let notices = notices
+            .into_iter()
+            .filter(|notice| !steps.iter().any(|step| step.notices.contains(notice)))
+            .collect();
+        let workers = old_workers(&state.workers, &version, before);
+        steps.push(PathStep {
+            version,
+            workers,
+            notices,
+        });
+    }
+    let next = match steps.first() {
+        _ if !state.unfinished.is_empty() => NextStep::AwaitRollout(state.unfinished.clone()),
+        None => NextStep::Complete,
+        Some(step) if !step.workers.is_empty() => NextStep::UpgradeWorkers(step.workers.clone()),
+        Some(_) if !options.force && !state.add_ons.is_empty() => {
+            NextStep::AwaitAddOns(state.add_ons.clone())
+        }
+        Some(step) => NextStep::Upgrade(step.version.clone()),
+    };
+    Ok(UpgradePath {
+        from: from.to_owned(),
+        steps,
+        next,
+    })
+}
+
+/// The workers that are too old for an API server of `server`. `before` is the version of the API servers before it.
+fn old_workers(workers: &[Worker], server: &str, before: &str) -> Vec<OldWorker> {
+    let Some(oldest) = kubelet_skew::oldest_supported(server) else {
+        return Vec::new();
+    };
+    let unsupported = kubelet_skew::unsupported_workers(workers, server).into_iter();
+    let too_old = unsupported.filter(|(_, skew)| matches!(skew, Skew::TooOld { .. }));
+    too_old
+        .map(|(worker, _)| OldWorker {
+            worker: worker.clone(),
+            server: server.to_owned(),
+            oldest: oldest.clone(),
+            newest: before.to_owned(),
+        })
+        .collect()
+}
+
+/// The versions from `from`, which is not among them, to the last one: one for each minor version.
+fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<Vec<String>, Refusal> {
+    if from == to {
+        return Ok(Vec::new());
+    }
+    let refuse = |why: String| Refusal::new(RefusedBy::Command, vec![why]);
+    let parse = |version: &str| {
+        parse_version(version)
+            .map_err(|error| refuse(format!("{version} is not a Kubernetes version: {error}")))
+    };
+    let (current, last) = (parse(from)?, parse(to)?);
+    if last < current {
+        return Err(refuse(format!(
+            "{to} is older than the current version {from}, and Kubernetes has no downgrade"
+        )));
+    }
+    if last.major != current.major {
+        return Err(refuse(format!(
+            "{to} has another major version than the current version {from}"
+        )));
+    }
+    let mut between: BTreeMap<u64, &String> = BTreeMap::new();
+    for stop in via {
+        let version = parse(stop)?;
+        if version.major != last.major || version.minor >= last.minor {
+            return Err(refuse(format!(
+                "--via {stop} does not belong to a minor version below that of --to {to}"
+            )));
+        }
+        if let Some(other) = between.insert(version.minor, stop) {
+            return Err(refuse(format!(
+                "--via has two versions of v{}.{}: {other} and {stop}",
+                version.major, version.minor
+            )));
+        }
+    }
+    let (mut path, mut missing) = (Vec::new(), Vec::new());
+    for minor in current.minor.saturating_add(1)..last.minor {
+        match between.get(&minor) {
+            Some(stop) => path.push((*stop).clone()),
+            None if missing.len() == MISSING_SHOWN => break,
+            None => missing.push(format!("v{}.{minor}", last.major)),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(missing_stops(from, to, &missing));
+    }
+    path.push(to.to_owned());
+    Ok(path)
+}
+
+fn missing_stops(from: &str, to: &str, missing: &[String]) -> Refusal {
+    let examples: Vec<String> = missing.iter().map(|minor| format!("{minor}.PATCH")).collect();
+    Refusal {
+        remedies: vec![format!(
+            "add --via {} with patch versions for which your infrastructure provider has images",
+            examples.join(",")
+        )],
+        ..Refusal::new(
+            RefusedBy::Command,
+            missing
+                .iter()
+                .map(|minor| {
+                    format!(
+                        "--via names no version of {minor}, which is between the current version {from} and {to}"
+                    )
+                })
+                .collect(),
+        )
+    }
+}
